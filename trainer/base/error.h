@@ -1,0 +1,69 @@
+// Exit codes (docs/architecture.md, "Exit codes") and the typed errors that carry them.
+//
+// The trainer throws; main.cc catches once and turns the error into the process's exit code and,
+// through the launcher, into the termination message.
+#ifndef TRAINYARD_TRAINER_BASE_ERROR_H_
+#define TRAINYARD_TRAINER_BASE_ERROR_H_
+
+#include <stdexcept>
+#include <string>
+
+namespace trainyard {
+
+enum class ExitCode : int {
+  kDone = 0,
+  kUsage = 2,
+  kConfig = 64,
+  kData = 65,
+  kPeer = 69,
+  kInternal = 70,
+  kOutOfMemory = 71,
+  kNonFinite = 72,
+  kHang = 73,
+  kStorage = 74,
+  kStopped = 75,
+};
+
+// One word for each code, as it appears in the termination message's `reason`.
+const char* ReasonOf(int exit_code);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// The command line is wrong: unknown command, flag or value.
+struct UsageError : Error {
+  explicit UsageError(const std::string& what) : Error(ExitCode::kUsage, what) {}
+};
+// The configuration is wrong, or names a place that cannot be written.
+struct ConfigError : Error {
+  explicit ConfigError(const std::string& what) : Error(ExitCode::kConfig, what) {}
+};
+// Input data is missing, truncated or malformed; the message names file and problem.
+struct DataError : Error {
+  explicit DataError(const std::string& what) : Error(ExitCode::kData, what) {}
+};
+// Another rank or the network failed; this process is not the cause.
+struct PeerError : Error {
+  explicit PeerError(const std::string& what) : Error(ExitCode::kPeer, what) {}
+};
+struct NonFiniteError : Error {
+  explicit NonFiniteError(const std::string& what) : Error(ExitCode::kNonFinite, what) {}
+};
+// Writing or reading a checkpoint failed, or none of the existing ones is good.
+struct StorageError : Error {
+  explicit StorageError(const std::string& what) : Error(ExitCode::kStorage, what) {}
+};
+// A stop was requested; whatever was trained is durable.
+struct StoppedError : Error {
+  explicit StoppedError(const std::string& what) : Error(ExitCode::kStopped, what) {}
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_BASE_ERROR_H_

@@ -1,0 +1,126 @@
+#include "trainer/base/file.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+[[noreturn]] void Fail(const std::string& what, const fs::path& path, int error) {
+  throw StorageError("cannot " + what + " " + path.string() + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+fs::path ResolveVolume(const fs::path& path) {
+  const char* text = std::getenv("TRAINYARD_VOLUMES");
+  if (!text || !*text || path.empty()) return path;
+  const auto volumes = nlohmann::json::parse(text, nullptr, false);
+  if (!volumes.is_object()) {
+    throw ConfigError("TRAINYARD_VOLUMES: not a JSON object of mount path to folder: " + std::string(text));
+  }
+  const std::string given = path.lexically_normal().string();
+  std::string best_mount, best_host;
+  for (const auto& [mount_path, host] : volumes.items()) {
+    std::string mount = fs::path(mount_path).lexically_normal().string();
+    while (mount.size() > 1 && mount.back() == '/') mount.pop_back();
+    const bool inside = given == mount || given.starts_with(mount + "/");
+    if (inside && mount.size() > best_mount.size()) {
+      best_mount = mount;
+      best_host = host.get<std::string>();
+    }
+  }
+  if (best_mount.empty()) return path;
+  return best_host + given.substr(best_mount.size());
+}
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) Fail("read", path, errno);
+  std::ostringstream content;
+  content << in.rdbuf();
+  if (in.bad()) Fail("read", path, EIO);
+  return std::move(content).str();
+}
+
+void SyncDirectory(const fs::path& directory) {
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) Fail("open directory", directory, errno);
+  const int result = fsync(fd);
+  const int error = errno;
+  close(fd);
+  if (result != 0) Fail("sync directory", directory, error);
+}
+
+void WriteFileAtomic(const fs::path& path, std::string_view content) {
+  const fs::path temporary = path.string() + Format(".tmp-%d", getpid());
+  try {
+    OutputFile file(temporary);
+    file.Write(content);
+    file.Close();
+    if (rename(temporary.c_str(), path.c_str()) != 0) Fail("replace", path, errno);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  SyncDirectory(path.parent_path().empty() ? "." : path.parent_path());
+}
+
+void RequireWritableDirectory(const fs::path& directory, std::string_view field) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  const fs::path probe = directory / Format(".probe-%d", getpid());
+  const int fd = error ? -1 : open(probe.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    const std::string reason = error ? error.message() : std::strerror(errno);
+    throw ConfigError(std::string(field) + ": cannot write in " + directory.string() + ": " + reason);
+  }
+  close(fd);
+  unlink(probe.c_str());
+}
+
+uint64_t FreeBytes(const fs::path& directory) {
+  struct statvfs info {};
+  if (statvfs(directory.c_str(), &info) != 0) Fail("stat the file system of", directory, errno);
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+OutputFile::OutputFile(const fs::path& path)
+    : path_(path), fd_(open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) Fail("create", path_, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void OutputFile::Write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd_, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      Fail("write", path_, errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void OutputFile::Close() {
+  if (fsync(fd_) != 0) Fail("sync", path_, errno);
+  const int fd = fd_;
+  fd_ = -1;
+  if (close(fd) != 0) Fail("close", path_, errno);
+}
+
+}  // namespace trainyard

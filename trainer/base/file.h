@@ -1,0 +1,58 @@
+// Files: whole reads, durable writes, and where a configured path really lies.
+//
+// Every function throws StorageError naming the path and the system's reason, unless it says
+// otherwise. None keeps state; all are safe to call from any thread.
+#ifndef TRAINYARD_TRAINER_BASE_FILE_H_
+#define TRAINYARD_TRAINER_BASE_FILE_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trainyard {
+
+namespace fs = std::filesystem;
+
+// Where `path` lies on this machine: without a container the volumes of a pod are folders
+// elsewhere, and TRAINYARD_VOLUMES (JSON {mountPath: host path}) says where. Longest prefix wins.
+// Every configured path goes through this function, once, when the configuration is resolved.
+// Throws ConfigError when the variable is not such an object.
+fs::path ResolveVolume(const fs::path& path);
+
+std::string ReadFile(const fs::path& path);
+
+// Replaces `path` in one step: a reader sees the old content or the new one, also after a crash.
+void WriteFileAtomic(const fs::path& path, std::string_view content);
+
+void SyncDirectory(const fs::path& directory);
+
+// Creates the directory and its parents, and proves that files can be made in it.
+// Throws ConfigError ("cannot write where told to").
+void RequireWritableDirectory(const fs::path& directory, std::string_view field);
+
+uint64_t FreeBytes(const fs::path& directory);
+
+// A file being written from start to end. Close() makes it durable; without it the destructor
+// leaves whatever was written.
+class OutputFile {
+ public:
+  explicit OutputFile(const fs::path& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void Write(std::span<const std::byte> bytes);
+  void Write(std::string_view text) { Write(std::as_bytes(std::span(text))); }
+  // fsync and close.
+  void Close();
+
+ private:
+  fs::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_BASE_FILE_H_

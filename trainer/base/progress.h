@@ -1,0 +1,42 @@
+// One line of progress for long work: a bar that redraws itself on a terminal, a plain line now
+// and then elsewhere.
+#ifndef TRAINYARD_TRAINER_BASE_PROGRESS_H_
+#define TRAINYARD_TRAINER_BASE_PROGRESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace trainyard {
+
+enum class ProgressStyle { kBar, kLines, kNone };
+
+// TRAINYARD_PROGRESS (bar, lines or none; the launcher sets it for its ranks), else a bar when
+// standard error is a terminal.
+ProgressStyle ProgressStyleFromEnvironment();
+
+// Not for concurrent use: one thread draws.
+class Progress {
+ public:
+  Progress(std::string label, int64_t total, ProgressStyle style);
+  ~Progress();
+  // Shows `done` of the total with `detail` behind it: at most ten times a second as a bar, every
+  // `kLineSeconds` as lines. The last one is always shown.
+  void Update(int64_t done, const std::string& detail);
+  // Clears the bar so that other output can be printed; the next Update draws it again.
+  void Clear();
+
+ private:
+  static constexpr double kLineSeconds = 5;
+  std::string Text(int64_t done, const std::string& detail) const;
+
+  std::string label_;
+  int64_t total_;
+  ProgressStyle style_;
+  std::chrono::steady_clock::time_point start_, last_{};
+  bool drawn_ = false;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_BASE_PROGRESS_H_

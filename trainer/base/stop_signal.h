@@ -1,0 +1,14 @@
+// SIGTERM and SIGINT as a request to stop, obeyed at points that all ranks pass in the same order.
+#ifndef TRAINYARD_TRAINER_BASE_STOP_SIGNAL_H_
+#define TRAINYARD_TRAINER_BASE_STOP_SIGNAL_H_
+
+namespace trainyard {
+
+// A first signal sets the flag; another one at least two seconds later ends the process at once
+// with 128 + its number. Call once, before threads are started.
+void InstallStopHandlers();
+bool StopRequested();
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_BASE_STOP_SIGNAL_H_

@@ -1,0 +1,56 @@
+// What a checkpoint directory says about itself; docs/formats.md specifies the JSON.
+#ifndef TRAINYARD_TRAINER_CHECKPOINT_MANIFEST_H_
+#define TRAINYARD_TRAINER_CHECKPOINT_MANIFEST_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace trainyard {
+
+struct Writer {
+  std::string job_uid;
+  int64_t attempt = 0;
+  bool operator==(const Writer&) const = default;
+};
+
+// A part [begin, end) of a row-major tensor: the entry "<key>#<begin>" of a file.
+struct Slice {
+  std::string file;
+  std::string entry;
+  int64_t begin = 0, end = 0;
+};
+
+struct TensorInfo {
+  std::vector<int64_t> shape;
+  std::vector<Slice> slices;  // sorted, disjoint, complete
+};
+
+struct FileInfo {
+  uint64_t bytes = 0;
+  std::string xxh3;
+};
+
+struct Manifest {
+  static constexpr int kFormat = 1;
+  Writer writer;
+  int64_t step = 0;
+  std::map<std::string, TensorInfo> tensors;
+  std::map<std::string, FileInfo> files;
+  nlohmann::json state;  // everything else: cursor, seed, world, config, schedules, ...
+
+  nlohmann::json ToJson() const;
+  // Throws StorageError naming `origin` and the problem: not JSON, another format, slices that
+  // overlap, leave a hole or name a file that is not listed.
+  static Manifest Parse(const std::string& text, const std::string& origin);
+};
+
+// "step-00001000".
+std::string StepName(int64_t step);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_CHECKPOINT_MANIFEST_H_

@@ -1,0 +1,134 @@
+#include "trainer/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/hash.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+constexpr size_t kMaxHeader = 100'000'000;  // the reference reader's limit
+
+const std::map<std::string, size_t> kDtypeBytes = {{"BOOL", 1}, {"U8", 1},   {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+                                                   {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+
+[[noreturn]] void Fail(const fs::path& path, size_t offset, const std::string& problem) {
+  throw DataError(path.string() + ": offset " + std::to_string(offset) + ": " + problem);
+}
+
+float FromHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const float sign = bits >> 15 ? -1.f : 1.f;
+  if (exponent == 31) return mantissa ? NAN : sign * INFINITY;
+  return sign * (exponent ? std::ldexp(1024.f + static_cast<float>(mantissa), exponent - 25) : std::ldexp(static_cast<float>(mantissa), -24));
+}
+
+template <class T, class Convert>
+std::vector<float> ConvertAll(std::span<const std::byte> data, Convert convert) {
+  std::vector<float> values(data.size() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    T raw;
+    std::memcpy(&raw, data.data() + i * sizeof(T), sizeof(T));
+    values[i] = convert(raw);
+  }
+  return values;
+}
+
+// The number of elements; throws when it does not fit the file.
+size_t ElementCount(const fs::path& path, const std::string& name, const Json& shape, size_t limit) {
+  size_t count = 1;
+  for (const Json& dim : shape) {
+    if (!dim.is_number_unsigned()) Fail(path, 8, name + ": shape is not a list of sizes");
+    const auto size = dim.get<uint64_t>();
+    if (size != 0 && count > limit / size) Fail(path, 8, name + ": shape exceeds the file");
+    count *= size;
+  }
+  return count;
+}
+
+}  // namespace
+
+WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEntry> entries, const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header;
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const SafetensorsEntry& entry : entries) {
+    const uint64_t end = offset + entry.data.size_bytes();
+    header[entry.name] = {{"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.is_null() ? "{}" : header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  Xxh3Stream hash;
+  OutputFile file(path);
+  auto write = [&](std::span<const std::byte> bytes) {
+    hash.Update(bytes);
+    file.Write(bytes);
+  };
+  write(std::as_bytes(std::span(&length, 1)));
+  write(std::as_bytes(std::span(text)));
+  for (const SafetensorsEntry& entry : entries) write(std::as_bytes(entry.data));
+  file.Close();
+  return {8 + length + offset, hash.Digest()};
+}
+
+SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), content_(ReadFile(path)) {
+  uint64_t length = 0;
+  if (content_.size() < 8) Fail(path, 0, "not a safetensors file: shorter than 8 bytes");
+  std::memcpy(&length, content_.data(), 8);
+  if (length > kMaxHeader || length > content_.size() - 8) Fail(path, 0, "header length " + std::to_string(length) + " exceeds the file");
+  const Json header = Json::parse(content_.begin() + 8, content_.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
+  if (!header.is_object()) Fail(path, 8, "the header is not a JSON object");
+  const size_t data_size = content_.size() - 8 - length;
+  std::vector<std::pair<uint64_t, uint64_t>> extents;
+  for (const auto& [name, info] : header.items()) {
+    if (name == "__metadata__") continue;
+    if (!info.is_object() || !info.contains("dtype") || !info.contains("shape") || !info.contains("data_offsets") || !info["dtype"].is_string() ||
+        !info["shape"].is_array() || !info["data_offsets"].is_array() || info["data_offsets"].size() != 2 || !info["data_offsets"][0].is_number_unsigned() ||
+        !info["data_offsets"][1].is_number_unsigned()) {
+      Fail(path, 8, name + ": needs dtype, shape and data_offsets");
+    }
+    const auto begin = info["data_offsets"][0].get<uint64_t>(), end = info["data_offsets"][1].get<uint64_t>();
+    const auto dtype = kDtypeBytes.find(info["dtype"].get<std::string>());
+    if (dtype == kDtypeBytes.end()) Fail(path, 8, name + ": unknown dtype " + info["dtype"].dump());
+    if (begin > end || end > data_size) Fail(path, 8, name + ": data_offsets lie outside the file");
+    if (ElementCount(path, name, info["shape"], data_size) * dtype->second != end - begin) Fail(path, 8, name + ": shape and data_offsets disagree");
+    extents.emplace_back(begin, end);
+    const auto* data = reinterpret_cast<const std::byte*>(content_.data()) + 8 + length + begin;
+    tensors_[name] = {dtype->first, info["shape"].get<std::vector<int64_t>>(), {data, static_cast<size_t>(end - begin)}};
+  }
+  std::sort(extents.begin(), extents.end());
+  uint64_t expected = 0;
+  for (const auto& [begin, end] : extents) {
+    if (begin != expected) Fail(path, 8 + length + std::min(begin, expected), "tensors overlap or leave a hole");
+    expected = end;
+  }
+  if (expected != data_size) Fail(path, 8 + length + expected, "the data goes on behind the last tensor");
+}
+
+std::vector<float> SafetensorsFile::Floats(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) throw DataError(path_.string() + ": no tensor " + name);
+  const Tensor& tensor = it->second;
+  if (tensor.dtype == "F32") return ConvertAll<float>(tensor.data, [](float x) { return x; });
+  if (tensor.dtype == "F64") return ConvertAll<double>(tensor.data, [](double x) { return static_cast<float>(x); });
+  if (tensor.dtype == "F16") return ConvertAll<uint16_t>(tensor.data, FromHalf);
+  if (tensor.dtype == "BF16") {
+    return ConvertAll<uint16_t>(tensor.data, [](uint16_t x) {
+      const uint32_t bits = static_cast<uint32_t>(x) << 16;
+      float y;
+      std::memcpy(&y, &bits, 4);
+      return y;
+    });
+  }
+  throw DataError(path_.string() + ": " + name + " has dtype " + tensor.dtype + ", expected a floating-point type");
+}
+
+}  // namespace trainyard

@@ -1,0 +1,106 @@
+// Saves checkpoints behind training's back: a thread copies, writes and commits.
+//
+//   step-00001000.tmp-<uid8>-<attempt>/   while it is written
+//   step-00001000/                        once it is complete (rename)
+//   latest                                the name of the newest committed step
+//
+// Every rank writes its own file and reports size and checksum through the store; rank 0 waits for
+// all, writes the manifest last, checks the fence and renames. No collective is involved.
+#ifndef TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_
+#define TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/comm/store.h"
+
+namespace trainyard {
+
+// A part of a tensor that this rank saves. The memory must not change until WaitCopied returns.
+struct SourceSlice {
+  std::string key;
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0, end = 0;
+  const float* data = nullptr;  // element `begin`
+};
+
+struct WriterOptions {
+  std::filesystem::path directory;
+  Writer writer;
+  int rank = 0, world = 1;
+  int64_t keep_last = 2, keep_every = 0;
+  // How long ranks wait for each other's part of one checkpoint.
+  std::chrono::duration<double> deadline{300};
+};
+
+struct CommittedCheckpoint {
+  int64_t step = 0;
+  uint64_t bytes = 0;
+  int64_t time = 0;  // seconds since the epoch
+  double seconds = 0;
+};
+
+// Used by one thread. One checkpoint is in flight at a time.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(WriterOptions options, std::shared_ptr<Store> store);
+  // Gives up a checkpoint in flight that still waits for other ranks; Finish comes first on every
+  // path on which it should become durable.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // Starts saving. Waits first for the one in flight, and throws its error.
+  // `state` is the manifest's, the same on every rank.
+  void Begin(int64_t step, std::vector<SourceSlice> slices, nlohmann::json state);
+  // Returns when the sources of the checkpoint in flight may change.
+  void WaitCopied();
+  // Returns when nothing is in flight. Throws StorageError if saving failed (PeerError when another
+  // rank never delivered its part, or a newer attempt owns the directory).
+  void Finish();
+  // Throws the error of a checkpoint that has failed meanwhile; never waits.
+  void ThrowIfFailed();
+  // The newest one that is durable.
+  std::optional<CommittedCheckpoint> last() const;
+
+ private:
+  struct Job {
+    int64_t step = 0;
+    std::vector<SourceSlice> slices;
+    nlohmann::json state;
+  };
+  void Loop();
+  void Save(const Job& job);
+  void CopySources(const Job& job);
+  void Commit(const Job& job, const std::filesystem::path& temporary);
+  void Retain() const;
+  std::string Key(int64_t step, const std::string& what) const;
+  std::string WaitFor(int64_t step, const std::string& key, const std::string& what);
+
+  const WriterOptions options_;
+  std::shared_ptr<Store> store_;
+  std::vector<float> slab_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Job> job_;
+  std::atomic<bool> cancelled_{false};
+  bool copied_ = true, busy_ = false, stopping_ = false;
+  std::exception_ptr error_;
+  std::optional<CommittedCheckpoint> last_;
+  std::thread thread_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_

@@ -1,0 +1,45 @@
+// c10d's TCPStore behind the Store interface. Interoperates with torchrun and Python's c10d.
+#ifndef TRAINYARD_TRAINER_COMM_C10D_STORE_H_
+#define TRAINYARD_TRAINER_COMM_C10D_STORE_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/comm/store.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace trainyard {
+
+struct C10dStoreOptions {
+  std::string host;
+  int port = 0;
+  bool host_here = false;        // serve the store from this process
+  std::optional<int> listen_fd;  // with host_here: an already listening socket; owned by the store
+  std::chrono::duration<double> timeout{300};
+};
+
+class C10dStore : public Store {
+ public:
+  // Connects, retrying until the deadline. Throws PeerError naming the address.
+  explicit C10dStore(const C10dStoreOptions& options);
+  ~C10dStore() override;
+  void Set(const std::string& key, const std::string& value) override;
+  std::optional<std::string> Get(const std::string& key) override;
+  int64_t Add(const std::string& key, int64_t amount) override;
+
+  // What a process group is built on: c10d's own store under `prefix`. Lives as long as this.
+  struct Native;
+  const Native& native() const { return *native_; }
+
+ private:
+  std::unique_ptr<Native> native_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_COMM_C10D_STORE_H_

@@ -1,0 +1,27 @@
+// Collectives over Gloo, through c10d: CPU ranks on any number of machines.
+#ifndef TRAINYARD_TRAINER_COMM_GLOO_H_
+#define TRAINYARD_TRAINER_COMM_GLOO_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "trainer/comm/c10d_store.h"
+#include "trainer/comm/communicator.h"
+
+namespace trainyard {
+
+struct GlooOptions {
+  int rank = 0, size = 1;
+  std::string prefix;     // of the store's keys: one group's are not another's
+  std::string interface;  // this rank's address, as other ranks reach it
+  std::chrono::duration<double> rendezvous_timeout{300};
+  std::chrono::duration<double> collective_timeout{600};
+};
+
+// Connects to every other rank. Throws PeerError when one does not come in time.
+std::unique_ptr<Communicator> MakeGlooCommunicator(const C10dStore& store, const GlooOptions& options);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_COMM_GLOO_H_

@@ -1,0 +1,154 @@
+// The trainer's configuration as plain structs: defaults beside the fields. What each field means,
+// its type, limits and class (identity, schedule, free) is described once, in fields.cc;
+// docs/config.md is generated from there.
+#ifndef TRAINYARD_TRAINER_CONFIG_CONFIG_H_
+#define TRAINYARD_TRAINER_CONFIG_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainyard {
+
+// A number, or absent: "auto" or null in the file.
+using OptionalInt = std::optional<int64_t>;
+
+struct TaskConfig {
+  std::string name;
+  std::string env = "darkroom";         // darkroom | darkroom_permuted
+  std::string mode = "standard";        // standard | compressed
+  std::string loss = "last_position";   // last_position | every_position
+  double type_loss_weight = 1.0;
+  int64_t max_transitions = 1000;
+  int64_t eval_windows = 512;
+  int64_t eval_episodes = 40;
+};
+
+struct ModelConfig {
+  int64_t context = 80;
+  int64_t dim = 64;
+  int64_t layers = 4;
+  int64_t heads = 4;
+  OptionalInt ffn;
+  double dropout = 0.1;
+};
+
+struct DataConfig {
+  std::string path;
+  std::string last = "carry";  // carry | drop
+  OptionalInt workers;
+  int64_t prefetch = 2;
+};
+
+struct BatchConfig {
+  OptionalInt global;
+  OptionalInt micro;
+};
+
+struct EarlyStopConfig {
+  std::string metric;
+  int64_t patience = 5;
+  double min_delta = 0;
+};
+
+struct TrainConfig {
+  OptionalInt steps;
+  OptionalInt epochs;
+  int64_t eval_every = 0;
+  int64_t log_every = 10;
+  std::string record;
+  EarlyStopConfig early_stop;
+};
+
+struct ParameterGroupConfig {
+  std::string match;
+  double lr = 1.0;
+  std::optional<double> weight_decay;
+};
+
+struct OptimConfig {
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  std::string decay = "all";  // all | matrices
+  double clip = 1.0;
+  std::string lr_scaling = "none";  // none | linear | sqrt
+  std::vector<ParameterGroupConfig> groups;
+};
+
+struct ScheduleConfig {
+  std::string name = "constant";  // constant | cosine | linear | onecycle | plateau
+  int64_t warmup = 0;
+  double min_lr = 0;
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  std::string metric;
+  double factor = 0.1;
+  int64_t patience = 10;
+};
+
+struct PrecisionConfig {
+  std::string compute = "auto";  // auto | fp32 | bf16
+  std::string reduce = "fp32";   // fp32 | bf16
+};
+
+struct ParallelConfig {
+  std::string stage = "auto";  // auto | ddp
+  double bucket_mib = 25;
+  std::string reduce = "last";
+  std::string offload = "none";
+  double rendezvous_seconds = 300;
+  double collective_seconds = 600;
+};
+
+struct CheckpointConfig {
+  std::string dir;
+  int64_t every = 0;
+  int64_t keep_last = 2;
+  std::string keep_best;
+  int64_t keep_every = 0;
+  std::string resume = "auto";  // auto | never | a directory
+};
+
+struct RunConfig {
+  std::string dir;
+  int64_t seed = 42;
+  bool deterministic = true;
+};
+
+struct InitConfig {
+  std::string from;
+};
+
+struct FaultsConfig {
+  std::string nonfinite = "stop";  // stop | skip
+  int64_t max_skips = 10;
+};
+
+struct MetricsConfig {
+  bool tensorboard = true;
+};
+
+struct Config {
+  TaskConfig task;
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  TrainConfig train;
+  OptimConfig optim;
+  ScheduleConfig schedule;
+  PrecisionConfig precision;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  RunConfig run;
+  InitConfig init;
+  FaultsConfig faults;
+  MetricsConfig metrics;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_CONFIG_CONFIG_H_

@@ -1,0 +1,41 @@
+// Configurations from files, from --set, and back.
+#ifndef TRAINYARD_TRAINER_CONFIG_LOAD_H_
+#define TRAINYARD_TRAINER_CONFIG_LOAD_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace trainyard {
+
+// Where a run's things lie, after environment, defaults and volumes have been applied.
+//
+// `path` is a YAML (or JSON) file; empty means TRAINYARD_CONFIG. `sets` are "a.b=value" with
+// YAML values and win over the file. Relations between fields are checked.
+// Throws ConfigError for an unreadable file, an unknown key (naming the nearest known one), a wrong
+// type or a value outside its limits; UsageError when no file is named.
+Config LoadConfig(const std::string& path, const std::vector<std::string>& sets);
+
+// The same from text; `origin` names it in messages.
+Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets);
+
+// Nested objects in the file's layout; reading it back gives the same configuration.
+nlohmann::json ToJson(const Config& config);
+
+struct ConfigDifference {
+  std::string path;
+  std::string before, after;  // as JSON
+  bool identity;              // else schedule; free fields are not compared
+};
+
+// What differs between a configuration written by ToJson (by this or another version) and `now`.
+std::vector<ConfigDifference> CompareConfig(const nlohmann::json& before, const Config& now);
+
+// docs/config.md.
+std::string ConfigDocument();
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_CONFIG_LOAD_H_

@@ -1,0 +1,100 @@
+#include "trainer/data/npy.h"
+
+#include <cstring>
+#include <string>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
+
+[[noreturn]] void Fail(const std::filesystem::path& path, size_t offset, const std::string& problem) {
+  throw DataError(path.string() + ": offset " + std::to_string(offset) + ": " + problem);
+}
+
+// The text after `key` in the header's Python dictionary.
+std::string HeaderValue(const std::filesystem::path& path, const std::string& header, const std::string& key, char open, char close) {
+  const size_t at = header.find("'" + key + "'");
+  const size_t begin = at == std::string::npos ? at : header.find(open, at + key.size() + 2);
+  const size_t end = begin == std::string::npos ? begin : header.find(close, begin + 1);
+  if (end == std::string::npos) Fail(path, 10, "header has no " + key);
+  return header.substr(begin + 1, end - begin - 1);
+}
+
+template <class T>
+void Convert(const char* data, std::vector<int32_t>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, data + i * sizeof(T), sizeof(T));
+    values[i] = static_cast<int32_t>(value);
+  }
+}
+
+}  // namespace
+
+IntArray ReadNpy(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) throw DataError(path.string() + ": no such file");
+  const std::string content = ReadFile(path);
+  if (!content.starts_with(kMagic)) Fail(path, 0, "not an NPY file of version 1.0");
+  if (content.size() < 10) Fail(path, content.size(), "truncated header");
+  const size_t header_size = static_cast<unsigned char>(content[8]) | static_cast<size_t>(static_cast<unsigned char>(content[9])) << 8;
+  if (content.size() < 10 + header_size) Fail(path, content.size(), "truncated header");
+  const std::string header = content.substr(10, header_size);
+  const std::string type = HeaderValue(path, header, "descr", '\'', '\'');
+  if (header.find("'fortran_order': False") == std::string::npos) Fail(path, 10, "only C order is read");
+  IntArray array;
+  size_t count = 1;
+  for (const std::string& part : Split(HeaderValue(path, header, "shape", '(', ')'), ',')) {
+    if (part.find_first_not_of(' ') == std::string::npos) continue;
+    const long long dim = std::strtoll(part.c_str(), nullptr, 10);
+    if (dim < 0) Fail(path, 10, "negative dimension");
+    array.shape.push_back(dim);
+    if (dim != 0 && count > content.size() / static_cast<size_t>(dim)) Fail(path, 10, "its shape exceeds the file");
+    count *= static_cast<size_t>(dim);
+  }
+  const size_t size = type.size() == 3 ? static_cast<size_t>(type[2] - '0') : 0;
+  const size_t begin = 10 + header_size;
+  if (content.size() - begin < count * size) Fail(path, content.size(), Format("truncated: %zu of %zu bytes of data", content.size() - begin, count * size));
+  array.values.resize(count);
+  const char* data = content.data() + begin;
+  if (type == "|b1" || type == "|u1") {
+    Convert<uint8_t>(data, array.values);
+  } else if (type == "|i1") {
+    Convert<int8_t>(data, array.values);
+  } else if (type == "<i2") {
+    Convert<int16_t>(data, array.values);
+  } else if (type == "<i4") {
+    Convert<int32_t>(data, array.values);
+  } else if (type == "<i8") {
+    Convert<int64_t>(data, array.values);
+  } else {
+    Fail(path, 10, "type " + type + " is not read; expected an integer or boolean type");
+  }
+  return array;
+}
+
+void WriteNpy(const std::filesystem::path& path, std::span<const int64_t> shape, std::span<const int32_t> values, bool as_bool) {
+  std::string dims;
+  for (int64_t dim : shape) dims += std::to_string(dim) + ", ";
+  std::string header = Format("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", as_bool ? "|b1" : "<i4", dims.c_str());
+  header.append(63 - (10 + header.size()) % 64, ' ');  // The data starts at a multiple of 64.
+  header += '\n';
+  OutputFile file(path);
+  file.Write(kMagic);
+  const char size[2] = {static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  file.Write(std::string_view(size, 2));
+  file.Write(header);
+  if (as_bool) {
+    const std::string bytes(values.begin(), values.end());
+    file.Write(bytes);
+  } else {
+    file.Write(std::as_bytes(values));
+  }
+  file.Close();
+}
+
+}  // namespace trainyard

@@ -1,0 +1,82 @@
+// The order of samples: a pure function of (seed, number of samples). It depends on neither world
+// size, workers nor restarts; the only state is the count of samples that were consumed.
+#ifndef TRAINYARD_TRAINER_DATA_SAMPLE_STREAM_H_
+#define TRAINYARD_TRAINER_DATA_SAMPLE_STREAM_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/base/random.h"
+
+namespace trainyard {
+
+// A keyed bijection of [0, n): a four-round Feistel network over the next power of four, walked
+// until the value falls inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+class Permutation {
+ public:
+  // REQUIRES: n > 0.
+  Permutation(uint64_t n, uint64_t key) : n_(n), key_(key) {
+    while (half_bits_ < 32 && (uint64_t{1} << (2 * half_bits_)) < n) ++half_bits_;
+  }
+  // REQUIRES: x < n.
+  uint64_t operator()(uint64_t x) const {
+    do {
+      x = Round(x);
+    } while (x >= n_);
+    return x;
+  }
+
+ private:
+  uint64_t Round(uint64_t x) const {
+    const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+    uint64_t left = x >> half_bits_, right = x & mask;
+    for (uint32_t round = 0; round < 4; ++round) {
+      const PhiloxBlock block = Philox({static_cast<uint32_t>(right), round, 0, 0}, key_);
+      const uint64_t next = left ^ (block[0] & mask);
+      left = right;
+      right = next;
+    }
+    return left << half_bits_ | right;
+  }
+
+  uint64_t n_, key_;
+  int half_bits_ = 1;
+};
+
+enum class EpochEnd {
+  kCarry,  // a batch may hold the end of one epoch and the start of the next
+  kDrop,   // what fills no batch at an epoch's end is left out
+};
+
+// The concatenation of every epoch's permutation.
+class SampleStream {
+ public:
+  SampleStream(int64_t num_samples, uint64_t seed, EpochEnd end, int64_t global_batch)
+      : num_samples_(num_samples), seed_(seed), epoch_size_(end == EpochEnd::kDrop ? num_samples / global_batch * global_batch : num_samples) {}
+
+  // Samples of one epoch. 0 when dropping leaves nothing: the batch is larger than the data.
+  int64_t epoch_size() const { return epoch_size_; }
+
+  // The sample ids at positions [begin, begin + count).
+  std::vector<int64_t> Ids(int64_t begin, int64_t count) const {
+    std::vector<int64_t> ids;
+    int64_t position = begin;
+    while (position < begin + count) {
+      const int64_t epoch = position / epoch_size_;
+      const Permutation order(static_cast<uint64_t>(num_samples_), HashKey(seed_, NameKey("samples"), static_cast<uint64_t>(epoch)));
+      for (; position < begin + count && position / epoch_size_ == epoch; ++position) {
+        ids.push_back(static_cast<int64_t>(order(static_cast<uint64_t>(position % epoch_size_))));
+      }
+    }
+    return ids;
+  }
+
+ private:
+  int64_t num_samples_;
+  uint64_t seed_;
+  int64_t epoch_size_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_DATA_SAMPLE_STREAM_H_

@@ -1,0 +1,26 @@
+#include "trainer/kernels/kernels.h"
+
+namespace trainyard::kernels {
+
+namespace avx512 {
+extern const Table kTable;
+}
+namespace avx2 {
+extern const Table kTable;
+}
+namespace baseline {
+extern const Table kTable;
+}
+
+const Table& Kernels() {
+  static const Table& table = [&]() -> const Table& {
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (avx512) return avx512::kTable;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::kTable;
+    return baseline::kTable;
+  }();
+  return table;
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,119 @@
+// CPU kernels on plain memory: what the step spends its time in besides matrix products. No
+// LibTorch. The same source is compiled for three instruction sets and chosen once at start, so
+// results are bit-reproducible on one type of CPU, and the banner names which one is used.
+//
+// Legend: B batch, C context rows, Q query rows, R = C + Q rows of keys and values, H heads,
+// E head width, N rows, D columns.
+//
+// Dropout is counter-based: an element's fate is a hash of (key, row, column), so nothing is stored
+// and backward repeats forward's mask. `keep_scale` is 1 / (1 - p); p = 0 keeps everything.
+#ifndef TRAINYARD_TRAINER_KERNELS_KERNELS_H_
+#define TRAINYARD_TRAINER_KERNELS_KERNELS_H_
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+// bfloat16 as the upper half of a float, rounded to nearest even.
+struct Bf16 {
+  uint16_t bits;
+};
+
+struct Dropout {
+  uint64_t key = 0;
+  float p = 0;
+};
+
+// Attention of context rows to context rows up to themselves, and of each query row to its first
+// `visible` context rows and to itself: never to other queries.
+//   q: row r of sample b at q + (b * q_rows + r) * q_stride + h * E; the rows are all R, or only
+//      the Q query rows when queries_only.
+//   k, v: all R rows, with kv_stride.
+//   visible: (B, Q), each in [0, C].
+//   out: (B, rows, H * E) contiguous; lse: (B, H, rows), the log of the sum of exponentials.
+struct AttentionShape {
+  int64_t B, C, Q, H, E;
+  int64_t q_stride, kv_stride;
+  bool queries_only;
+  Dropout dropout;
+};
+
+template <class T>
+struct AttentionArgs {
+  const T *q, *k, *v;
+  const int32_t* visible;
+  T* out;
+  float* lse;
+  // Backward only. dq has q's layout and strides, dk and dv those of k and v; all are overwritten.
+  const T* dout;
+  T *dq, *dk, *dv;
+};
+
+// y = LayerNorm(x + dropout(r)) * gamma + beta over D; z keeps x + dropout(r).
+template <class T>
+struct NormArgs {
+  int64_t D;
+  float eps;
+  Dropout dropout;
+  const T *x, *r;
+  const float *gamma, *beta;
+  T *y, *z;
+  float *mean, *rstd;  // (N)
+  // Backward only: dx is the gradient of x, dr of r (may be the same memory without dropout);
+  // dgamma and dbeta (D) are added to.
+  const T* dy;
+  T *dx, *dr;
+  float *dgamma, *dbeta;
+};
+
+// y = dropout(gelu(x)), gelu in its exact form (with erf).
+template <class T>
+struct GeluArgs {
+  int64_t D;
+  Dropout dropout;
+  const T* x;
+  T* y;
+  const T* dy;
+  T* dx;
+};
+
+// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101) in torch.optim.AdamW's order.
+struct AdamWArgs {
+  float *param, *exp_avg, *exp_avg_sq;
+  const float* grad;
+  float grad_scale;  // gradients are multiplied by it first
+  float lr, beta1, beta2, eps, weight_decay;
+  float bias_correction1, bias_correction2_sqrt;  // 1 - beta1^t, sqrt(1 - beta2^t)
+};
+
+struct Table {
+  const char* name;  // "avx512", "avx2" or "baseline"
+  // Heads [begin, end) of the B * H.
+  void (*attention_forward)(const AttentionShape&, const AttentionArgs<float>&, int64_t begin, int64_t end);
+  void (*attention_backward)(const AttentionShape&, const AttentionArgs<float>&, int64_t begin, int64_t end);
+  void (*attention_forward_bf16)(const AttentionShape&, const AttentionArgs<Bf16>&, int64_t begin, int64_t end);
+  void (*attention_backward_bf16)(const AttentionShape&, const AttentionArgs<Bf16>&, int64_t begin, int64_t end);
+  // Rows [begin, end).
+  void (*norm_forward)(const NormArgs<float>&, int64_t begin, int64_t end);
+  void (*norm_backward)(const NormArgs<float>&, int64_t begin, int64_t end);
+  void (*norm_forward_bf16)(const NormArgs<Bf16>&, int64_t begin, int64_t end);
+  void (*norm_backward_bf16)(const NormArgs<Bf16>&, int64_t begin, int64_t end);
+  void (*gelu_forward)(const GeluArgs<float>&, int64_t begin, int64_t end);
+  void (*gelu_backward)(const GeluArgs<float>&, int64_t begin, int64_t end);
+  void (*gelu_forward_bf16)(const GeluArgs<Bf16>&, int64_t begin, int64_t end);
+  void (*gelu_backward_bf16)(const GeluArgs<Bf16>&, int64_t begin, int64_t end);
+  // Elements [begin, end), multiples of 64.
+  void (*adamw)(const AdamWArgs&, int64_t begin, int64_t end);
+  // sums[i] = sum of squares of x[64 i, 64 i + 64) in fp64, for i in [begin, end).
+  void (*block_squares)(const float* x, double* sums, int64_t begin, int64_t end);
+  void (*to_bf16)(const float* x, Bf16* y, int64_t n);
+  // y += x.
+  void (*add_bf16)(const Bf16* x, float* y, int64_t n);
+};
+
+// The best table that this CPU can run.
+const Table& Kernels();
+
+}  // namespace trainyard::kernels
+
+#endif  // TRAINYARD_TRAINER_KERNELS_KERNELS_H_

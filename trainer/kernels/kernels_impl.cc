@@ -1,0 +1,546 @@
+// Compiled once per instruction set; TRAINYARD_KERNELS_NAMESPACE names the copy.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <vector>
+
+#include "trainer/kernels/kernels.h"
+
+namespace trainyard::kernels {
+// Everything below has internal linkage: a shared inline function compiled for a newer instruction
+// set could otherwise be the copy that the linker keeps for all.
+namespace {
+
+inline uint64_t RowKey(uint64_t key, uint64_t row) {
+  uint64_t x = key + (row + 1) * 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// A 32-bit finalizer of full avalanche ("lowbias32"): cheap enough to run per element.
+inline uint32_t MixColumn(uint32_t seed, uint32_t column) {
+  uint32_t x = seed + column * 0x9E3779B9u;
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  return x ^ (x >> 16);
+}
+
+struct DropoutRow {
+  uint32_t seed, threshold;
+  float keep_scale;
+  DropoutRow(const Dropout& d, uint64_t row)
+      : seed(static_cast<uint32_t>(RowKey(d.key, row))),
+        threshold(static_cast<uint32_t>(static_cast<double>(d.p) * 4294967296.0)),
+        keep_scale(1.0f / (1.0f - d.p)) {}
+  float Factor(uint32_t column) const { return MixColumn(seed, column) >= threshold ? keep_scale : 0.0f; }
+};
+
+inline float Load(float x) { return x; }
+inline float Load(Bf16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float y;
+  std::memcpy(&y, &bits, 4);
+  return y;
+}
+inline void Store(float x, float& y) { y = x; }
+inline void Store(float x, Bf16& y) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  y.bits = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// e^x for x <= 88: 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7. Exactly zero
+// below -80, so that weights which do not count never become denormal numbers, which are slow.
+inline float Exp(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const bool vanishes = x < -80.0f;
+  x = vanishes ? 0.0f : x;
+  const float t = x * 1.44269504f + kRound;
+  const float n = t - kRound;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  uint32_t bits;
+  std::memcpy(&bits, &t, 4);
+  const uint32_t scale_bits = (bits + 127u) << 23;
+  float scale;
+  std::memcpy(&scale, &scale_bits, 4);
+  return vanishes ? 0.0f : p * scale;
+}
+
+// The normal distribution function from e = exp(-x^2 / 2): erf of Abramowitz and Stegun 7.1.26,
+// absolute error below 1.5e-7.
+inline float NormalCdf(float x, float e) {
+  const float a = (x < 0 ? -x : x) * static_cast<float>(1.0 / std::numbers::sqrt2);
+  const float t = 1.0f / (1.0f + 0.3275911f * a);
+  const float tail = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * e;
+  return x < 0 ? 0.5f * tail : 1.0f - 0.5f * tail;
+}
+
+// ---- Attention -------------------------------------------------------------------------------
+//
+// Heads are copied into aligned fp32 scratch, their width padded with zeros to P, a multiple of 16.
+// Query rows go in groups of kGroup, so that every key and value that is loaded serves all of them.
+
+constexpr int64_t kLanes = 16, kGroup = 4;
+constexpr uint32_t kSelfColumn = 0xFFFFFFFFu;  // of dropout: a query's weight for itself
+typedef float Lanes __attribute__((vector_size(64)));
+
+inline Lanes LoadLanes(const float* x) { return *reinterpret_cast<const Lanes*>(x); }
+inline void StoreLanes(float* x, Lanes value) { *reinterpret_cast<Lanes*>(x) = value; }
+
+constexpr int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Scratch of floats at a multiple of 64 bytes; keeps its memory from use to use.
+class Scratch {
+ public:
+  // Zero-filled.
+  float* Get(int64_t count) {
+    bytes_.assign(static_cast<size_t>(count) * sizeof(float) + 64, 0);
+    const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
+    return reinterpret_cast<float*>((address + 63) / 64 * 64);
+  }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+struct HeadScratch {
+  Scratch k, v, kt, vt, dk, dv, q, dout, dq, scores, gradients, weights;
+};
+
+template <class T>
+struct Head {
+  const AttentionShape& s;
+  const AttentionArgs<T>& a;
+  int64_t bh, b, h, R, rows, P, pitch;
+  float scale;
+  float *k, *v, *kt, *vt = nullptr;  // (R, P), (P, pitch)
+
+  Head(const AttentionShape& shape, const AttentionArgs<T>& args, int64_t index, HeadScratch& scratch, bool backward)
+      : s(shape), a(args), bh(index), b(index / shape.H), h(index % shape.H), R(shape.C + shape.Q), rows(shape.queries_only ? shape.Q : R), P(RoundUp(shape.E, kLanes)),
+        pitch(RoundUp(shape.C + 1, kLanes)), scale(1.0f / std::sqrt(static_cast<float>(shape.E))) {
+    k = scratch.k.Get(R * P);
+    v = scratch.v.Get(R * P);
+    kt = scratch.kt.Get(P * pitch);
+    for (int64_t r = 0; r < R; ++r) {
+      const int64_t offset = (b * R + r) * s.kv_stride + h * s.E;
+      for (int64_t e = 0; e < s.E; ++e) {
+        k[r * P + e] = Load(a.k[offset + e]);
+        v[r * P + e] = Load(a.v[offset + e]);
+      }
+    }
+    Transpose(k, kt);
+    if (backward) Transpose(v, vt = scratch.vt.Get(P * pitch));
+  }
+
+  void Transpose(const float* from, float* to) const {
+    for (int64_t c = 0; c < s.C; c += kLanes) {
+      const int64_t count = std::min(kLanes, s.C - c);
+      for (int64_t e = 0; e < s.E; ++e) {
+        for (int64_t i = 0; i < count; ++i) to[e * pitch + c + i] = from[(c + i) * P + e];
+      }
+    }
+  }
+
+  // What one row of queries sees: n context rows, and itself when it is a query row.
+  struct View {
+    int64_t row, n;
+    bool self;
+  };
+  View ViewOf(int64_t out_row) const {
+    const int64_t row = out_row + (s.queries_only ? s.C : 0);
+    if (row < s.C) return {row, row + 1, false};
+    return {row, a.visible[b * s.Q + row - s.C], true};
+  }
+  // Rows of the group that starts at r; the rest of it has no rows.
+  int64_t GroupSize(int64_t r) const { return std::min(kGroup, rows - r); }
+  int64_t LongestView(int64_t r) const {
+    int64_t n = 0;
+    for (int64_t g = 0; g < GroupSize(r); ++g) n = std::max(n, ViewOf(r + g).n);
+    return n;
+  }
+  // Loads the group's rows of q (or of a gradient with out's layout) times `factor`.
+  void LoadQueries(int64_t r, float factor, float* q) const {
+    for (int64_t g = 0; g < kGroup; ++g) {
+      for (int64_t e = 0; e < P; ++e) q[g * P + e] = 0;
+      if (g >= GroupSize(r)) continue;
+      const T* row = a.q + (b * rows + r + g) * s.q_stride + h * s.E;
+      for (int64_t e = 0; e < s.E; ++e) q[g * P + e] = Load(row[e]) * factor;
+    }
+  }
+  void LoadOutputGradients(int64_t r, float* dout) const {
+    for (int64_t g = 0; g < kGroup; ++g) {
+      for (int64_t e = 0; e < P; ++e) dout[g * P + e] = 0;
+      if (g >= GroupSize(r)) continue;
+      const T* row = a.dout + (b * rows + r + g) * s.H * s.E + h * s.E;
+      for (int64_t e = 0; e < s.E; ++e) dout[g * P + e] = Load(row[e]);
+    }
+  }
+  DropoutRow DropoutOf(const View& view) const { return DropoutRow(s.dropout, static_cast<uint64_t>(bh * R + view.row)); }
+};
+
+inline float DotRow(const float* x, const float* y, int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+// out[g][j] = x[g] . columns[:, j] for j < n rounded up to lanes.  x: (kGroup, P), columns: (P, pitch)
+inline void DotGroup(const float* x, const float* columns, int64_t P, int64_t pitch, int64_t n, float* out) {
+  for (int64_t j = 0; j < n; j += kLanes) {
+    Lanes sum[kGroup] = {};
+    for (int64_t e = 0; e < P; ++e) {
+      const Lanes column = LoadLanes(columns + e * pitch + j);
+      for (int64_t g = 0; g < kGroup; ++g) sum[g] += x[g * P + e] * column;
+    }
+    for (int64_t g = 0; g < kGroup; ++g) StoreLanes(out + g * pitch + j, sum[g]);
+  }
+}
+
+// y[g] += sum over j < n of w[g][j] * rows[j].  w: (kGroup, pitch), rows: (n, P), y: (kGroup, P)
+inline void WeightedSumGroup(const float* w, int64_t pitch, const float* rows, int64_t P, int64_t n, float* y) {
+  for (int64_t e = 0; e < P; e += kLanes) {
+    Lanes even[kGroup] = {}, odd[kGroup] = {};  // Two chains hide the latency of the sums.
+    int64_t j = 0;
+    for (; j + 2 <= n; j += 2) {
+      const Lanes first = LoadLanes(rows + j * P + e), second = LoadLanes(rows + (j + 1) * P + e);
+      for (int64_t g = 0; g < kGroup; ++g) {
+        even[g] += w[g * pitch + j] * first;
+        odd[g] += w[g * pitch + j + 1] * second;
+      }
+    }
+    if (j < n) {
+      const Lanes last = LoadLanes(rows + j * P + e);
+      for (int64_t g = 0; g < kGroup; ++g) even[g] += w[g * pitch + j] * last;
+    }
+    for (int64_t g = 0; g < kGroup; ++g) StoreLanes(y + g * P + e, LoadLanes(y + g * P + e) + even[g] + odd[g]);
+  }
+}
+
+// rows[j] += sum over g of w[g][j] * x[g] for j < n.  w: (kGroup, pitch), x: (kGroup, P), rows: (n, P)
+inline void OuterAddGroup(const float* w, int64_t pitch, const float* x, int64_t P, int64_t n, float* rows) {
+  for (int64_t e = 0; e < P; e += kLanes) {
+    Lanes part[kGroup];
+    for (int64_t g = 0; g < kGroup; ++g) part[g] = LoadLanes(x + g * P + e);
+    for (int64_t j = 0; j < n; ++j) {
+      Lanes sum = LoadLanes(rows + j * P + e);
+      for (int64_t g = 0; g < kGroup; ++g) sum += w[g * pitch + j] * part[g];
+      StoreLanes(rows + j * P + e, sum);
+    }
+  }
+}
+
+// y += w * x over P.
+inline void AddScaled(float w, const float* x, int64_t P, float* y) {
+  for (int64_t e = 0; e < P; e += kLanes) StoreLanes(y + e, LoadLanes(y + e) + w * LoadLanes(x + e));
+}
+
+// Rows are worked on in whole lanes: what lies behind the n visible scores is set so low that its
+// exponential does not count, and the caller zeroes it afterwards.
+inline int64_t PadScores(float* w, int64_t n) {
+  const int64_t padded = RoundUp(n, kLanes);
+  for (int64_t j = n; j < padded; ++j) w[j] = -1e30f;
+  return padded;
+}
+
+// Softmax of w[0, visible) in place, with dropout; `self` is the score of the row itself, or
+// -infinity. Returns the log of the sum of exponentials; *self becomes its weight.
+inline float SoftmaxRow(float* w, int64_t visible, float* self, const DropoutRow& drop, bool drops) {
+  const int64_t n = PadScores(w, visible);
+  float top = *self;
+#pragma omp simd reduction(max : top)
+  for (int64_t j = 0; j < n; ++j) top = top < w[j] ? w[j] : top;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j) {
+    w[j] = Exp(w[j] - top);
+    sum += w[j];
+  }
+  const bool has_self = *self > -INFINITY;
+  *self = has_self ? Exp(*self - top) : 0;
+  sum += *self;
+  const float inverse = 1.0f / sum;
+  if (drops) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) w[j] *= inverse * drop.Factor(static_cast<uint32_t>(j));
+  } else {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) w[j] *= inverse;
+  }
+  *self *= inverse * (drops ? drop.Factor(kSelfColumn) : 1.0f);
+  return top + std::log(sum);
+}
+
+template <class T>
+void AttentionForwardHead(const Head<T>& head, HeadScratch& scratch) {
+  const int64_t P = head.P, pitch = head.pitch;
+  float *q = scratch.q.Get(kGroup * P), *w = scratch.scores.Get(kGroup * pitch), *out = scratch.dout.Get(kGroup * P);
+  for (int64_t r = 0; r < head.rows; r += kGroup) {
+    const int64_t size = head.GroupSize(r), longest = head.LongestView(r), padded = RoundUp(longest, kLanes);
+    head.LoadQueries(r, head.scale, q);
+    DotGroup(q, head.kt, P, pitch, longest, w);
+    std::fill_n(out, kGroup * P, 0.f);
+    for (int64_t g = 0; g < kGroup; ++g) {
+      float* row_w = w + g * pitch;
+      if (g >= size) {
+        std::fill_n(row_w, padded, 0.f);
+        continue;
+      }
+      const auto view = head.ViewOf(r + g);
+      float self = view.self ? DotRow(q + g * P, head.k + view.row * P, P) : -INFINITY;
+      head.a.lse[head.bh * head.rows + r + g] = SoftmaxRow(row_w, view.n, &self, head.DropoutOf(view), head.s.dropout.p > 0);
+      std::fill(row_w + view.n, row_w + padded, 0.f);
+      if (view.self) AddScaled(self, head.v + view.row * P, P, out + g * P);
+    }
+    WeightedSumGroup(w, pitch, head.v, P, longest, out);
+    for (int64_t g = 0; g < size; ++g) {
+      T* to = head.a.out + (head.b * head.rows + r + g) * head.s.H * head.s.E + head.h * head.s.E;
+      for (int64_t e = 0; e < head.s.E; ++e) Store(out[g * P + e], to[e]);
+    }
+  }
+}
+
+// From scores (w) and the gradient of the dropped weights (dw) to the gradient of the scores (w) and
+// the dropped weights (dw), for one row.
+inline void SoftmaxBackwardRow(float* w, float* dw, int64_t visible, float lse, float* self, float* dself, const DropoutRow& drop) {
+  const int64_t n = PadScores(w, visible);
+  float delta = 0;
+#pragma omp simd reduction(+ : delta)
+  for (int64_t j = 0; j < n; ++j) {
+    w[j] = Exp(w[j] - lse);
+    delta += w[j] * dw[j] * drop.Factor(static_cast<uint32_t>(j));
+  }
+  const float self_factor = drop.Factor(kSelfColumn);
+  *self = *self > -INFINITY ? Exp(*self - lse) : 0;
+  delta += *self * *dself * self_factor;
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const float factor = drop.Factor(static_cast<uint32_t>(j)), weight = w[j];
+    w[j] = weight * (dw[j] * factor - delta);
+    dw[j] = weight * factor;
+  }
+  const float weight = *self;
+  *self = weight * (*dself * self_factor - delta);
+  *dself = weight * self_factor;
+}
+
+template <class T>
+void AttentionBackwardHead(const Head<T>& head, HeadScratch& scratch) {
+  const int64_t P = head.P, pitch = head.pitch, E = head.s.E;
+  float *q = scratch.q.Get(kGroup * P), *dout = scratch.dout.Get(kGroup * P), *dq = scratch.dq.Get(kGroup * P);
+  float *w = scratch.scores.Get(kGroup * pitch), *dw = scratch.gradients.Get(kGroup * pitch);
+  float *dk = scratch.dk.Get(head.R * P), *dv = scratch.dv.Get(head.R * P);
+  for (int64_t r = 0; r < head.rows; r += kGroup) {
+    const int64_t size = head.GroupSize(r), longest = head.LongestView(r), padded = RoundUp(longest, kLanes);
+    // q carries the scale, so the scores' gradient times q is already the keys' gradient.
+    head.LoadQueries(r, head.scale, q);
+    head.LoadOutputGradients(r, dout);
+    DotGroup(q, head.kt, P, pitch, longest, w);
+    DotGroup(dout, head.vt, P, pitch, longest, dw);
+    std::fill_n(dq, kGroup * P, 0.f);
+    for (int64_t g = 0; g < kGroup; ++g) {
+      float *row_w = w + g * pitch, *row_dw = dw + g * pitch;
+      const auto view = g < size ? head.ViewOf(r + g) : typename Head<T>::View{0, 0, false};
+      if (g < size) {
+        const float *k_self = head.k + view.row * P, *v_self = head.v + view.row * P;
+        float self = view.self ? DotRow(q + g * P, k_self, P) : -INFINITY;
+        float dself = view.self ? DotRow(dout + g * P, v_self, P) : 0;
+        SoftmaxBackwardRow(row_w, row_dw, view.n, head.a.lse[head.bh * head.rows + r + g], &self, &dself, head.DropoutOf(view));
+        if (view.self) {
+          AddScaled(self, k_self, P, dq + g * P);
+          AddScaled(self, q + g * P, P, dk + view.row * P);
+          AddScaled(dself, dout + g * P, P, dv + view.row * P);
+        }
+      }
+      std::fill(row_w + view.n, row_w + padded, 0.f);
+      std::fill(row_dw + view.n, row_dw + padded, 0.f);
+    }
+    WeightedSumGroup(w, pitch, head.k, P, longest, dq);
+    OuterAddGroup(w, pitch, q, P, longest, dk);
+    OuterAddGroup(dw, pitch, dout, P, longest, dv);
+    for (int64_t g = 0; g < size; ++g) {
+      T* to = head.a.dq + (head.b * head.rows + r + g) * head.s.q_stride + head.h * E;
+      for (int64_t e = 0; e < E; ++e) Store(dq[g * P + e] * head.scale, to[e]);
+    }
+  }
+  for (int64_t r = 0; r < head.R; ++r) {
+    const int64_t offset = (head.b * head.R + r) * head.s.kv_stride + head.h * E;
+    for (int64_t e = 0; e < E; ++e) {
+      Store(dk[r * P + e], head.a.dk[offset + e]);
+      Store(dv[r * P + e], head.a.dv[offset + e]);
+    }
+  }
+}
+
+template <bool kBackward, class T>
+void Attention(const AttentionShape& s, const AttentionArgs<T>& a, int64_t begin, int64_t end) {
+  thread_local HeadScratch scratch;
+  for (int64_t bh = begin; bh < end; ++bh) {
+    const Head<T> head(s, a, bh, scratch, kBackward);
+    kBackward ? AttentionBackwardHead(head, scratch) : AttentionForwardHead(head, scratch);
+  }
+}
+
+// ---- Dropout, residual, LayerNorm --------------------------------------------------------------
+
+template <class T>
+void NormForward(const NormArgs<T>& a, int64_t begin, int64_t end) {
+  const int64_t D = a.D;
+  const float inverse = 1.0f / static_cast<float>(D);
+  for (int64_t n = begin; n < end; ++n) {
+    const T *x = a.x + n * D, *r = a.r + n * D;
+    T *y = a.y + n * D, *z = a.z + n * D;
+    if (a.dropout.p > 0) {
+      const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+#pragma omp simd
+      for (int64_t d = 0; d < D; ++d) Store(Load(x[d]) + Load(r[d]) * drop.Factor(static_cast<uint32_t>(d)), z[d]);
+    } else {
+#pragma omp simd
+      for (int64_t d = 0; d < D; ++d) Store(Load(x[d]) + Load(r[d]), z[d]);
+    }
+    float sum = 0, square = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t d = 0; d < D; ++d) sum += Load(z[d]);
+    const float mean = sum * inverse;
+#pragma omp simd reduction(+ : square)
+    for (int64_t d = 0; d < D; ++d) square += (Load(z[d]) - mean) * (Load(z[d]) - mean);
+    const float rstd = 1.0f / std::sqrt(square * inverse + a.eps);
+    a.mean[n] = mean;
+    a.rstd[n] = rstd;
+#pragma omp simd
+    for (int64_t d = 0; d < D; ++d) Store((Load(z[d]) - mean) * rstd * a.gamma[d] + a.beta[d], y[d]);
+  }
+}
+
+template <class T>
+void NormBackward(const NormArgs<T>& a, int64_t begin, int64_t end) {
+  const int64_t D = a.D;
+  const float inverse = 1.0f / static_cast<float>(D);
+  for (int64_t n = begin; n < end; ++n) {
+    const T *z = a.z + n * D, *dy = a.dy + n * D;
+    T *dx = a.dx + n * D, *dr = a.dr + n * D;
+    const float mean = a.mean[n], rstd = a.rstd[n];
+    float sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+    for (int64_t d = 0; d < D; ++d) {
+      const float g = Load(dy[d]) * a.gamma[d], normal = (Load(z[d]) - mean) * rstd;
+      sum += g;
+      dot += g * normal;
+    }
+    sum *= inverse;
+    dot *= inverse;
+#pragma omp simd
+    for (int64_t d = 0; d < D; ++d) {
+      const float g = Load(dy[d]), normal = (Load(z[d]) - mean) * rstd;
+      a.dgamma[d] += g * normal;
+      a.dbeta[d] += g;
+    }
+    const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+#pragma omp simd
+    for (int64_t d = 0; d < D; ++d) {
+      const float normal = (Load(z[d]) - mean) * rstd;
+      const float dz = rstd * (Load(dy[d]) * a.gamma[d] - sum - normal * dot);
+      Store(dz, dx[d]);
+      Store(dz * drop.Factor(static_cast<uint32_t>(d)), dr[d]);
+    }
+  }
+}
+
+// ---- GELU and dropout --------------------------------------------------------------------------
+
+template <class T>
+void GeluForward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
+  for (int64_t n = begin; n < end; ++n) {
+    const T* x = a.x + n * a.D;
+    T* y = a.y + n * a.D;
+    const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+#pragma omp simd
+    for (int64_t d = 0; d < a.D; ++d) {
+      const float v = Load(x[d]);
+      const float cdf = NormalCdf(v, Exp(-0.5f * v * v));
+      Store(v * cdf * drop.Factor(static_cast<uint32_t>(d)), y[d]);
+    }
+  }
+}
+
+template <class T>
+void GeluBackward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
+  constexpr float kInverseSqrt2Pi = 0.3989422804f;
+  for (int64_t n = begin; n < end; ++n) {
+    const T *x = a.x + n * a.D, *dy = a.dy + n * a.D;
+    T* dx = a.dx + n * a.D;
+    const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+#pragma omp simd
+    for (int64_t d = 0; d < a.D; ++d) {
+      const float v = Load(x[d]), e = Exp(-0.5f * v * v);
+      const float slope = NormalCdf(v, e) + v * e * kInverseSqrt2Pi;
+      Store(Load(dy[d]) * drop.Factor(static_cast<uint32_t>(d)) * slope, dx[d]);
+    }
+  }
+}
+
+// ---- Optimizer, norms, conversion --------------------------------------------------------------
+
+void AdamW(const AdamWArgs& a, int64_t begin, int64_t end) {
+  const float decay = 1.0f - a.lr * a.weight_decay, step = a.lr / a.bias_correction1;
+  float *param = a.param, *m = a.exp_avg, *v = a.exp_avg_sq;
+  const float* grad = a.grad;
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) {
+    const float g = grad[i] * a.grad_scale;
+    m[i] += (1.0f - a.beta1) * (g - m[i]);
+    v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * g * g;
+    param[i] = param[i] * decay - step * m[i] / (std::sqrt(v[i]) / a.bias_correction2_sqrt + a.eps);
+  }
+}
+
+void BlockSquares(const float* x, double* sums, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    double lanes[8] = {};
+    for (int j = 0; j < 64; j += 8) {
+#pragma omp simd
+      for (int l = 0; l < 8; ++l) {
+        const double value = x[i * 64 + j + l];
+        lanes[l] += value * value;
+      }
+    }
+    sums[i] = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  }
+}
+
+void ToBf16(const float* x, Bf16* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) Store(x[i], y[i]);
+}
+
+void AddBf16(const Bf16* x, float* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] += Load(x[i]);
+}
+
+}  // namespace
+
+#define TRAINYARD_STRING2(x) #x
+#define TRAINYARD_STRING(x) TRAINYARD_STRING2(x)
+
+namespace TRAINYARD_KERNELS_NAMESPACE {
+extern const Table kTable;
+const Table kTable = {
+    TRAINYARD_STRING(TRAINYARD_KERNELS_NAMESPACE),
+    Attention<false, float>, Attention<true, float>, Attention<false, Bf16>, Attention<true, Bf16>,
+    NormForward<float>, NormBackward<float>, NormForward<Bf16>, NormBackward<Bf16>,
+    GeluForward<float>, GeluBackward<float>, GeluForward<Bf16>, GeluBackward<Bf16>,
+    AdamW, BlockSquares, ToBf16, AddBf16,
+};
+}  // namespace TRAINYARD_KERNELS_NAMESPACE
+
+}  // namespace trainyard::kernels

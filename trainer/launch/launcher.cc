@@ -1,0 +1,335 @@
+#include "trainer/launch/launcher.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "operator/api/worker_env.h"
+#include "trainer/base/environment.h"
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/progress.h"
+#include "trainer/base/text.h"
+#include "trainer/launch/child.h"
+#include "trainer/launch/rank_output.h"
+#include "trainer/launch/report_channel.h"
+#include "trainer/launch/verdict.h"
+#include "trainer/metrics/status.h"
+#include "trainer/metrics/status_server.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+constexpr double kCollectSeconds = 5;  // after the first failure, before SIGKILL
+constexpr double kSecondSignalSeconds = 2;
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// A listening TCP socket on the address; port 0 chooses one. Returns descriptor and port.
+std::pair<int, int> Listen(const std::string& address, int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(static_cast<uint16_t>(port));
+  if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) throw ConfigError("TRAINYARD_POD_IP: " + address + " is not an IPv4 address");
+  if (bind(fd, reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 || listen(fd, 1024) != 0) {
+    const std::string reason = std::strerror(errno);
+    close(fd);
+    throw PeerError("MASTER_PORT: cannot listen on " + address + ":" + std::to_string(port) + ": " + reason);
+  }
+  socklen_t size = sizeof where;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&where), &size);
+  return {fd, ntohs(where.sin_port)};
+}
+
+// Waits for the operator to publish rank 0's address.
+std::string MasterAddress(const NodeWorld& world, double deadline_seconds) {
+  if (world.master_file.empty()) return world.master_addr;
+  const double deadline = Now() + deadline_seconds;
+  double next_message = Now() + 5;
+  for (;;) {
+    std::error_code error;
+    if (fs::exists(world.master_file, error)) {
+      std::string text = ReadFile(world.master_file);
+      text.erase(text.find_last_not_of(" \n\t") + 1);
+      if (!text.empty()) return text;
+    }
+    if (Now() > deadline) throw PeerError("waited " + HumanSeconds(deadline_seconds) + " for rank 0's address in " + world.master_file);
+    if (Now() > next_message) {
+      std::fprintf(stderr, "launch: waiting for rank 0's address in %s\n", world.master_file.c_str());
+      next_message = Now() + 30;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+struct Rank {
+  Child child;
+  RankOutput output;
+  std::string report_line;  // an unfinished line of the report channel
+  RankStatus status;        // guarded by Node::mutex_
+  std::string end_message;
+  bool running = true;
+  RankEnd end;
+};
+
+class Node {
+ public:
+  explicit Node(const LaunchOptions& options) : options_(options) {}
+
+  void Start(const std::string& master_addr, int master_port) {
+    const NodeWorld& world = options_.world;
+    const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    for (int local = 0; local < world.procs; ++local) {
+      const int rank = world.node * world.procs + local;
+      ChildOptions child{options_.command,
+                         {{env::kRank, std::to_string(rank)},
+                          {env::kLocalRank, std::to_string(local)},
+                          {env::kWorldSize, std::to_string(world.nodes * world.procs)},
+                          {env::kLocalWorldSize, std::to_string(world.procs)},
+                          {env::kGroupRank, std::to_string(world.node)},
+                          {env::kMasterAddr, master_addr},
+                          {env::kMasterPort, std::to_string(master_port)},
+                          {env::kUseAgentStore, "True"},
+                          {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
+      if (EnvText("OMP_NUM_THREADS").empty()) child.environment["OMP_NUM_THREADS"] = std::to_string(std::max(1, cpus / world.procs));
+      const bool echo = rank == 0 && !options_.quiet;
+      ranks_.push_back({StartChild(child), RankOutput(echo ? stderr : nullptr), "", {}, "", true, {}});
+      ranks_.back().status.rank = rank;
+      ranks_.back().end.rank = rank;
+    }
+  }
+
+  std::vector<RankStatus> Statuses() {
+    const std::lock_guard lock(mutex_);
+    std::vector<RankStatus> statuses;
+    for (const Rank& rank : ranks_) statuses.push_back(rank.status);
+    return statuses;
+  }
+
+  // Until every rank has ended.
+  void Watch(int signal_fd) {
+    while (AnyRunning()) {
+      std::vector<pollfd> fds = {{signal_fd, POLLIN, 0}};
+      for (const Rank& rank : ranks_) {
+        fds.push_back({rank.child.output, POLLIN, 0});
+        fds.push_back({rank.child.report, POLLIN, 0});
+      }
+      poll(fds.data(), fds.size(), 200);
+      if (fds[0].revents) ReadSignals(signal_fd);
+      for (Rank& rank : ranks_) Drain(rank);
+      Reap();
+      KillStragglers();
+    }
+  }
+
+  int64_t attempt() const { return attempt_; }
+  int killed_by_second_signal() const { return second_signal_; }
+  std::vector<RankEnd> Ends() const {
+    std::vector<RankEnd> ends;
+    for (const Rank& rank : ranks_) ends.push_back(rank.end);
+    return ends;
+  }
+
+ private:
+  static std::string ProgressMode() {
+    switch (ProgressStyleFromEnvironment()) {
+      case ProgressStyle::kBar: return "bar";
+      case ProgressStyle::kLines: return "lines";
+      case ProgressStyle::kNone: return "none";
+    }
+    return "none";
+  }
+
+  bool AnyRunning() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
+  }
+
+  void ReadSignals(int signal_fd) {
+    signalfd_siginfo info{};
+    while (read(signal_fd, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      if (stop_time_ > 0 && Now() - stop_time_ >= kSecondSignalSeconds) {
+        second_signal_ = static_cast<int>(info.ssi_signo);
+        KillAll();
+      } else if (stop_time_ == 0) {
+        stop_time_ = Now();
+        for (const Rank& rank : ranks_) {
+          if (rank.running) kill(rank.child.pid, SIGTERM);
+        }
+      }
+    }
+  }
+
+  void Drain(Rank& rank) {
+    char buffer[65536];
+    for (ssize_t n; rank.child.output >= 0 && (n = read(rank.child.output, buffer, sizeof buffer)) > 0;) {
+      rank.output.Append({buffer, static_cast<size_t>(n)});
+    }
+    for (ssize_t n; rank.child.report >= 0 && (n = read(rank.child.report, buffer, sizeof buffer)) > 0;) {
+      rank.report_line.append(buffer, static_cast<size_t>(n));
+    }
+    for (size_t end; (end = rank.report_line.find('\n')) != std::string::npos;) {
+      ReadReport(rank, rank.report_line.substr(0, end));
+      rank.report_line.erase(0, end + 1);
+    }
+  }
+
+  void ReadReport(Rank& rank, const std::string& line) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) return;
+    if (json.contains("status")) {
+      const std::lock_guard lock(mutex_);
+      rank.status = RankStatus::FromJson(json["status"]);
+    } else if (json.contains("hello")) {
+      attempt_ = json["hello"]["attempt"].get<int64_t>();
+      OpenLogs(json["hello"]["run_dir"].get<std::string>());
+    } else if (json.contains("end")) {
+      rank.end_message = json["end"]["message"].get<std::string>();
+    }
+  }
+
+  void OpenLogs(const std::string& run_dir) {
+    std::error_code ignored;
+    fs::create_directories(fs::path(run_dir) / "logs", ignored);
+    for (Rank& rank : ranks_) {
+      rank.output.OpenLog(run_dir + Format("/logs/attempt-%lld-rank-%d.log", static_cast<long long>(attempt_), rank.end.rank));
+    }
+  }
+
+  // Collects every child that has ended, also ones that are not ours: as PID 1 we inherit orphans.
+  void Reap() {
+    int status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto it = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.child.pid == pid; });
+      if (it == ranks_.end()) continue;
+      Drain(*it);
+      close(std::exchange(it->child.output, -1));
+      close(std::exchange(it->child.report, -1));
+      it->running = false;
+      RankEnd& end = it->end;
+      end.time = Now();
+      end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      end.exit_code = end.signal ? 128 + end.signal : WEXITSTATUS(status);
+      end.signalled_by_us = end.signal != 0 && killing_;
+      end.step = it->status.step;
+      end.checkpoint_step = it->status.checkpoint.step;
+      end.message = !it->end_message.empty() ? it->end_message : end.signal ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal)) : "";
+      end.tail = it->output.Tail();
+      if (end.exit_code != 0 && first_failure_ == 0) first_failure_ = end.time;
+    }
+  }
+
+  void KillStragglers() {
+    if (first_failure_ > 0 && !killing_ && Now() - first_failure_ > kCollectSeconds) KillAll();
+  }
+
+  void KillAll() {
+    killing_ = true;
+    for (const Rank& rank : ranks_) {
+      if (rank.running) kill(rank.child.pid, SIGKILL);
+    }
+  }
+
+  const LaunchOptions& options_;
+  std::mutex mutex_;
+  std::vector<Rank> ranks_;
+  int64_t attempt_ = 0;
+  double stop_time_ = 0, first_failure_ = 0;
+  bool killing_ = false;
+  int second_signal_ = 0;
+};
+
+int BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+// Leaves the store up until every node's launcher is done with it.
+void SignOff(Store& store, const NodeWorld& world) {
+  if (world.nodes == 1) return;
+  const double deadline = Now() + 5;
+  try {
+    int64_t left = store.Add("launchers/done", 1);
+    while (world.node == 0 && left < world.nodes && Now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      left = store.Add("launchers/done", 0);
+    }
+  } catch (const Error&) {
+    // The host is gone: it waited long enough.
+  }
+}
+
+void Explain(const RankEnd& culprit, size_t ranks) {
+  if (culprit.exit_code == 0) return;
+  if (culprit.message.empty()) {
+    std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code, ReasonOf(culprit.exit_code));
+  } else {
+    std::fprintf(stderr, "launch: rank %d of %zu: %s (exit code %d, %s)\n", culprit.rank, ranks, culprit.message.c_str(), culprit.exit_code, ReasonOf(culprit.exit_code));
+  }
+}
+
+}  // namespace
+
+int Launch(const LaunchOptions& options, const StoreFactory& stores) {
+  const int signal_fd = BlockSignals();
+  const NodeWorld& world = options.world;
+  Node node(options);
+  std::pair<int, int> listening{-1, world.master_port};
+  std::string master = options.rank0_address;
+  if (world.node == 0) {
+    listening = Listen(options.rank0_address, world.master_port);
+  } else {
+    master = MasterAddress(world, options.rendezvous_seconds);
+  }
+  StatusServer server(options.rank0_address, options.status_port, [&node] { return node.Statuses(); });
+  // Ranks start first: their connections wait in the socket's queue while this process makes the
+  // store behind it.
+  node.Start(master, listening.second);
+  std::unique_ptr<Store> store;
+  std::thread hosting([&] {
+    try {
+      store = world.node == 0 ? stores.host(listening.first, listening.second) : world.nodes > 1 ? stores.connect(master, listening.second) : nullptr;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "launch: %s\n", error.what());
+    }
+  });
+  std::fprintf(stderr, "launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs, world.procs > 1 ? "s" : "", world.node, world.nodes,
+               options.rank0_address.c_str(), server.port());
+  node.Watch(signal_fd);
+  hosting.join();
+  if (store) SignOff(*store, world);
+  const std::vector<RankEnd> ends = node.Ends();
+  const RankEnd& culprit = ends[Culprit(ends)];
+  Explain(culprit, ends.size());
+  if (!options.termination_log.empty()) {
+    std::FILE* file = std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.
+    if (file) {
+      std::fputs(TerminationMessage(culprit, node.attempt()).c_str(), file);
+      std::fclose(file);
+    }
+  }
+  return node.killed_by_second_signal() ? 128 + node.killed_by_second_signal() : culprit.exit_code;
+}
+
+}  // namespace trainyard

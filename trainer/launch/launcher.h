@@ -1,0 +1,44 @@
+// `trainyard launch`: starts the ranks of one node, watches them, and ends with the cause.
+//
+//   - Ranks are children in process groups of their own; only the launcher forwards a stop.
+//   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
+//     code and the termination message are those of the culprit (verdict.h).
+//   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off.
+//   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log; rank 0's also to the terminal.
+// Nothing here links LibTorch: the store is made through a function.
+#ifndef TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
+#define TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/comm/store.h"
+#include "trainer/launch/world.h"
+
+namespace trainyard {
+
+struct LaunchOptions {
+  NodeWorld world;
+  std::vector<std::string> command;  // of one rank
+  std::string rank0_address;         // where this node serves: TRAINYARD_POD_IP or 127.0.0.1
+  int status_port = 0;               // 0: any free one
+  double rendezvous_seconds = 300;   // how long to wait for the master's address
+  std::string termination_log;       // empty: none is written
+  bool quiet = false;                // leaves rank 0's output to the log
+};
+
+// Serves the store on an already listening socket (owned by the store), or connects to it.
+struct StoreFactory {
+  std::function<std::unique_ptr<Store>(int listen_fd, int port)> host;
+  std::function<std::unique_ptr<Store>(const std::string& address, int port)> connect;
+};
+
+// Returns the exit code. Blocks SIGTERM, SIGINT and SIGCHLD in the calling thread for good: call it
+// from main, before any thread is started. Throws ConfigError, PeerError (69: a port is in use).
+int Launch(const LaunchOptions& options, const StoreFactory& stores);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_

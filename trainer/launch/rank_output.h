@@ -1,0 +1,43 @@
+// Splits what a rank writes into lines: into its log, onto the terminal, and the last ones kept.
+#ifndef TRAINYARD_TRAINER_LAUNCH_RANK_OUTPUT_H_
+#define TRAINYARD_TRAINER_LAUNCH_RANK_OUTPUT_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard {
+
+// Not for concurrent use.
+class RankOutput {
+ public:
+  // `echo`: where to repeat everything as it comes (a progress bar's carriage returns included), or
+  // null.
+  explicit RankOutput(std::FILE* echo) : echo_(echo) {}
+  ~RankOutput();
+  RankOutput(RankOutput&& other) noexcept;
+  RankOutput& operator=(RankOutput&&) = delete;
+
+  void Append(std::string_view bytes);
+  // From now on, and for everything that came before. A log that cannot be made is left out.
+  void OpenLog(const std::string& path);
+  // The last lines, oldest first; a bar that was redrawn counts as its last state.
+  std::vector<std::string> Tail() const { return {tail_.begin(), tail_.end()}; }
+
+ private:
+  static constexpr size_t kTailLines = 20, kMaxPending = 1 << 20;
+  void AddLine(std::string line);
+
+  std::FILE* echo_;
+  std::FILE* log_ = nullptr;
+  std::string pending_;  // before the log is open
+  std::string line_;
+  std::deque<std::string> tail_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_LAUNCH_RANK_OUTPUT_H_

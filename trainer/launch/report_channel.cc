@@ -1,0 +1,38 @@
+#include "trainer/launch/report_channel.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/base/environment.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+ReportChannel ReportChannel::FromEnvironment() {
+  const auto fd = EnvInt(kReportFdVariable);
+  if (!fd) return ReportChannel(-1);
+  fcntl(static_cast<int>(*fd), F_SETFD, FD_CLOEXEC);
+  fcntl(static_cast<int>(*fd), F_SETFL, O_NONBLOCK);
+  return ReportChannel(static_cast<int>(*fd));
+}
+
+// One write of at most PIPE_BUF bytes is atomic; a longer one may be cut when the pipe is full, and
+// the launcher skips what is not a whole JSON line.
+void ReportChannel::Send(const std::string& line) {
+  if (fd_ < 0) return;
+  [[maybe_unused]] const ssize_t written = write(fd_, line.data(), line.size());
+}
+
+void ReportChannel::SendStatus(const RankStatus& status) { Send(Line({{"status", status.ToJson()}})); }
+void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) { Send(Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}})); }
+void ReportChannel::SendEnd(const std::string& message) { Send(Line({{"end", {{"message", message.substr(0, 2000)}}}})); }
+
+}  // namespace trainyard

@@ -1,0 +1,36 @@
+// What a rank tells its launcher: JSON lines over a pipe. The launcher serves the status of all its
+// ranks and explains how they ended.
+#ifndef TRAINYARD_TRAINER_LAUNCH_REPORT_CHANNEL_H_
+#define TRAINYARD_TRAINER_LAUNCH_REPORT_CHANNEL_H_
+
+#include <string>
+
+#include "trainer/metrics/status.h"
+
+namespace trainyard {
+
+// The variable that names the pipe's descriptor; private to launcher and rank.
+inline constexpr char kReportFdVariable[] = "TRAINYARD_REPORT_FD";
+
+class ReportChannel {
+ public:
+  // From the environment; without a launcher everything below does nothing.
+  static ReportChannel FromEnvironment();
+  bool connected() const { return fd_ >= 0; }
+
+  // Never blocks: a status that does not fit the pipe is left out, the next one is newer anyway.
+  void SendStatus(const RankStatus& status);
+  // Tells once which attempt this is and where the logs go.
+  void SendHello(int64_t attempt, const std::string& run_dir);
+  // Why the process is about to end.
+  void SendEnd(const std::string& message);
+
+ private:
+  explicit ReportChannel(int fd) : fd_(fd) {}
+  void Send(const std::string& line);
+  int fd_ = -1;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_LAUNCH_REPORT_CHANNEL_H_

@@ -1,0 +1,36 @@
+// Which rank's end explains an attempt: docs/architecture.md, "Exit codes".
+#ifndef TRAINYARD_TRAINER_LAUNCH_VERDICT_H_
+#define TRAINYARD_TRAINER_LAUNCH_VERDICT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard {
+
+// How one rank ended.
+struct RankEnd {
+  int rank = 0;
+  int exit_code = 0;         // 128 + signal when killed by one
+  int signal = 0;            // 0: exited by itself
+  bool signalled_by_us = false;
+  double time = 0;           // seconds, any common clock
+  int64_t step = 0, checkpoint_step = 0;
+  std::string message;
+  std::vector<std::string> tail;  // last lines of its output
+};
+
+// Lower explains more: permanent codes > 73 > 71 > 70, 74 and unlisted ones > a signal that we did
+// not send > 75 > 69 > a signal that we sent > 0.
+int CausePriority(const RankEnd& end);
+
+// Index of the cause: by priority, then the earliest. REQUIRES: ends is not empty.
+size_t Culprit(const std::vector<RankEnd>& ends);
+
+// The termination message of a pod: JSON of at most 4096 bytes; the tail is cut first, then the
+// message (docs/formats.md).
+std::string TerminationMessage(const RankEnd& culprit, int64_t attempt);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_LAUNCH_VERDICT_H_

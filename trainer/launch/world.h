@@ -1,0 +1,44 @@
+// Which rank this process is, and how a launcher splits its node: from our own environment,
+// torchrun's or SLURM's.
+#ifndef TRAINYARD_TRAINER_LAUNCH_WORLD_H_
+#define TRAINYARD_TRAINER_LAUNCH_WORLD_H_
+
+#include <optional>
+#include <string>
+
+namespace trainyard {
+
+// One rank.
+struct World {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;
+  int node = 0;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;         // 0: any free one; only for a world of one
+  bool store_is_hosted = false;  // a launcher serves the store; else rank 0 does
+};
+
+// RANK and WORLD_SIZE (trainyard launch, torchrun, a pod with one process), else SLURM_PROCID and
+// SLURM_NTASKS with the first host of the node list as master, else a world of one.
+// Throws ConfigError naming a variable that is missing or wrong.
+World WorldFromEnvironment();
+
+// What one launcher starts.
+struct NodeWorld {
+  int node = 0, nodes = 1;
+  int procs = 1;           // ranks of this node
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;     // 0: any free one; only with one node
+  std::string master_file; // when set, holds the master's address once it is known
+};
+
+// `nproc`: --nproc, or nothing to take it from the environment (PET_NPROC_PER_NODE,
+// LOCAL_WORLD_SIZE), else 1.
+NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc);
+
+// The first host of SLURM's compressed node list: "node[03-05,7],b1" -> "node03".
+std::string FirstSlurmHost(const std::string& node_list);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_LAUNCH_WORLD_H_

@@ -1,0 +1,254 @@
+// The command line of the trainer.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "operator/api/worker_env.h"
+#include "trainer/base/environment.h"
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/stop_signal.h"
+#include "trainer/base/text.h"
+#include "trainer/checkpoint/commands.h"
+#include "trainer/comm/c10d_store.h"
+#include "trainer/config/load.h"
+#include "trainer/launch/launcher.h"
+#include "trainer/launch/verdict.h"
+#include "trainer/metrics/status_server.h"
+#include "trainer/task/algorithm_distillation/synth.h"
+#include "trainer/task/tasks.h"
+#include "trainer/train/run.h"
+
+namespace trainyard {
+namespace {
+
+struct CommonOptions {
+  std::string config;
+  std::vector<std::string> sets;
+  std::string record;
+};
+
+void AddConfigOptions(CLI::App* command, CommonOptions& options) {
+  command->add_option("--config", options.config, "configuration file (YAML or JSON; docs/config.md); default: TRAINYARD_CONFIG");
+  command->add_option("--set", options.sets, "section.key=value, wins over the file; may be repeated")->allow_extra_args(false);
+}
+
+Config Load(const CommonOptions& options) {
+  std::vector<std::string> sets = options.sets;
+  if (!options.record.empty()) sets.push_back("train.record=" + options.record);
+  return LoadConfig(options.config, sets);
+}
+
+// The termination message of a rank that runs without a launcher.
+void WriteTerminationMessage(const RankStatus& status, int code, const std::string& message) {
+  const std::string path = EnvText(env::kTerminationLog);
+  if (path.empty()) return;
+  RankEnd end;
+  end.rank = status.rank;
+  end.exit_code = code;
+  end.step = status.step;
+  end.checkpoint_step = status.checkpoint.step;
+  end.message = message;
+  if (std::FILE* file = std::fopen(path.c_str(), "we")) {
+    std::fputs(TerminationMessage(end, status.attempt).c_str(), file);
+    std::fclose(file);
+  }
+}
+
+int CodeOf(const std::exception& error) {
+  if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return static_cast<int>(ExitCode::kOutOfMemory);
+  return static_cast<int>(ExitCode::kInternal);
+}
+
+int Train(const CommonOptions& options, bool dry_run) {
+  InstallStopHandlers();
+  if (dry_run) {
+    DryRun(Load(options));
+    return 0;
+  }
+  const World world = WorldFromEnvironment();
+  StatusPublisher publisher(world.local_rank == 0);
+  int code = 0;
+  std::string message;
+  try {
+    RunTraining(Load(options), publisher);
+  } catch (const std::exception& error) {
+    code = CodeOf(error);
+    message = error.what();
+    std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
+    publisher.channel().SendEnd(message);
+  }
+  if (!publisher.channel().connected()) WriteTerminationMessage(publisher.board().Get(), code, message);
+  return code;
+}
+
+int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool quiet) {
+  const Config config = Load(options);  // A mistake is named once, before any process is started.
+  std::optional<int> procs;
+  if (nproc == "auto") {
+    procs = 1;  // Without GPUs one rank uses all processors through its threads.
+  } else if (!nproc.empty()) {
+    if (nproc.find_first_not_of("0123456789") != std::string::npos || nproc.size() > 4 || std::stoi(nproc) < 1) {
+      throw UsageError("--nproc: " + nproc + " is not allowed; expected a number >= 1, or auto");
+    }
+    procs = std::stoi(nproc);
+  }
+  LaunchOptions launch;
+  launch.world = NodeWorldFromEnvironment(procs);
+  launch.command = {"/proc/self/exe", "train"};
+  if (!options.config.empty()) launch.command.insert(launch.command.end(), {"--config", options.config});
+  for (const std::string& set : options.sets) launch.command.insert(launch.command.end(), {"--set", set});
+  if (!options.record.empty()) launch.command.insert(launch.command.end(), {"--record", options.record});
+  launch.rank0_address = StatusAddressFromEnvironment();
+  launch.status_port = StatusPortFromEnvironment();
+  launch.rendezvous_seconds = config.parallel.rendezvous_seconds;
+  launch.termination_log = EnvText(env::kTerminationLog);
+  launch.quiet = quiet;
+  const StoreFactory stores{
+      [&](int fd, int port) -> std::unique_ptr<Store> {
+        return std::make_unique<C10dStore>(C10dStoreOptions{.host = launch.rank0_address, .port = port, .host_here = true, .listen_fd = fd, .timeout = std::chrono::seconds(30)});
+      },
+      [&](const std::string& address, int port) -> std::unique_ptr<Store> {
+        return std::make_unique<C10dStore>(C10dStoreOptions{.host = address, .port = port, .host_here = false, .listen_fd = {}, .timeout = std::chrono::duration<double>(launch.rendezvous_seconds)});
+      }};
+  return Launch(launch, stores);
+}
+
+[[noreturn]] void NotYet(const char* command) { throw UsageError(std::string(command) + " is not there yet"); }
+
+void ListTasks() {
+  for (const TaskEntry& task : Tasks()) std::printf("%-24s %s%s\n", task.name, task.summary, task.build ? "" : " (not there yet)");
+}
+
+struct Commands {
+  CLI::App app{"Trainyard's trainer: distributed training that explains itself.\n\n"
+               "Example:\n"
+               "  trainyard synth algorithm_distillation --source ad_epsilon --out data/dark-room\n"
+               "  trainyard launch --nproc 2 --config dark-room.yaml"};
+  CommonOptions common;
+  std::string nproc, checkpoint, synth_task, synth_out, out, first, second;
+  ad::SynthOptions synth;
+  bool dry_run = false, quiet = false;
+};
+
+CLI::App* Add(Commands& c, const char* name, const std::string& description, const std::string& example) {
+  CLI::App* command = c.app.add_subcommand(name, description + "\n\nExample:\n  " + example);
+  return command;
+}
+
+void Build(Commands& c) {
+  c.app.require_subcommand(1);
+  c.app.set_version_flag("--version", "trainyard 0.1.0");
+  CLI::App* launch = Add(c, "launch", "Starts one process per GPU (or --nproc on the CPU), watches them; the exit code is the cause's.", "trainyard launch --nproc 2 --config dark-room.yaml --set run.seed=7");
+  AddConfigOptions(launch, c.common);
+  launch->add_option("--nproc", c.nproc, "ranks on this node: a number, or auto");
+  launch->add_option("--record", c.common.record, "write one JSON line per step to this file");
+  launch->add_flag("--quiet", c.quiet, "leave the ranks' output to run.dir/logs");
+  CLI::App* train = Add(c, "train", "One rank; started by launch, torchrun or srun, alone it is a world of one.", "trainyard train --config dark-room.yaml --dry-run");
+  AddConfigOptions(train, c.common);
+  train->add_option("--record", c.common.record, "write one JSON line per step to this file");
+  train->add_flag("--dry-run", c.dry_run, "resolve and validate everything, run one batch, write nothing");
+  CLI::App* eval = Add(c, "eval", "Evaluates a checkpoint thoroughly.", "trainyard eval --config dark-room.yaml --checkpoint runs/algorithm_distillation/checkpoints");
+  AddConfigOptions(eval, c.common);
+  eval->add_option("--checkpoint", c.checkpoint, "a checkpoint, a directory of checkpoints, or a .safetensors file")->required();
+  CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in the task's format, with its ground truth.", "trainyard synth algorithm_distillation --out data/dark-room --size small --seed 1");
+  synth->add_option("task", c.synth_task, "the task")->required();
+  synth->add_option("--out", c.synth_out, "the folder to write")->required();
+  synth->add_option("--size", c.synth.size, "tiny, small or full")->capture_default_str();
+  synth->add_option("--seed", c.synth.seed, "the same seed gives the same bytes")->capture_default_str();
+  synth->add_option("--source", c.synth.source, "algorithm_distillation: shared_q, ad_epsilon or ppo")->capture_default_str();
+  synth->add_option("--env", c.synth.env, "algorithm_distillation: darkroom or darkroom_permuted")->capture_default_str();
+  synth->add_option("--format", c.synth.format, "algorithm_distillation: hdf5 or npy")->capture_default_str();
+  synth->add_option("--threads", c.synth.threads, "0: one per processor")->capture_default_str();
+  CLI::App* checkpoint = Add(c, "checkpoint", "Looks into checkpoints.", "trainyard checkpoint ls runs/algorithm_distillation/checkpoints");
+  checkpoint->require_subcommand(1);
+  checkpoint->add_subcommand("ls", "Lists the steps of a directory")->add_option("dir", c.first, "the directory")->required();
+  checkpoint->add_subcommand("verify", "Checks sizes and checksums")->add_option("dir", c.first, "a checkpoint, or a directory of them")->required();
+  CLI::App* export_command = checkpoint->add_subcommand("export", "Writes the weights as one safetensors file");
+  export_command->add_option("dir", c.first, "a checkpoint, or a directory of them (the newest good one)")->required();
+  export_command->add_option("--out", c.out, "the file to write")->required();
+  CLI::App* diff = checkpoint->add_subcommand("diff", "Compares the tensors of two checkpoints; exit code 1 when they differ");
+  diff->add_option("dir", c.first, "one checkpoint")->required();
+  diff->add_option("other", c.second, "the other")->required();
+  Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
+  Add(c, "plan", "What hardware is seen and what would be chosen (not there yet).", "trainyard plan --config dark-room.yaml");
+  Add(c, "selftest", "Checks communication and storage of this machine (not there yet).", "trainyard selftest");
+  Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
+}
+
+int Run(Commands& c) {
+  const CLI::App& command = *c.app.get_subcommands().at(0);
+  const std::string name = command.get_name();
+  if (name == "launch") return LaunchRanks(c.common, c.nproc, c.quiet);
+  if (name == "train") return Train(c.common, c.dry_run);
+  if (name == "eval") {
+    InstallStopHandlers();
+    EvaluateCheckpoint(Load(c.common), ResolveVolume(c.checkpoint).string());
+  } else if (name == "synth") {
+    if (c.synth_task != "algorithm_distillation") {
+      const std::vector<std::string> known = {"algorithm_distillation"};
+      const std::string nearest = NearestName(c.synth_task, known);
+      throw UsageError("synth: no data for the task " + c.synth_task + "; expected algorithm_distillation" + (nearest.empty() ? "" : " (did you mean it?)"));
+    }
+    ad::Synthesize(c.synth, ResolveVolume(c.synth_out));
+  } else if (name == "checkpoint") {
+    return RunCheckpointCommand(command.get_subcommands().at(0)->get_name(), ResolveVolume(c.first), ResolveVolume(c.second), ResolveVolume(c.out));
+  } else if (name == "tasks") {
+    ListTasks();
+  } else if (name == "config-reference") {
+    std::fputs(ConfigDocument().c_str(), stdout);
+  } else {
+    NotYet(name.c_str());
+  }
+  return 0;
+}
+
+// What CLI11 says about an unknown word, with the nearest known one.
+std::string Suggest(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> known;
+  const CLI::App* command = nullptr;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(sub->get_name());
+    if (argc > 1 && sub->get_name() == argv[1]) command = sub;
+  }
+  if (!command) {
+    const std::string nearest = argc > 1 ? NearestName(argv[1], known) : "";
+    return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+  }
+  known.clear();
+  for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i], flag = word.substr(0, word.find('='));
+    if (!word.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    const std::string nearest = NearestName(flag, known);
+    if (!nearest.empty()) return "; did you mean " + nearest + "?";
+  }
+  return "";
+}
+
+int Main(int argc, char** argv) {
+  Commands commands;
+  Build(commands);
+  try {
+    commands.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return commands.app.exit(error);  // --help, --version
+    std::fprintf(stderr, "trainyard: %s%s\nRun `trainyard --help` for the commands.\n", error.what(), Suggest(commands.app, argc, argv).c_str());
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  try {
+    return Run(commands);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainyard: %s\n", error.what());
+    return CodeOf(error);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) { return trainyard::Main(argc, argv); }

@@ -1,0 +1,39 @@
+// Files of one JSON line per step.
+#ifndef TRAINYARD_TRAINER_METRICS_RECORD_H_
+#define TRAINYARD_TRAINER_METRICS_RECORD_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace trainyard {
+
+struct RecordLine {
+  int64_t attempt = 0, step = 0;
+  std::span<const int64_t> samples;
+  uint64_t input_xxh3 = 0;
+  double loss = 0, grad_norm = 0, lr = 0;
+};
+
+// {attempt, step, samples, input_xxh3, loss, grad_norm, lr}: what training did, to the bit.
+class Record {
+ public:
+  // Keeps the lines up to `last_step` of an existing file and cuts the rest: those steps are done
+  // again. Throws ConfigError when the file cannot be written.
+  Record(const std::filesystem::path& path, int64_t last_step);
+  ~Record();
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+  // Throws StorageError.
+  void Write(const RecordLine& line);
+
+ private:
+  std::filesystem::path path_;
+  std::FILE* file_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_METRICS_RECORD_H_

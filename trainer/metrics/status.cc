@@ -1,0 +1,170 @@
+#include "trainer/metrics/status.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <chrono>
+#include <functional>
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+using prometheus::MetricType;
+
+uint64_t ResidentBytes() {
+  long pages = 0, resident = 0;
+  if (FILE* file = std::fopen("/proc/self/statm", "re")) {
+    if (std::fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  return static_cast<uint64_t>(resident) * 4096;
+}
+
+using Labels = std::map<std::string, std::string>;
+using Value = std::function<void(const RankStatus&, const std::function<void(Labels, double)>&)>;
+
+struct MetricSpec {
+  const char* name;
+  const char* help;
+  MetricType type;
+  Value values;
+};
+
+Value One(std::function<double(const RankStatus&)> get) {
+  return [get = std::move(get)](const RankStatus& s, const std::function<void(Labels, double)>& add) { add({}, get(s)); };
+}
+
+double DataWaitRatio(const RankStatus& s) {
+  double all = 0, data = 0;
+  for (const auto& [phase, seconds] : s.phase_seconds) {
+    all += seconds;
+    if (phase == "data") data = seconds;
+  }
+  return all > 0 ? data / all : 0;
+}
+
+const std::vector<MetricSpec>& Specs() {
+  static const std::vector<MetricSpec> specs = {
+      {"trainyard_step", "Optimizer steps done.", MetricType::Gauge, One([](auto& s) { return s.step; })},
+      {"trainyard_steps_total", "Steps of this attempt by result.", MetricType::Counter,
+       [](const RankStatus& s, const auto& add) {
+         add({{"result", "ok"}}, static_cast<double>(s.steps_ok));
+         add({{"result", "skipped"}}, static_cast<double>(s.steps_skipped));
+       }},
+      {"trainyard_last_step_timestamp_seconds", "When the last step ended, seconds since the epoch.", MetricType::Gauge, One([](auto& s) { return s.last_step_time; })},
+      {"trainyard_loss", "Global training loss of the last step.", MetricType::Gauge, One([](auto& s) { return s.loss; })},
+      {"trainyard_learning_rate", "Learning rate of the last step.", MetricType::Gauge, One([](auto& s) { return s.learning_rate; })},
+      {"trainyard_grad_norm", "Global gradient norm before clipping.", MetricType::Gauge, One([](auto& s) { return s.grad_norm; })},
+      {"trainyard_samples_per_second", "Global throughput.", MetricType::Gauge, One([](auto& s) { return s.samples_per_second; })},
+      {"trainyard_phase_seconds_total", "Time of the step thread by phase.", MetricType::Counter,
+       [](const RankStatus& s, const auto& add) {
+         for (const auto& [phase, seconds] : s.phase_seconds) add({{"phase", phase}}, seconds);
+       }},
+      {"trainyard_data_wait_ratio", "Share of the step thread's time that waited for data.", MetricType::Gauge, One(DataWaitRatio)},
+      {"trainyard_host_memory_bytes", "Resident memory of the serving process.", MetricType::Gauge, One([](auto&) { return static_cast<double>(ResidentBytes()); })},
+      {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge, One([](auto& s) { return s.checkpoint.step; })},
+      {"trainyard_checkpoint_age_seconds", "Age of the newest durable checkpoint.", MetricType::Gauge,
+       [](const RankStatus& s, const auto& add) {
+         if (s.checkpoint.durable) add({}, UnixTime() - static_cast<double>(s.checkpoint.time));
+       }},
+      {"trainyard_checkpoint_duration_seconds", "How long the newest checkpoint took in the background.", MetricType::Gauge, One([](auto& s) { return s.checkpoint.duration_seconds; })},
+      {"trainyard_checkpoint_stall_seconds_total", "Time that training waited for checkpoints.", MetricType::Counter, One([](auto& s) { return s.checkpoint_stall_seconds; })},
+      {"trainyard_micro_batch", "Samples of one forward and backward.", MetricType::Gauge, One([](auto& s) { return s.micro_batch; })},
+      {"trainyard_world_size", "Ranks.", MetricType::Gauge, One([](auto& s) { return s.world; })},
+      {"trainyard_restarts_total", "Attempts before this one.", MetricType::Counter, One([](auto& s) { return static_cast<double>(s.attempt > 0 ? s.attempt - 1 : 0); })},
+      {"trainyard_nonfinite_steps_total", "Steps with a loss or gradient that is not finite.", MetricType::Counter, One([](auto& s) { return s.steps_skipped; })},
+      {"trainyard_telemetry_dropped_total", "Telemetry that was dropped because its queue was full.", MetricType::Counter, One([](auto& s) { return s.telemetry_dropped; })},
+  };
+  return specs;
+}
+
+}  // namespace
+
+double UnixTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+void StatusBoard::Progress(const std::string& phase) {
+  Update([&](RankStatus& s) {
+    s.phase = phase;
+    s.last_progress_time = UnixTime();
+  });
+}
+
+Json RankStatus::ToStatusJson() const {
+  return {{"job_uid", job_uid}, {"attempt", attempt}, {"rank", rank}, {"world", world}, {"phase", phase}, {"step", step}, {"total_steps", total_steps},
+          {"last_step_time", last_step_time}, {"last_progress_time", last_progress_time}, {"samples_per_second", samples_per_second}, {"eta_seconds", eta_seconds},
+          {"loss", loss}, {"checkpoint", {{"step", checkpoint.step}, {"time", checkpoint.time}, {"bytes", checkpoint.bytes}, {"durable", checkpoint.durable}}},
+          {"warnings", warnings}};
+}
+
+Json RankStatus::ToJson() const {
+  Json json = ToStatusJson();
+  json["learning_rate"] = learning_rate;
+  json["grad_norm"] = grad_norm;
+  json["checkpoint"]["duration_seconds"] = checkpoint.duration_seconds;
+  json["checkpoint_stall_seconds"] = checkpoint_stall_seconds;
+  json["steps_ok"] = steps_ok;
+  json["steps_skipped"] = steps_skipped;
+  json["micro_batch"] = micro_batch;
+  json["telemetry_dropped"] = telemetry_dropped;
+  json["phase_seconds"] = phase_seconds;
+  return json;
+}
+
+RankStatus RankStatus::FromJson(const Json& json) {
+  RankStatus s;
+  // A loss that is not finite is null in JSON.
+  auto read = [&](const Json& from, const char* key, auto& to) {
+    if (auto it = from.find(key); it != from.end() && !it->is_null()) it->get_to(to);
+  };
+  read(json, "job_uid", s.job_uid);
+  read(json, "attempt", s.attempt);
+  read(json, "rank", s.rank);
+  read(json, "world", s.world);
+  read(json, "phase", s.phase);
+  read(json, "step", s.step);
+  read(json, "total_steps", s.total_steps);
+  read(json, "last_step_time", s.last_step_time);
+  read(json, "last_progress_time", s.last_progress_time);
+  read(json, "samples_per_second", s.samples_per_second);
+  read(json, "eta_seconds", s.eta_seconds);
+  read(json, "loss", s.loss);
+  read(json, "learning_rate", s.learning_rate);
+  read(json, "grad_norm", s.grad_norm);
+  if (json.contains("checkpoint")) {
+    const Json& checkpoint = json["checkpoint"];
+    read(checkpoint, "step", s.checkpoint.step);
+    read(checkpoint, "time", s.checkpoint.time);
+    read(checkpoint, "bytes", s.checkpoint.bytes);
+    read(checkpoint, "durable", s.checkpoint.durable);
+    read(checkpoint, "duration_seconds", s.checkpoint.duration_seconds);
+  }
+  read(json, "checkpoint_stall_seconds", s.checkpoint_stall_seconds);
+  read(json, "steps_ok", s.steps_ok);
+  read(json, "steps_skipped", s.steps_skipped);
+  read(json, "micro_batch", s.micro_batch);
+  read(json, "telemetry_dropped", s.telemetry_dropped);
+  read(json, "phase_seconds", s.phase_seconds);
+  read(json, "warnings", s.warnings);
+  return s;
+}
+
+std::string Exposition(const std::vector<RankStatus>& ranks) {
+  std::vector<prometheus::MetricFamily> families;
+  for (const MetricSpec& spec : Specs()) {
+    prometheus::MetricFamily family{spec.name, spec.help, spec.type, {}};
+    for (const RankStatus& rank : ranks) {
+      spec.values(rank, [&](Labels labels, double value) {
+        prometheus::ClientMetric metric;
+        for (auto& [name, text] : labels) metric.label.push_back({name, text});
+        metric.label.push_back({"rank", std::to_string(rank.rank)});
+        (spec.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+        family.metric.push_back(std::move(metric));
+      });
+    }
+    families.push_back(std::move(family));
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace trainyard

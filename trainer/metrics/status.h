@@ -1,0 +1,68 @@
+// What one rank says about itself, for /status, /metrics and the termination message.
+#ifndef TRAINYARD_TRAINER_METRICS_STATUS_H_
+#define TRAINYARD_TRAINER_METRICS_STATUS_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace trainyard {
+
+struct RankStatus {
+  std::string job_uid;
+  int64_t attempt = 0;
+  int rank = 0, world = 1;
+  std::string phase = "starting";
+  int64_t step = 0, total_steps = 0;
+  double last_step_time = 0, last_progress_time = 0;  // seconds since the epoch
+  double samples_per_second = 0, eta_seconds = 0;
+  double loss = 0, learning_rate = 0, grad_norm = 0;
+  struct {
+    int64_t step = 0, time = 0;
+    uint64_t bytes = 0;
+    bool durable = false;
+    double duration_seconds = 0;
+  } checkpoint;
+  double checkpoint_stall_seconds = 0;
+  int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0, telemetry_dropped = 0;
+  std::map<std::string, double> phase_seconds;  // data, forward, backward, ...
+  std::vector<std::string> warnings;
+
+  // The documented fields of /status.
+  nlohmann::json ToStatusJson() const;
+  // Everything: what a rank hands to its launcher.
+  nlohmann::json ToJson() const;
+  static RankStatus FromJson(const nlohmann::json& json);
+};
+
+// A status that several threads read and update.
+class StatusBoard {
+ public:
+  template <class F>
+  void Update(F change) {
+    const std::lock_guard lock(mutex_);
+    change(status_);
+  }
+  // Any phase counts as progress: a rank that evaluates is not stalled.
+  void Progress(const std::string& phase);
+  RankStatus Get() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  RankStatus status_;
+};
+
+// The ranks of one pod in the Prometheus text format, labelled by rank.
+std::string Exposition(const std::vector<RankStatus>& ranks);
+
+double UnixTime();
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_METRICS_STATUS_H_

@@ -1,0 +1,35 @@
+// The HTTP endpoint of one pod: /status, /metrics, /healthz, /readyz (docs/formats.md).
+#ifndef TRAINYARD_TRAINER_METRICS_STATUS_SERVER_H_
+#define TRAINYARD_TRAINER_METRICS_STATUS_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/metrics/status.h"
+
+namespace trainyard {
+
+// Serves on threads of its own until it is destroyed, which takes at most a second.
+class StatusServer {
+ public:
+  // `ranks` is asked at every request, from several threads at once; the first is the pod's lowest
+  // rank. Port 0 is any free one. Throws PeerError when the port is in use.
+  StatusServer(const std::string& address, int port, std::function<std::vector<RankStatus>()> ranks);
+  ~StatusServer();
+  int port() const { return port_; }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  int port_ = 0;
+};
+
+// TRAINYARD_POD_IP, else 127.0.0.1; TRAINYARD_STATUS_PORT, else 0.
+std::string StatusAddressFromEnvironment();
+int StatusPortFromEnvironment();
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_METRICS_STATUS_SERVER_H_

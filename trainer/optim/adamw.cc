@@ -1,0 +1,67 @@
+#include "trainer/optim/adamw.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/base/error.h"
+#include "trainer/kernels/kernels.h"
+
+namespace trainyard {
+
+bool MatchesPattern(const std::string& pattern, const std::string& text) { return fnmatch(pattern.c_str(), text.c_str(), 0) == 0; }
+
+AdamW::AdamW(const OptimConfig& config, FlatState& state) : config_(config), state_(state) {
+  const FlatLayout& layout = state_.layout();
+  std::vector<bool> matched(config_.groups.size(), false);
+  for (size_t p = 0; p < layout.parameters().size(); ++p) {
+    const ParameterSpec& spec = layout.parameters()[p];
+    const bool decays = config_.decay == "all" || spec.shape.size() >= 2;
+    Group group{{}, 1, decays ? config_.weight_decay : 0};
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (!MatchesPattern(config_.groups[g].match, spec.name)) continue;
+      matched[g] = true;
+      group.lr = config_.groups[g].lr;
+      group.weight_decay = config_.groups[g].weight_decay.value_or(group.weight_decay);
+      break;
+    }
+    // A range runs up to the next parameter: padding stays zero under any update.
+    const int64_t end = p + 1 < layout.parameters().size() ? layout.range(p + 1).begin : layout.total();
+    group.range = {layout.range(p).begin, end};
+    Group* last = groups_.empty() ? nullptr : &groups_.back();
+    if (last && last->lr == group.lr && last->weight_decay == group.weight_decay) {
+      last->range.end = end;
+    } else {
+      groups_.push_back(group);
+    }
+  }
+  for (size_t g = 0; g < matched.size(); ++g) {
+    if (!matched[g]) throw ConfigError("optim.groups: the pattern " + config_.groups[g].match + " matches no parameter (or an earlier one took all)");
+  }
+}
+
+void AdamW::Step(int64_t step, double lr, float grad_scale) {
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1];
+  kernels::AdamWArgs args{
+      .param = state_.master.data_ptr<float>(),
+      .exp_avg = state_.exp_avg.data_ptr<float>(),
+      .exp_avg_sq = state_.exp_avg_sq.data_ptr<float>(),
+      .grad = state_.gradient.data_ptr<float>(),
+      .grad_scale = grad_scale,
+      .lr = 0,
+      .beta1 = static_cast<float>(beta1),
+      .beta2 = static_cast<float>(beta2),
+      .eps = static_cast<float>(config_.eps),
+      .weight_decay = 0,
+      .bias_correction1 = static_cast<float>(1 - std::pow(beta1, static_cast<double>(step))),
+      .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(beta2, static_cast<double>(step)))),
+  };
+  for (const Group& group : groups_) {
+    args.lr = static_cast<float>(lr * group.lr);
+    args.weight_decay = static_cast<float>(group.weight_decay);
+    kernels::Kernels().adamw(args, group.range.begin, group.range.end);
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,41 @@
+#include "trainer/parallel/flat_layout.h"
+
+#include <algorithm>
+
+namespace trainyard {
+namespace {
+
+int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world) : parameters_(std::move(parameters)), world_(world) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const bool new_unit = i > 0 && parameters_[i].unit != parameters_[i - 1].unit;
+    total_ = RoundUp(total_, new_unit ? kBlock * world_ : kBlock);
+    ranges_.push_back({total_, total_ + parameters_[i].numel()});
+    total_ = ranges_.back().end;
+  }
+  total_ = RoundUp(total_, kBlock * world_);
+}
+
+int64_t FlatLayout::num_parameters() const {
+  int64_t n = 0;
+  for (const ParameterSpec& parameter : parameters_) n += parameter.numel();
+  return n;
+}
+
+std::vector<Range> FlatLayout::Buckets(int64_t bucket_bytes) const {
+  const int64_t unit = kBlock * world_;
+  const auto elements = [&](int64_t bytes) { return std::max(unit, bytes / int64_t{sizeof(float)} / unit * unit); };
+  const int64_t bucket = elements(bucket_bytes), first = std::min(bucket, elements(1 << 20));
+  std::vector<Range> buckets;
+  for (int64_t end = total_; end > 0;) {
+    const int64_t begin = std::max<int64_t>(0, end - (buckets.empty() ? first : bucket));
+    buckets.push_back({begin, end});
+    end = begin;
+  }
+  return buckets;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,52 @@
+// The one flat layout of parameters, gradients and optimizer state.
+//
+// Parameters lie unit by unit in registration order. Each starts at a multiple of 64 elements, each
+// unit is padded to 64 x world, so shards and buckets cut at multiples of 64. Neither padding nor
+// world size is ever visible in files.
+#ifndef TRAINYARD_TRAINER_PARALLEL_FLAT_LAYOUT_H_
+#define TRAINYARD_TRAINER_PARALLEL_FLAT_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/parallel/parameter.h"
+
+namespace trainyard {
+
+constexpr int64_t kBlock = 64;  // elements
+
+struct Range {
+  int64_t begin = 0, end = 0;  // elements, half-open
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+class FlatLayout {
+ public:
+  // REQUIRES: names are unique, world >= 1.
+  FlatLayout(std::vector<ParameterSpec> parameters, int world);
+
+  const std::vector<ParameterSpec>& parameters() const { return parameters_; }
+  // Where parameter i lies, without its padding.
+  Range range(size_t i) const { return ranges_[i]; }
+  int64_t total() const { return total_; }  // elements, padding included; a multiple of 64 x world
+  int64_t num_parameters() const;           // elements, padding left out
+
+  // The equal part of the whole that belongs to `rank`.
+  Range Shard(int rank) const { return {total_ / world_ * rank, total_ / world_ * (rank + 1)}; }
+
+  // Cuts from the end (backward's order) into buckets: the first of at most 1 MiB, then of
+  // bucket_bytes, each a multiple of 64 x world elements.
+  std::vector<Range> Buckets(int64_t bucket_bytes) const;
+
+ private:
+  std::vector<ParameterSpec> parameters_;
+  std::vector<Range> ranges_;
+  int64_t total_ = 0;
+  int world_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_PARALLEL_FLAT_LAYOUT_H_

@@ -1,0 +1,106 @@
+#include "trainer/parallel/gradient_reducer.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "trainer/base/text.h"
+#include "trainer/kernels/kernels.h"
+
+namespace trainyard {
+
+struct GradientReducer::Hook : torch::autograd::PostAccumulateGradHook {
+  Hook(GradientReducer* owner, size_t parameter) : owner(owner), parameter(parameter) {}
+  void operator()(const at::Tensor&) override { owner->Arrived(parameter); }
+  GradientReducer* owner;
+  size_t parameter;
+};
+
+GradientReducer::GradientReducer(FlatState& state, Communicator& communicator, int64_t bucket_bytes)
+    : state_(state), communicator_(communicator) {
+  const FlatLayout& layout = state_.layout();
+  for (Range range : layout.Buckets(bucket_bytes)) buckets_.push_back({.range = range});
+  buckets_of_.resize(layout.parameters().size());
+  for (size_t p = 0; p < buckets_of_.size(); ++p) {
+    const Range range = layout.range(p);
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      if (range.begin < buckets_[b].range.end && buckets_[b].range.begin < range.end) {
+        buckets_of_[p].push_back(b);
+        ++buckets_[b].parameters;
+      }
+    }
+    torch::autograd::impl::set_post_acc_grad_hooks(state_.leaves()[p], std::make_unique<Hook>(this, p));
+  }
+}
+
+GradientReducer::~GradientReducer() {
+  for (const at::Tensor& leaf : state_.leaves()) {
+    torch::autograd::impl::set_post_acc_grad_hooks(leaf, nullptr);
+    leaf.mutable_grad().reset();
+  }
+}
+
+void GradientReducer::BeginStep() {
+  touched_.assign(state_.leaves().size(), false);
+  arrived_.assign(state_.leaves().size(), false);
+  for (Bucket& bucket : buckets_) bucket.waiting = bucket.parameters;
+  next_ = 0;
+  last_ = false;
+}
+
+void GradientReducer::BeginBackward(bool last) { last_ = last; }
+
+void GradientReducer::Arrived(size_t parameter) {
+  at::Tensor& gradient = state_.leaves()[parameter].mutable_grad();
+  Accumulate(parameter, gradient);
+  gradient.reset();
+  if (!last_ || arrived_[parameter]) return;
+  arrived_[parameter] = true;
+  for (size_t b : buckets_of_[parameter]) --buckets_[b].waiting;
+  SendReady(false);
+}
+
+void GradientReducer::Accumulate(size_t parameter, const at::Tensor& gradient) {
+  const Range range = state_.layout().range(parameter);
+  at::Tensor flat = state_.gradient.narrow(0, range.begin, range.size());
+  const at::Tensor values = gradient.contiguous().view({range.size()});
+  const bool first = !touched_[parameter];
+  touched_[parameter] = true;
+  if (values.scalar_type() == at::kFloat) {
+    first ? flat.copy_(values) : flat.add_(values);
+    return;
+  }
+  if (first) flat.zero_();
+  kernels::Kernels().add_bf16(reinterpret_cast<const kernels::Bf16*>(values.data_ptr()), flat.data_ptr<float>(), range.size());
+}
+
+void GradientReducer::SendReady(bool all) {
+  for (; next_ < buckets_.size() && (all || buckets_[next_].waiting == 0); ++next_) {
+    Bucket& bucket = buckets_[next_];
+    if (communicator_.size() == 1) continue;
+    bucket.ticket = communicator_.AllReduce(state_.gradient.narrow(0, bucket.range.begin, bucket.range.size()),
+                                            Format("bucket %zu", next_));
+  }
+}
+
+void GradientReducer::Finish() {
+  std::span<float> gradient = Floats(state_.gradient);
+  for (size_t p = 0; p < touched_.size(); ++p) {
+    if (touched_[p]) continue;
+    const Range range = state_.layout().range(p);
+    std::fill_n(gradient.begin() + range.begin, range.size(), 0.f);
+  }
+  SendReady(true);
+  if (communicator_.size() == 1) return;
+  for (Bucket& bucket : buckets_) communicator_.Wait(bucket.ticket);
+}
+
+void GradientReducer::Drain() {
+  for (const at::Tensor& leaf : state_.leaves()) leaf.mutable_grad().reset();
+  SendReady(true);
+  if (communicator_.size() == 1) return;
+  for (Bucket& bucket : buckets_) communicator_.Wait(bucket.ticket);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,93 @@
+#include "trainer/task/algorithm_distillation/distillation_task.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+
+#include "trainer/task/algorithm_distillation/distillation_batch.h"
+#include "trainer/task/algorithm_distillation/distillation_evaluation.h"
+#include "trainer/task/algorithm_distillation/histories.h"
+
+namespace trainyard::ad {
+namespace {
+
+// What one head contributes: its share of the loss and, for people, loss and accuracy.
+struct HeadLoss {
+  at::Tensor share;
+  double loss = 0, accuracy = 0;
+};
+
+// logits: (B, Q, K) float32. The sum over targets, divided by the step's number of targets.
+HeadLoss LossOfHead(const at::Tensor& logits, const at::Tensor& targets, double denominator) {
+  const at::Tensor flat = logits.reshape({-1, logits.size(-1)}), wanted = targets.reshape({-1});
+  const double scale = denominator > 0 ? 1 / denominator : 0;
+  HeadLoss head;
+  head.share = at::cross_entropy_loss(flat, wanted, {}, at::Reduction::Sum, kIgnored) * scale;
+  const at::NoGradGuard no_grad;
+  head.loss = head.share.item<double>();
+  head.accuracy = flat.argmax(-1).eq(wanted).sum().item<double>() * scale;
+  return head;
+}
+
+class DistillationTask : public Task {
+ public:
+  explicit DistillationTask(const Config& config)
+      : config_(config), set_(MakeTaskSet(config.task.env)),
+        histories_(ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), config.task.max_transitions)),
+        train_(histories_, set_.train, set_.tasks, config), test_(histories_, set_.test, set_.tasks, config), model_(config),
+        compressed_(config.task.mode == "compressed") {}
+
+  int64_t num_samples() const override { return train_.size(); }
+  std::string fingerprint() const override { return histories_.Fingerprint(); }
+
+  std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const override {
+    auto batch = std::make_unique<DistillationBatch>();
+    batch->ids.assign(ids.begin(), ids.end());
+    std::vector<Window> windows;
+    for (int64_t id : ids) windows.push_back(train_.at(id));
+    if (hash_inputs) {
+      for (const Window& window : windows) batch->input_hashes.push_back(HashWindow(window));
+    }
+    FillBatch(windows, *batch);
+    return batch;
+  }
+
+  std::vector<ParameterSpec> Parameters() const override { return model_.Parameters(); }
+  void Bind(const FlatState& state) override { model_.Bind(state); }
+
+  size_t num_terms() const override { return 2; }
+  std::vector<std::string> train_metrics() const override {
+    if (!compressed_) return {"train/loss_action", "train/acc_action"};
+    return {"train/loss_action", "train/acc_action", "train/loss_token_type", "train/acc_token_type"};
+  }
+
+  LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) override {
+    const auto& b = static_cast<const DistillationBatch&>(batch);
+    DropoutKeys dropout(dropout_key, config_.model.dropout);
+    const TransformerOutput output = model_.Forward(b.input, dropout);
+    const HeadLoss action = LossOfHead(output.actions, b.actions, denominators[0]);
+    if (!compressed_) return {action.share, {action.loss, action.accuracy}};
+    const HeadLoss type = LossOfHead(output.types, b.types, denominators[1]);
+    return {action.share + config_.task.type_loss_weight * type.share, {action.loss, action.accuracy, type.loss, type.accuracy}};
+  }
+
+  std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, int rank, int world) override {
+    const EvaluationSetup setup{config_, model_, test_, set_, rank, world};
+    const bool play = kind == EvaluationKind::kFinal && config_.task.eval_episodes > 0;
+    return play ? MakeInContextEvaluation(setup) : MakeHistoryEvaluation(setup);
+  }
+
+ private:
+  Config config_;
+  TaskSet set_;
+  Histories histories_;
+  Windows train_, test_;
+  Transformer model_;
+  bool compressed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> BuildDistillationTask(const Config& config) { return std::make_unique<DistillationTask>(config); }
+
+}  // namespace trainyard::ad

@@ -1,0 +1,100 @@
+#include "trainer/task/algorithm_distillation/in_context.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/softmax.h>
+
+#include "trainer/task/algorithm_distillation/distillation_batch.h"
+
+namespace trainyard::ad {
+
+Player::Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids, const PlayerOptions& options)
+    : model_(model), options_(options) {
+  for (size_t i = 0; i < rooms.size(); ++i) {
+    const KeyedRandom random(options.seed, options.history ? "in_context" : "no_history", static_cast<uint64_t>(ids[i]));
+    seats_.push_back({rooms[i], random, {}, {}, rooms[i].start});
+  }
+}
+
+Window Player::Look(const Seat& seat) const {
+  Window window;
+  auto add_region = [&](const std::vector<Transition>& steps) {
+    for (const Transition& step : steps) window.rows.push_back({kTransitionToken, &step});
+  };
+  if (options_.compressed && options_.history) {
+    if (!seat.previous.empty()) {
+      window.rows.push_back({kStartToken, nullptr});
+      add_region(seat.previous);
+      window.rows.push_back({kEndToken, nullptr});
+    }
+    window.rows.push_back({kStartToken, nullptr});
+  } else if (options_.compressed) {
+    window.rows.push_back({kStartToken, nullptr});
+  }
+  if (options_.history) add_region(seat.current);
+  window.queries.push_back({seat.state.row * kGridSize + seat.state.column, static_cast<int32_t>(window.rows.size()), kIgnored, kIgnored});
+  return window;
+}
+
+std::vector<int> Player::ChooseActions() {
+  const c10::InferenceMode inference;
+  DropoutKeys no_dropout(0, 0);
+  // A second look after a region was closed: the token </c> is an output of its own, not an action.
+  for (bool may_close = options_.compressed && options_.history;; may_close = false) {
+    std::vector<Window> windows;
+    for (const Seat& seat : seats_) windows.push_back(Look(seat));
+    DistillationBatch batch;
+    FillBatch(windows, batch);
+    const TransformerOutput output = model_.Forward(batch.input, no_dropout);
+    bool closed = false;
+    if (may_close) {
+      const at::Tensor types = output.types.select(1, 0).argmax(-1).contiguous();
+      for (size_t i = 0; i < seats_.size(); ++i) {
+        Seat& seat = seats_[i];
+        const bool full = static_cast<int>(seat.current.size()) >= kRolloutSteps;
+        if (seat.current.empty() || (types.data_ptr<int64_t>()[i] != kEndToken && !full)) continue;
+        seat.previous = std::move(seat.current);
+        seat.current.clear();
+        closed = true;
+      }
+    }
+    if (closed) continue;
+    const at::Tensor p = output.actions.select(1, 0).softmax(-1).contiguous();
+    std::vector<int> actions;
+    for (size_t i = 0; i < seats_.size(); ++i) {
+      const float* row = p.data_ptr<float>() + i * kNumActions;
+      float u = seats_[i].random.Uniform();
+      int action = 0;
+      while (action < kNumActions - 1 && (u -= row[action]) >= 0) ++action;
+      actions.push_back(action);
+    }
+    return actions;
+  }
+}
+
+void Player::Remember(Seat& seat, const Transition& step) const {
+  if (!options_.history) return;
+  seat.current.push_back(step);
+  if (!options_.compressed && static_cast<int64_t>(seat.current.size()) > options_.max_transitions) seat.current.erase(seat.current.begin());
+}
+
+std::vector<double> Player::PlayEpisode() {
+  std::vector<double> returns(seats_.size(), 0);
+  for (Seat& seat : seats_) seat.state = seat.room.start;
+  for (int t = 0; t < kHorizon && !seats_.empty(); ++t) {
+    const std::vector<int> actions = ChooseActions();
+    for (size_t i = 0; i < seats_.size(); ++i) {
+      Seat& seat = seats_[i];
+      const Cell after = seat.room.Step(seat.state, actions[i]);
+      const double reward = seat.room.Reward(after);
+      Remember(seat, {static_cast<uint8_t>(seat.state.row), static_cast<uint8_t>(seat.state.column), static_cast<uint8_t>(actions[i]),
+                      static_cast<uint8_t>(reward), static_cast<uint8_t>(after.row), static_cast<uint8_t>(after.column),
+                      static_cast<uint8_t>(t == kHorizon - 1), 0});
+      seat.state = after;
+      returns[i] += reward;
+    }
+  }
+  return returns;
+}
+
+}  // namespace trainyard::ad

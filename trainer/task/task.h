@@ -1,0 +1,77 @@
+// A task: data set, collation, model, loss and evaluation. The training loop knows nothing else.
+#ifndef TRAINYARD_TRAINER_TASK_TASK_H_
+#define TRAINYARD_TRAINER_TASK_TASK_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/parallel/flat_state.h"
+#include "trainer/task/batch.h"
+
+namespace trainyard {
+
+struct LossResult {
+  // This rank's share of the global loss for one micro-batch: a scalar to call backward on. Shares
+  // are summed over micro-batches and ranks, never averaged.
+  at::Tensor share;
+  // Values for people, each divided by the global denominators already; summed like the loss.
+  // In the order of Task::train_metrics.
+  std::vector<double> metrics;
+};
+
+// One evaluation, cut into chunks so that a stop can be obeyed between them.
+//
+// Every result lies in a slot that exactly one rank fills (the others leave zero), so the sum over
+// ranks is exact and the metrics do not depend on the world size.
+class Evaluation {
+ public:
+  virtual ~Evaluation() = default;
+  virtual int num_chunks() const = 0;  // the same on every rank
+  virtual void RunChunk(int chunk) = 0;
+  virtual std::vector<double>& slots() = 0;  // the same size on every rank
+  // From the slots summed over ranks.
+  virtual std::map<std::string, double> Metrics() const = 0;
+  // A table for people; empty when the metrics say it all.
+  virtual std::string Table() const { return ""; }
+};
+
+enum class EvaluationKind {
+  kPeriodic,  // cheap: every train.eval_every steps
+  kFinal,     // thorough: after the last step, and by `trainyard eval`
+};
+
+// Immutable after construction, except for the model that Bind sets; Collate is safe for any number
+// of threads.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // Data.
+  virtual int64_t num_samples() const = 0;
+  virtual std::string fingerprint() const = 0;  // of the training data
+  // Reads samples `ids`. `hash_inputs`: fill Batch::input_hashes. Throws DataError.
+  virtual std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const = 0;
+
+  // Model.
+  virtual std::vector<ParameterSpec> Parameters() const = 0;
+  // Computes with these parameters from now on; `state` must outlive the task's use.
+  virtual void Bind(const FlatState& state) = 0;
+  virtual size_t num_terms() const = 0;                        // of the loss; denominators of a batch
+  virtual std::vector<std::string> train_metrics() const = 0;  // TensorBoard tags
+  // `denominators`: Batch::denominators summed over the step's micro-batches and ranks.
+  // `dropout_key`: what all randomness of this forward is drawn from.
+  virtual LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) = 0;
+
+  // This rank's part of an evaluation; it draws from (run.seed, step) alone.
+  virtual std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, int rank, int world) = 0;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TASK_TASK_H_

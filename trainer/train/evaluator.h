@@ -1,0 +1,31 @@
+// Runs evaluations over all ranks, and draws the consequences: best weights, plateau, early stop.
+#ifndef TRAINYARD_TRAINER_TRAIN_EVALUATOR_H_
+#define TRAINYARD_TRAINER_TRAIN_EVALUATOR_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/task/task.h"
+
+namespace trainyard {
+
+struct EvaluationResult {
+  std::map<std::string, double> metrics;
+  std::string table;
+};
+
+// All ranks call it together. After each chunk the ranks agree whether one of them was asked to
+// stop; then nothing is returned. An error on one rank is thrown there, and as PeerError elsewhere.
+// `progress(done, total)` is called after each chunk.
+std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, int64_t step, Communicator& communicator,
+                                              const std::function<void(int, int)>& progress);
+
+// True as soon as one rank was asked to stop: a point that all ranks pass in the same order.
+bool AgreeOnStop(Communicator& communicator, const std::string& where);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_EVALUATOR_H_

@@ -1,0 +1,35 @@
+// What is decided before training starts, from the configuration, the data and the world.
+#ifndef TRAINYARD_TRAINER_TRAIN_PLAN_H_
+#define TRAINYARD_TRAINER_TRAIN_PLAN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "trainer/config/config.h"
+#include "trainer/data/sample_stream.h"
+#include "trainer/parallel/flat_state.h"
+
+namespace trainyard {
+
+struct Plan {
+  int64_t global_batch = 0;  // samples of a step
+  int64_t share = 0;         // of one rank: global_batch / world
+  int64_t micro = 0;         // of one forward
+  int64_t accumulation = 0;  // share / micro
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;  // rounded up
+  Precision precision = Precision::kFp32;
+  int loader_threads = 1;
+  double peak_lr = 0;
+};
+
+// `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
+// resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.
+Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resumed_global);
+
+// The banner: everything decided, one line each.
+std::string Describe(const Plan& plan, const Config& config, int world, int64_t num_parameters, int64_t num_samples);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_PLAN_H_

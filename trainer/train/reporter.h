@@ -1,0 +1,75 @@
+// Tells people and machines how training goes: progress line, log, TensorBoard, record, status.
+#ifndef TRAINYARD_TRAINER_TRAIN_REPORTER_H_
+#define TRAINYARD_TRAINER_TRAIN_REPORTER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/base/progress.h"
+#include "trainer/launch/report_channel.h"
+#include "trainer/metrics/record.h"
+#include "trainer/metrics/status.h"
+#include "trainer/metrics/status_server.h"
+#include "trainer/metrics/telemetry.h"
+#include "trainer/train/plan.h"
+#include "trainer/train/session.h"
+#include "trainer/train/step.h"
+
+namespace trainyard {
+
+// The part that exists before anything else does: publishes the status twice a second, through the
+// launcher or, on local rank 0 without one, on a port of its own.
+class StatusPublisher {
+ public:
+  explicit StatusPublisher(bool serve);
+  ~StatusPublisher();
+  StatusBoard& board() { return board_; }
+  ReportChannel& channel() { return channel_; }
+  int port() const { return server_ ? server_->port() : 0; }  // 0: the launcher serves
+
+ private:
+  StatusBoard board_;
+  ReportChannel channel_;
+  std::unique_ptr<StatusServer> server_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class Reporter {
+ public:
+  // Rank 0 opens the logs; other ranks only keep their status. `first_step`: steps already done.
+  Reporter(const Config& config, const Plan& plan, const Task& task, const Session& session, StatusPublisher& publisher, const TrainState& train);
+
+  // After a step. `samples`: every rank's, in global order, when recording (else empty).
+  void ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples, uint64_t input_hash, const PhaseClock& clock,
+                  const CheckpointWriter& writer);
+  void ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics);
+  void EvaluationProgress(int done, int total);
+  // A line for people, on rank 0.
+  void Say(const std::string& text);
+  bool records() const { return records_; }
+
+ private:
+  const Config& config_;
+  const Plan& plan_;
+  std::vector<std::string> metric_names_;
+  int64_t attempt_;
+  bool leader_, records_;
+  StatusBoard& board_;
+  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<Progress> evaluation_progress_;
+  std::unique_ptr<Telemetry> telemetry_;
+  std::unique_ptr<Record> record_;
+  double window_start_ = 0;       // of the throughput figure
+  int64_t window_step_ = 0;
+  double samples_per_second_ = 0;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_REPORTER_H_

@@ -1,0 +1,307 @@
+#include "trainer/train/run.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/hash.h"
+#include "trainer/base/stop_signal.h"
+#include "trainer/base/text.h"
+#include "trainer/checkpoint/reader.h"
+#include "trainer/data/prefetcher.h"
+#include "trainer/task/tasks.h"
+#include "trainer/train/checkpoints.h"
+#include "trainer/train/evaluator.h"
+#include "trainer/train/step.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+SampleStream MakeStream(const Config& config, const Plan& plan, const Task& task) {
+  return {task.num_samples(), static_cast<uint64_t>(config.run.seed), config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry, plan.global_batch};
+}
+
+Share CollateShare(const Task& task, const SampleStream& stream, const Plan& plan, int rank, int64_t step, bool hash_inputs) {
+  const std::vector<int64_t> ids = stream.Ids(step * plan.global_batch + rank * plan.share, plan.share);
+  Share share;
+  for (int64_t m = 0; m < plan.accumulation; ++m) {
+    share.push_back(task.Collate(std::span(ids).subspan(static_cast<size_t>(m * plan.micro), static_cast<size_t>(plan.micro)), hash_inputs));
+  }
+  return share;
+}
+
+// Every rank's samples and, where they were hashed, inputs, in global order.
+struct GatheredInputs {
+  std::vector<int64_t> ids;
+  uint64_t hash = 0;
+};
+
+GatheredInputs GatherInputs(const Share& share, Communicator& communicator) {
+  std::vector<int64_t> ids, hashes;
+  for (const auto& batch : share) {
+    ids.insert(ids.end(), batch->ids.begin(), batch->ids.end());
+    hashes.insert(hashes.end(), batch->input_hashes.begin(), batch->input_hashes.end());
+  }
+  hashes.resize(ids.size(), 0);
+  const auto count = static_cast<int64_t>(ids.size());
+  at::Tensor in = at::empty({2 * count}, at::kLong), out = at::empty({2 * count * communicator.size()}, at::kLong);
+  std::copy(ids.begin(), ids.end(), in.data_ptr<int64_t>());
+  std::copy(hashes.begin(), hashes.end(), in.data_ptr<int64_t>() + count);
+  communicator.Wait(communicator.AllGather(in, out, "record"));
+  GatheredInputs gathered;
+  hashes.clear();
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    const int64_t* from = out.data_ptr<int64_t>() + rank * 2 * count;
+    gathered.ids.insert(gathered.ids.end(), from, from + count);
+    hashes.insert(hashes.end(), from + count, from + 2 * count);
+  }
+  gathered.hash = Xxh3Of(std::span<const int64_t>(hashes));
+  return gathered;
+}
+
+// Losses are better when smaller, everything else when larger.
+double Badness(const std::string& metric, double value) { return metric.find("loss") != std::string::npos ? value : -value; }
+
+double MetricOf(const std::map<std::string, double>& metrics, const std::string& name, const char* field) {
+  if (const auto it = metrics.find(name); it != metrics.end()) return Badness(name, it->second);
+  std::vector<std::string> known;
+  for (const auto& [metric, value] : metrics) known.push_back(metric);
+  throw ConfigError(std::string(field) + ": no metric " + name + "; this evaluation gives " + Join(known));
+}
+
+// The parts of a run, in the order in which they are built.
+class Training {
+ public:
+  Training(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session, const Resume& resume)
+      : config_(config), publisher_(publisher), task_(std::move(task)), session_(std::move(session)), train_(resume.train),
+        plan_(MakePlan(config, task_->num_samples(), session_.world.size, resume.global_batch)), state_(FlatLayout(task_->Parameters(), session_.world.size), plan_.precision),
+        checkpoints_(config, plan_, task_->fingerprint(), state_, session_, resume), step_(config, plan_, *task_, state_, *session_.communicator, clock_),
+        reporter_(config, plan_, *task_, session_, publisher, train_), stream_(MakeStream(config, plan_, *task_)) {
+    state_.Initialize(static_cast<uint64_t>(config.run.seed));
+    checkpoints_.Load();
+    task_->Bind(state_);
+    reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
+                  Describe(plan_, config, session_.world.size, state_.layout().num_parameters(), task_->num_samples()) +
+                  (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status", StatusAddressFromEnvironment().c_str(), publisher.port()) : ""));
+    for (const std::string& warning : resume.warnings) Warn(warning);
+  }
+
+  void Run() {
+    publisher_.board().Progress("training");
+    if (AgreeOnStop(*session_.communicator, "before the first step")) throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
+    if (train_.evaluation_pending) Evaluate();
+    Prefetcher<Share> loader([this](int64_t step) { return CollateShare(*task_, stream_, plan_, session_.world.rank, step, reporter_.records()); }, train_.step,
+                             plan_.total_steps, plan_.loader_threads, config_.data.prefetch);
+    while (!AtEnd()) {
+      const bool stop = TakeStep(loader);
+      const bool due = EvaluationDue();
+      if (stop) SaveAndStop(due);
+      if (due) Evaluate();
+      clock_.Enter("checkpoint");
+      checkpoints_.MaybeSave(train_);
+      clock_.Enter("other");
+    }
+    Finish();
+  }
+
+ private:
+  bool AtEnd() const { return train_.step >= plan_.total_steps || train_.ended_early; }
+  bool EvaluationDue() const { return AtEnd() || (config_.train.eval_every > 0 && train_.step % config_.train.eval_every == 0); }
+
+  void Warn(const std::string& text) {
+    reporter_.Say("warning: " + text);
+    publisher_.board().Update([&](RankStatus& s) { s.warnings.push_back(text); });
+  }
+
+  // Returns whether some rank was asked to stop.
+  bool TakeStep(Prefetcher<Share>& loader) {
+    const auto fetch = [&]() -> const Share& { return share_ = loader.Next(); };
+    const StepResult result = step_.Run(fetch, train_, checkpoints_.writer());
+    GatheredInputs inputs;
+    if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
+    reporter_.ReportStep(train_, result, inputs.ids, inputs.hash, clock_, *checkpoints_.writer());
+    if (!result.finite) OnNonFinite(result, inputs.ids);
+    return result.stop;
+  }
+
+  // Every rank comes here or none: loss and norm are global.
+  void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids) {
+    const std::string file = config_.run.dir + Format("/nonfinite-step-%lld.json", static_cast<long long>(train_.step));
+    const std::string what = Format("step %lld is not finite (loss %g, gradient norm %g); its samples are in %s", static_cast<long long>(train_.step), result.loss, result.grad_norm, file.c_str());
+    if (session_.world.rank == 0) WriteFileAtomic(file, Json{{"step", train_.step}, {"loss", JsonFloat(result.loss)}, {"grad_norm", JsonFloat(result.grad_norm)}, {"samples", ids}}.dump() + "\n");
+    if (config_.faults.nonfinite == "stop") throw NonFiniteError(what + " (faults.nonfinite: stop)");
+    if (train_.skipped_in_row > config_.faults.max_skips) throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)", static_cast<long long>(train_.skipped_in_row)));
+    Warn(what + "; the update was skipped");
+  }
+
+  void Evaluate() {
+    clock_.Enter("evaluation");
+    RunOneEvaluation(AtEnd() ? EvaluationKind::kFinal : EvaluationKind::kPeriodic);
+    if (train_.ended_early && !final_done_) RunOneEvaluation(EvaluationKind::kFinal);
+    train_.evaluation_pending = false;
+    clock_.Enter("other");
+  }
+
+  void RunOneEvaluation(EvaluationKind kind) {
+    publisher_.board().Progress("evaluating");
+    const auto result = RunEvaluation(*task_, kind, train_.step, *session_.communicator, [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
+    if (!result) SaveAndStop(true);
+    reporter_.ReportEvaluation(train_.step, result->metrics);
+    if (kind == EvaluationKind::kFinal) {
+      final_done_ = true;
+      table_ = result->table;
+      if (session_.world.rank == 0) WriteFileAtomic(config_.run.dir + "/evaluation.json", Json{{"step", train_.step}, {"metrics", result->metrics}, {"table", result->table}}.dump(1) + "\n");
+    }
+    if (kind == EvaluationKind::kFinal && train_.ended_early) return;  // The periodic one has been acted upon.
+    Act(result->metrics);
+  }
+
+  // What follows from an evaluation; the same on every rank.
+  void Act(const std::map<std::string, double>& metrics) {
+    if (config_.schedule.name == "plateau") train_.plateau.Update(config_.schedule, MetricOf(metrics, config_.schedule.metric, "schedule.metric"));
+    if (const std::string& best = config_.checkpoint.keep_best; !best.empty()) {
+      const double badness = MetricOf(metrics, best, "checkpoint.keep_best");
+      if (badness < train_.best) {
+        train_.best = badness;
+        train_.best_step = train_.step;
+        if (session_.world.rank == 0) {
+          ExportModel(state_, config_.run.dir + "/best/model.safetensors");
+          WriteFileAtomic(config_.run.dir + "/best/best.json", Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
+        }
+      }
+    }
+    const EarlyStopConfig& early = config_.train.early_stop;
+    if (!early.metric.empty() && !AtEnd() && train_.early_stop.Update(early, MetricOf(metrics, early.metric, "train.early_stop.metric"))) {
+      train_.ended_early = true;
+      reporter_.Say(Format("early stop after step %lld: %s has not improved for %lld evaluations", static_cast<long long>(train_.step), early.metric.c_str(), static_cast<long long>(early.patience)));
+    }
+  }
+
+  [[noreturn]] void SaveAndStop(bool evaluation_pending) {
+    publisher_.board().Progress("saving");
+    train_.evaluation_pending = evaluation_pending;
+    checkpoints_.SaveNow(train_);
+    throw StoppedError(Format("stopped on request after step %lld of %lld; its checkpoint is durable", static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps)));
+  }
+
+  void Finish() {
+    publisher_.board().Progress("saving");
+    checkpoints_.SaveNow(train_);
+    if (session_.world.rank == 0) ExportModel(state_, config_.run.dir + "/export/model.safetensors");
+    session_.communicator->Barrier("end");
+    publisher_.board().Progress("done");
+    if (session_.world.rank != 0) return;
+    std::string text = table_.empty() ? "" : "\n" + table_;
+    text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run", config_.run.dir.c_str(), "checkpoint", config_.checkpoint.dir.c_str(),
+                   StepName(train_.step).c_str(), "weights", config_.run.dir.c_str(), "TensorBoard", config_.run.dir.c_str());
+    reporter_.Say(text);
+  }
+
+  const Config& config_;
+  StatusPublisher& publisher_;
+  std::unique_ptr<Task> task_;
+  Session session_;
+  TrainState train_;
+  Plan plan_;
+  FlatState state_;
+  PhaseClock clock_;
+  Checkpoints checkpoints_;
+  Step step_;
+  Reporter reporter_;
+  SampleStream stream_;
+  Share share_;
+  bool final_done_ = false;
+  std::string table_;
+};
+
+void ApplyDeterminism(const Config& config) {
+  at::globalContext().setDeterministicAlgorithms(config.run.deterministic, false);
+  // Buffers are written before they are read; filling them first would only cost time.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// A world of one around a task, without any file: for dry runs and evaluations.
+struct Alone {
+  explicit Alone(const Config& config)
+      : task(BuildTask(config)), plan(MakePlan(config, task->num_samples(), 1, 0)), state(FlatLayout(task->Parameters(), 1), plan.precision), communicator(MakeSingleCommunicator()) {
+    ApplyDeterminism(config);
+    state.Initialize(static_cast<uint64_t>(config.run.seed));
+    task->Bind(state);
+  }
+  std::unique_ptr<Task> task;
+  Plan plan;
+  FlatState state;
+  std::unique_ptr<Communicator> communicator;
+};
+
+void LoadModel(const std::string& path, FlatState& state) {
+  if (!fs::is_directory(path)) return LoadWeights(path, state);
+  fs::path directory = path;
+  if (!fs::exists(directory / "manifest.json")) {
+    const Choice choice = ChooseCheckpoint(directory);
+    if (!choice.found) throw ConfigError("--checkpoint: " + path + " holds no checkpoint");
+    directory = choice.found->path;
+  }
+  std::map<std::string, std::span<float>> targets;
+  std::vector<std::string> required;
+  for (size_t i = 0; i < state.layout().parameters().size(); ++i) {
+    const Range range = state.layout().range(i);
+    required.push_back("model." + state.layout().parameters()[i].name);
+    targets[required.back()] = Floats(state.master).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
+  }
+  LoadTensors(VerifyCheckpoint(directory), required, [&](const std::string& key, const std::vector<int64_t>&) {
+    const auto it = targets.find(key);
+    return it == targets.end() ? std::span<float>() : it->second;
+  });
+  state.PublishParameters();
+}
+
+}  // namespace
+
+void RunTraining(const Config& config, StatusPublisher& publisher) {
+  ApplyDeterminism(config);
+  publisher.board().Progress("rendezvous");
+  std::unique_ptr<Task> task = BuildTask(config);
+  Session session = JoinWorld(config, task->fingerprint());
+  publisher.channel().SendHello(session.attempt, config.run.dir);
+  publisher.board().Update([&](RankStatus& s) {
+    s.job_uid = session.job_uid;
+    s.attempt = session.attempt;
+    s.rank = session.world.rank;
+    s.world = session.world.size;
+  });
+  publisher.board().Progress("loading");
+  const Resume resume = ChooseResume(config, task->fingerprint(), session);
+  Training(config, publisher, std::move(task), std::move(session), resume).Run();
+}
+
+void DryRun(const Config& config) {
+  Alone alone(config);
+  PhaseClock clock;
+  Step step(config, alone.plan, *alone.task, alone.state, *alone.communicator, clock);
+  TrainState train;
+  const Share share = CollateShare(*alone.task, MakeStream(config, alone.plan, *alone.task), alone.plan, 0, 0, false);
+  const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
+  std::printf("%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
+              Describe(alone.plan, config, 1, alone.state.layout().num_parameters(), alone.task->num_samples()).c_str(), result.loss, result.grad_norm);
+}
+
+void EvaluateCheckpoint(const Config& config, const std::string& path) {
+  Alone alone(config);
+  LoadModel(path, alone.state);
+  std::unique_ptr<Progress> bar;
+  const auto result = RunEvaluation(*alone.task, EvaluationKind::kFinal, 0, *alone.communicator, [&](int done, int total) {
+    if (!bar) bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
+    bar->Update(done, "");
+  });
+  if (!result) throw StoppedError("stopped on request");
+  std::printf("%s\n%s\n", result->table.c_str(), Json(result->metrics).dump(1).c_str());
+}
+
+}  // namespace trainyard

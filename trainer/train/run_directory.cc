@@ -1,0 +1,80 @@
+#include "trainer/train/run_directory.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "operator/api/worker_env.h"
+#include "trainer/base/environment.h"
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/text.h"
+#include "trainer/checkpoint/fence.h"
+#include "trainer/config/load.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Trimmed(std::string text) {
+  text.erase(text.find_last_not_of(" \n") + 1);
+  return text;
+}
+
+// A random (version 4) UUID, RFC 4122.
+std::string MakeUuid() {
+  std::random_device random;
+  uint32_t w[4];
+  for (uint32_t& word : w) word = random();
+  w[1] = (w[1] & 0xFFFF0FFFu) | 0x4000u;
+  w[2] = (w[2] & 0x3FFFFFFFu) | 0x80000000u;
+  return Format("%08x-%04x-%04x-%04x-%04x%08x", w[0], w[1] >> 16, w[1] & 0xFFFF, w[2] >> 16, w[2] & 0xFFFF, w[3]);
+}
+
+}  // namespace
+
+std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config, const std::string& saved_fingerprint, const Config& now,
+                                             const std::string& fingerprint) {
+  std::vector<std::string> warnings, refused;
+  for (const ConfigDifference& difference : CompareConfig(Json::parse(saved_config), now)) {
+    const bool was_auto = difference.path == "batch.global" && (difference.before == "\"auto\"" || difference.after == "\"auto\"");
+    if (difference.identity && !was_auto) {
+      refused.push_back(difference.path + ": " + difference.before + " there, " + difference.after + " here");
+    } else if (!difference.identity) {
+      warnings.push_back(difference.path + ": was " + difference.before + ", now " + difference.after);
+    }
+  }
+  if (saved_fingerprint != fingerprint) refused.push_back("the data's fingerprint: " + saved_fingerprint + " there, " + fingerprint + " here");
+  if (!refused.empty()) {
+    throw ConfigError(origin + " holds a run of another identity; " + Join(refused, "; ") + ". Name another run.dir and checkpoint.dir, or go back to the old values");
+  }
+  return warnings;
+}
+
+Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerprint) {
+  const fs::path directory = config.run.dir, saved = directory / "config.json";
+  RequireWritableDirectory(directory, "run.dir");
+  RequireWritableDirectory(config.checkpoint.dir, "checkpoint.dir");
+  if (fs::exists(saved)) {
+    const Json before = Json::parse(ReadFile(saved), nullptr, false);
+    if (!before.is_object() || !before.contains("config") || !before.contains("data_fingerprint")) throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
+    RequireSameIdentity("run.dir: " + directory.string(), before["config"].dump(), before["data_fingerprint"].get<std::string>(), config, data_fingerprint);
+  }
+  Attempt attempt;
+  const fs::path uid_file = directory / "uid", attempt_file = directory / "attempt";
+  attempt.job_uid = EnvText(env::kJobUid);
+  if (!attempt.job_uid.empty()) {
+    attempt.number = EnvInt(env::kAttempt, 1).value_or(1);
+  } else {
+    attempt.job_uid = fs::exists(uid_file) ? Trimmed(ReadFile(uid_file)) : MakeUuid();
+    const int64_t here = fs::exists(attempt_file) ? std::strtoll(ReadFile(attempt_file).c_str(), nullptr, 10) : 0;
+    attempt.number = 1 + std::max(here, Fence::Read(config.checkpoint.dir).LastAttempt(attempt.job_uid));
+  }
+  WriteFileAtomic(uid_file, attempt.job_uid + "\n");
+  WriteFileAtomic(attempt_file, std::to_string(attempt.number) + "\n");
+  WriteFileAtomic(saved, Json{{"config", ToJson(config)}, {"data_fingerprint", data_fingerprint}}.dump(1) + "\n");
+  return attempt;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,36 @@
+// The directory of a run: who it belongs to and how often it was started.
+//
+//   uid, attempt        identity of the job and number of the newest attempt
+//   config.json         the resolved configuration and the data's fingerprint
+//   log.jsonl, tensorboard/, logs/, export/, best/, evaluation.json
+#ifndef TRAINYARD_TRAINER_TRAIN_RUN_DIRECTORY_H_
+#define TRAINYARD_TRAINER_TRAIN_RUN_DIRECTORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace trainyard {
+
+struct Attempt {
+  std::string job_uid;
+  int64_t number = 1;
+};
+
+// Takes the directory for a new attempt, and makes it when it is not there. TRAINYARD_JOB_UID and
+// TRAINYARD_ATTEMPT win; else the uid is made once, and the attempt is one more than the highest
+// found here and in the checkpoints' fence.
+// Throws ConfigError when the directory cannot be written or holds a run of another identity; then
+// nothing was changed.
+Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerprint);
+
+// Throws ConfigError if what is trained differs between a saved configuration and `now`; returns the
+// warnings about schedule fields that are now taken from the file.
+std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config, const std::string& saved_fingerprint, const Config& now,
+                                             const std::string& fingerprint);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_RUN_DIRECTORY_H_

@@ -1,0 +1,33 @@
+// How a rank joins its world: store, identity of the attempt, communicator.
+#ifndef TRAINYARD_TRAINER_TRAIN_SESSION_H_
+#define TRAINYARD_TRAINER_TRAIN_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/comm/store.h"
+#include "trainer/config/config.h"
+#include "trainer/launch/world.h"
+
+namespace trainyard {
+
+struct Session {
+  World world;
+  std::string job_uid;
+  int64_t attempt = 1;
+  std::shared_ptr<Store> store;  // keys of this attempt
+  std::shared_ptr<void> keep_alive;  // what the store and the communicator are built on
+  std::unique_ptr<Communicator> communicator;
+};
+
+// Meets the other ranks. Rank 0 claims run.dir: it refuses one of another identity (ConfigError
+// naming field and values) and, without TRAINYARD_JOB_UID, gives the run a uid and numbers the
+// attempt. `data_fingerprint` belongs to the identity.
+// Throws PeerError when a rank does not come in time, StoppedError when a stop is requested.
+Session JoinWorld(const Config& config, const std::string& data_fingerprint);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_SESSION_H_

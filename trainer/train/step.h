@@ -1,0 +1,85 @@
+// One optimizer step.
+#ifndef TRAINYARD_TRAINER_TRAIN_STEP_H_
+#define TRAINYARD_TRAINER_TRAIN_STEP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/checkpoint/writer.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/parallel/gradient_reducer.h"
+#include "trainer/task/task.h"
+#include "trainer/train/plan.h"
+#include "trainer/train/train_state.h"
+
+namespace trainyard {
+
+// This rank's part of a step: its micro-batches in order.
+using Share = std::vector<std::unique_ptr<Batch>>;
+
+struct StepResult {
+  double loss = 0;       // global
+  double grad_norm = 0;  // global, before clipping
+  double lr = 0;
+  bool finite = true;            // else the optimizer left everything as it was
+  bool stop = false;             // some rank was asked to stop
+  std::vector<double> metrics;   // global, Task::train_metrics
+};
+
+// The time of the step thread, by phase, since the start.
+class PhaseClock {
+ public:
+  void Enter(const std::string& phase);
+  const std::map<std::string, double>& seconds() const { return seconds_; }
+
+ private:
+  std::string phase_;
+  double since_ = 0;
+  std::map<std::string, double> seconds_;
+};
+
+// The collectives of a step are the same on every rank and in every step: denominators, buckets,
+// consensus. A rank whose data, forward or backward fails takes part in all that are left and then
+// tells the others in the consensus, so an error on one rank never leaves another waiting.
+class Step {
+ public:
+  Step(const Config& config, const Plan& plan, Task& task, FlatState& state, Communicator& communicator, PhaseClock& clock);
+
+  // Runs the step after `train.step` steps and advances `train`. `fetch` delivers this rank's share,
+  // which must stay until Run returns, and may throw. On CPU the result is complete on return.
+  // Throws this rank's own error, or PeerError naming the rank that failed; `train` and the
+  // parameters are then unchanged.
+  StepResult Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer);
+
+  size_t num_buckets() const { return reducer_.num_buckets(); }
+
+ private:
+  struct Local {
+    double loss = 0;
+    std::vector<double> metrics;
+    std::exception_ptr error;
+  };
+  std::vector<double> Denominators(const Share& share);
+  void ForwardBackward(const Share& share, const std::vector<double>& denominators, int64_t step, Local& local);
+  StepResult Agree(const Local& local);
+  void Update(TrainState& train, StepResult& result, CheckpointWriter* writer);
+
+  const Config& config_;
+  const Plan& plan_;
+  Task& task_;
+  FlatState& state_;
+  Communicator& communicator_;
+  PhaseClock& clock_;
+  GradientReducer reducer_;
+  AdamW optimizer_;
+  std::vector<double> norm_scratch_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_STEP_H_

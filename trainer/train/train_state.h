@@ -1,0 +1,32 @@
+// Everything that a step changes besides the flat tensors: what a checkpoint's manifest carries.
+#ifndef TRAINYARD_TRAINER_TRAIN_TRAIN_STATE_H_
+#define TRAINYARD_TRAINER_TRAIN_TRAIN_STATE_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainer/optim/schedule.h"
+
+namespace trainyard {
+
+struct TrainState {
+  int64_t step = 0;         // steps taken, skipped ones included; samples consumed = step x batch.global
+  int64_t clean_steps = 0;  // updates of the optimizer; what schedules count
+  int64_t skipped_in_row = 0;
+  Plateau plateau;
+  EarlyStop early_stop;
+  bool ended_early = false;
+  double best = std::numeric_limits<double>::infinity();  // of checkpoint.keep_best
+  int64_t best_step = 0;
+  bool evaluation_pending = false;  // a stop left out the evaluation of `step`
+
+  nlohmann::json ToJson() const;
+  static TrainState FromJson(const nlohmann::json& json);
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_TRAIN_STATE_H_
