@@ -72,6 +72,10 @@ int Train(const CommonOptions& options, bool dry_run) {
   }
   const World world = WorldFromEnvironment();
   StatusPublisher publisher(world.local_rank == 0);
+  publisher.board().Update([&](RankStatus& s) {
+    s.rank = world.rank;
+    s.world = world.size;
+  });
   int code = 0;
   std::string message;
   try {

@@ -33,6 +33,13 @@ void InstallStopHandlers() {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // A launcher starts its ranks with these blocked, so that a stop during the first moments waits
+  // for the handler instead of killing the process.
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGTERM);
+  sigaddset(&stop_signals, SIGINT);
+  pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
 }
 
 bool StopRequested() { return first_signal_ms.load() != 0; }

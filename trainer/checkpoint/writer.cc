@@ -54,6 +54,11 @@ void CheckpointWriter::Finish() {
   if (error_) std::rethrow_exception(error_);
 }
 
+void CheckpointWriter::Settle(std::chrono::duration<double> deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, deadline, [&] { return !busy_; });
+}
+
 void CheckpointWriter::ThrowIfFailed() {
   const std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(error_);

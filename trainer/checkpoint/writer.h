@@ -69,6 +69,8 @@ class CheckpointWriter {
   // Returns when nothing is in flight. Throws StorageError if saving failed (PeerError when another
   // rank never delivered its part, or a newer attempt owns the directory).
   void Finish();
+  // Waits at most so long until nothing is in flight; never throws.
+  void Settle(std::chrono::duration<double> deadline);
   // Throws the error of a checkpoint that has failed meanwhile; never waits.
   void ThrowIfFailed();
   // The newest one that is durable.

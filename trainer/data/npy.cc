@@ -10,6 +10,7 @@
 namespace trainyard {
 namespace {
 
+constexpr size_t kMaxElements = size_t{1} << 40;  // keeps a hostile shape from overflowing
 constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
 
 [[noreturn]] void Fail(const std::filesystem::path& path, size_t offset, const std::string& problem) {
@@ -53,7 +54,7 @@ IntArray ReadNpy(const std::filesystem::path& path) {
     const long long dim = std::strtoll(part.c_str(), nullptr, 10);
     if (dim < 0) Fail(path, 10, "negative dimension");
     array.shape.push_back(dim);
-    if (dim != 0 && count > content.size() / static_cast<size_t>(dim)) Fail(path, 10, "its shape exceeds the file");
+    if (dim != 0 && count > kMaxElements / static_cast<size_t>(dim)) Fail(path, 10, "its shape is absurd");
     count *= static_cast<size_t>(dim);
   }
   const size_t size = type.size() == 3 ? static_cast<size_t>(type[2] - '0') : 0;

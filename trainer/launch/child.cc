@@ -53,9 +53,11 @@ Child StartChild(const ChildOptions& options) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(128 + SIGKILL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGINT);
+    sigprocmask(SIG_SETMASK, &blocked, nullptr);
     dup2(output[1], STDOUT_FILENO);
     dup2(output[1], STDERR_FILENO);
     // The descriptor may already be kReportFd; dup2 would then leave it close-on-exec.

@@ -57,7 +57,7 @@ void Telemetry::Loop() {
 
 bool Telemetry::Write(const Point& point) {
   std::string text = Format("{\"time\":%.3f,\"attempt\":%lld,\"step\":%lld", point.time, static_cast<long long>(attempt_), static_cast<long long>(point.step));
-  for (const auto& [name, value] : point.scalars) text += ",\"" + name + "\":" + JsonFloat(value);
+  for (const auto& [name, value] : point.scalars) text += ",\"" + name + "\":" + JsonFloat(static_cast<float>(value));
   text += "}\n";
   const bool logged = std::fwrite(text.data(), 1, text.size(), log_) == text.size() && std::fflush(log_) == 0;
   return (!events_ || events_->AddScalars(point.step, point.scalars)) && logged;

@@ -13,6 +13,7 @@
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/data/prefetcher.h"
+#include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/checkpoints.h"
 #include "trainer/train/evaluator.h"
@@ -109,6 +110,9 @@ class Training {
     }
     Finish();
   }
+
+  // A failing rank still helps to complete a checkpoint that is being written, for a moment.
+  void SettleCheckpoint() { checkpoints_.writer()->Settle(std::chrono::seconds(3)); }
 
  private:
   bool AtEnd() const { return train_.step >= plan_.total_steps || train_.ended_early; }
@@ -267,18 +271,24 @@ void LoadModel(const std::string& path, FlatState& state) {
 void RunTraining(const Config& config, StatusPublisher& publisher) {
   ApplyDeterminism(config);
   publisher.board().Progress("rendezvous");
-  std::unique_ptr<Task> task = BuildTask(config);
+  const World world = WorldFromEnvironment();
+  std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
+  MakePlan(config, task->num_samples(), world.size, 0);  // What does not fit together is refused before anything is written.
   Session session = JoinWorld(config, task->fingerprint());
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
     s.job_uid = session.job_uid;
     s.attempt = session.attempt;
-    s.rank = session.world.rank;
-    s.world = session.world.size;
   });
   publisher.board().Progress("loading");
   const Resume resume = ChooseResume(config, task->fingerprint(), session);
-  Training(config, publisher, std::move(task), std::move(session), resume).Run();
+  Training training(config, publisher, std::move(task), std::move(session), resume);
+  try {
+    training.Run();
+  } catch (...) {
+    training.SettleCheckpoint();
+    throw;
+  }
 }
 
 void DryRun(const Config& config) {

@@ -1,0 +1,101 @@
+"""Runs the real programs for the tests: data sets, configurations, processes, records."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
+
+
+def environment(**extra):
+    """One thread per rank: the tests' ranks share few processors, and bits depend on the threads."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINYARD_", "PET_", "SLURM_")) and k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+    env.update(OMP_NUM_THREADS="1", TRAINYARD_PROGRESS="none")
+    env.update({k: str(v) for k, v in extra.items()})
+    return env
+
+
+def run(*args, timeout=120, **extra):
+    """The finished process of `trainyard ARGS`, output as text."""
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=environment(**extra), errors="replace")
+
+
+def start(*args, **extra):
+    return subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(**extra), errors="replace")
+
+
+def synth(path, *args):
+    result = run("synth", "algorithm_distillation", "--source", "ad_epsilon", "--size", "tiny", "--out", path, *args)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+SMALL = {
+    "task": {"name": "algorithm_distillation", "loss": "every_position", "eval_episodes": 0, "eval_windows": 32},
+    "model": {"context": 24, "dim": 16, "layers": 2, "heads": 2, "dropout": 0},
+    "batch": {"global": 8},
+    "train": {"steps": 10, "log_every": 1},
+    "optim": {"lr": 1e-3},
+}
+
+
+def merged(base, **sections):
+    config = json.loads(json.dumps(base))
+    for section, fields in sections.items():
+        config.setdefault(section, {}).update(fields)
+    return config
+
+
+def write_config(path, config):
+    path = pathlib.Path(path)
+    path.write_text(json.dumps(config))
+    return path
+
+
+def records(path, drop=("attempt",)):
+    lines = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in drop} for line in lines]
+
+
+def ranks_of(launcher_pid):
+    """Process ids of the ranks that a launcher started, by rank."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent != launcher_pid:
+                continue
+            env = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
+            found[int(env["RANK"])] = int(entry.name)
+        except (OSError, KeyError, ValueError, IndexError):
+            continue
+    return found
+
+
+def wait_until(condition, timeout=60, what="condition"):
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"waited {timeout} s for {what}")
+
+
+def kill(pid, number=signal.SIGKILL):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

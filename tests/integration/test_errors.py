@@ -1,0 +1,229 @@
+"""Bad input and faults: one clear message, the contract's exit code, nothing half-written, nobody hanging."""
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+import harness
+
+
+@pytest.fixture
+def job(tmp_path, data):
+    """A configuration that would train; returns a function that runs it with changes."""
+
+    def launch(*extra, nproc=2, env=None, data_path=None, timeout=60, **sections):
+        config = harness.merged(harness.SMALL, data={"path": str(data_path or data)}, run={"dir": str(tmp_path / "run")}, **sections)
+        path = harness.write_config(tmp_path / "job.json", config)
+        start = time.monotonic()
+        result = harness.run("launch", "--nproc", nproc, "--config", path, *extra, timeout=timeout, **(env or {}))
+        result.seconds = time.monotonic() - start
+        return result
+
+    launch.directory = tmp_path / "run"
+    return launch
+
+
+def expect(result, code, *words):
+    assert result.returncode == code, result.stderr
+    for word in words:
+        assert word in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr and "terminate called" not in result.stderr
+
+
+def nothing_half_written(directory):
+    left = [p for p in pathlib.Path(directory).rglob("*") if ".tmp" in p.name]
+    assert not left, left
+
+
+def test_unknown_key_names_the_nearest(job):
+    expect(job(optim={"learning_rate": 1, "weight_decai": 1}), 64, "unknown key optim.")
+    expect(job("--set", "optim.weight_decai=1"), 64, "unknown key optim.weight_decai", "did you mean optim.weight_decay?")
+    assert not job.directory.exists()
+
+
+@pytest.mark.parametrize(
+    "assignment, words",
+    [
+        ("optim.lr=fast", ["optim.lr", '"fast"', "a number >= 0"]),
+        ("batch.global=2.5", ["batch.global", "2.5", "an integer >= 1"]),
+        ("optim.betas=[0.9]", ["optim.betas", "two numbers"]),
+        ("run.deterministic=maybe", ["run.deterministic", "true or false"]),
+        ("schedule.name=cosin", ["schedule.name", "did you mean cosine?"]),
+        ("parallel.stage=zero3", ["parallel.stage", "not supported yet"]),
+        ("optim.groups=[{match: nothing.*, lr: 2}]", ["optim.groups", "nothing.*", "matches no parameter"]),
+        ("train.epochs=1", ["train.steps, train.epochs", "both are set"]),
+        ("model.heads=3", ["model.dim: 16 is not a multiple of model.heads 3"]),
+    ],
+)
+def test_wrong_type_or_value(job, assignment, words):
+    expect(job("--set", assignment), 64, *words)
+
+
+def test_a_section_that_is_no_section(job, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("model: 3\ntask: {name: algorithm_distillation}\n")
+    expect(harness.run("launch", "--config", path), 64, "model: 3 is not allowed", "a section with keys")
+    path.write_text("task: {name: x}\ntask: {name: y}\n")
+    expect(harness.run("launch", "--config", path), 64, "task appears twice")
+
+
+def test_global_batch_not_divisible(job):
+    expect(job(batch={"global": 9}), 64, "batch.global: 9 is not divisible by the world size 2", "8", "10")
+    expect(job(batch={"global": 8, "micro": 3}), 64, "batch.micro: 3 does not divide")
+
+
+def test_missing_and_truncated_data(job, tmp_path, data):
+    expect(job(data_path=tmp_path / "nowhere"), 65, "nowhere: no such file")
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    file = next(copy.glob("*.hdf5"))
+    os.truncate(file, file.stat().st_size // 2)
+    expect(job(data_path=copy), 65, file.name, "truncated")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    expect(job(data_path=empty), 65, "holds neither")
+
+
+def test_truncated_npy_names_file_and_offset(job, tmp_path):
+    folder = harness.synth(tmp_path / "npy", "--format", "npy")
+    file = folder / "env-040" / "states.npy"
+    os.truncate(file, 200)
+    expect(job(data_path=folder), 65, str(file), "offset 200", "truncated")
+
+
+def test_unwritable_checkpoint_directory(job, tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    expect(job(checkpoint={"dir": str(blocker / "ck")}), 64, "checkpoint.dir: cannot write in", str(blocker))
+
+
+def test_full_disk(job, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"needs the right to mount a tmpfs: {mounted.stderr.strip()}")
+    try:
+        result = job(checkpoint={"dir": str(disk / "ck"), "every": 3, "keep_last": 50})
+        expect(result, 74, "rank", "free")
+        nothing_half_written(disk)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_every_checkpoint_corrupt_is_never_a_fresh_start(job):
+    expect(job(checkpoint={"every": 3}), 0)
+    for shard in (job.directory / "checkpoints").glob("step-*/*.safetensors"):
+        os.truncate(shard, 100)
+    result = job(train={"steps": 12})
+    expect(result, 74, "no checkpoint is good", "step-00000010", "the manifest says", "checkpoint.resume: never")
+    expect(job(train={"steps": 12}, checkpoint={"resume": "never"}), 0, "starting from scratch")
+
+
+def test_run_directory_of_another_identity(job):
+    expect(job(), 0)
+    before = (job.directory / "config.json").read_text()
+    expect(job(model={"dim": 32}), 64, "another identity", "model.dim: 16 there, 32 here")
+    assert (job.directory / "config.json").read_text() == before
+    expect(job(optim={"lr": 5e-4}, train={"steps": 12}), 0, "optim.lr: was 0.001, now 0.0005")
+
+
+def test_port_in_use(job):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        expect(job(env={"MASTER_PORT": port}), 69, "MASTER_PORT", str(port), "in use")
+        expect(job(env={"TRAINYARD_STATUS_PORT": port}), 69, "status port", str(port), "in use")
+
+
+def test_a_rank_that_never_comes(job):
+    env = {"PET_NNODES": 2, "PET_NODE_RANK": 0, "PET_NPROC_PER_NODE": 1, "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": 20000 + os.getpid() % 10000}
+    result = job(nproc=1, env=env, parallel={"rendezvous_seconds": 3})
+    expect(result, 69, "waited 3.0s for rank 1 of 2 to join")
+    assert result.seconds < 20
+
+
+@pytest.mark.parametrize("phase", ["rendezvous", "loading", "training", "evaluating"])
+def test_a_rank_that_dies(tmp_path, data, phase):
+    config = harness.merged(
+        harness.SMALL,
+        task={"eval_windows": 4096},
+        data={"path": str(data)},
+        run={"dir": str(tmp_path / "run")},
+        train={"steps": 100000, "eval_every": 1 if phase == "evaluating" else 0},
+        parallel={"rendezvous_seconds": 30},
+    )
+    path = harness.write_config(tmp_path / "job.json", config)
+    process = harness.start("launch", "--nproc", 2, "--config", path, TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    victim = harness.wait_until(lambda: harness.ranks_of(process.pid).get(1), 20, "rank 1")
+    run = tmp_path / "run"
+    if phase == "loading":
+        harness.wait_until(lambda: (run / "attempt").exists(), 20, "the run directory")
+    elif phase != "rendezvous":
+        harness.wait_until(lambda: (run / "log.jsonl").exists() and (run / "log.jsonl").stat().st_size > 0, 20, "steps")
+    start = time.monotonic()
+    harness.kill(victim)
+    output = process.communicate(timeout=30)[0]
+    assert time.monotonic() - start < 12
+    assert process.returncode == 137, output
+    assert "rank 1 of 2: killed by signal 9" in output
+    assert '"rank":1' in (tmp_path / "termination").read_text()
+
+
+@pytest.mark.parametrize("place, code", [("loader", 65), ("forward", 70), ("backward", 70), ("evaluation", 70)])
+def test_a_rank_that_throws(tmp_path, data, place, code):
+    """The rank that throws explains the attempt; the other leaves by itself, with 69."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 30, "eval_every": 4}, checkpoint={"every": 3})
+    path = harness.write_config(tmp_path / "job.json", config)
+    start = time.monotonic()
+    result = harness.run("launch", "--nproc", 2, "--config", path, timeout=60, TRAINYARD_TEST_FAULT=f"{place}:1:5", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    assert time.monotonic() - start < 15
+    expect(result, code, f"rank 1 of 2: injected fault in {place}")
+    other = (tmp_path / "run" / "logs" / "attempt-1-rank-0.log").read_text()
+    assert "failed" in other or "a collective failed" in other
+    nothing_half_written(tmp_path / "run")
+    # The state that was saved before is good.
+    again = harness.run("launch", "--nproc", 2, "--config", path, timeout=60)
+    expect(again, 0, "resuming from")
+
+
+@pytest.mark.parametrize("policy, code", [("stop", 72), ("skip", 0)])
+def test_nonfinite_loss(tmp_path, data, policy, code):
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"nonfinite": policy})
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "record", TRAINYARD_TEST_FAULT="nonfinite:1:5")
+    expect(result, code, "step 6 is not finite", "nonfinite-step-6.json")
+    lines = harness.records(tmp_path / "record")
+    assert lines[5]["loss"] in ("nan", "-nan")
+    assert len(lines) == (6 if policy == "stop" else 10)
+    if policy == "skip":
+        assert lines[6]["lr"] == lines[5]["lr"]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["lunch"], ["did you mean launch?"]),
+        (["launch", "--confg", "x"], ["did you mean --config?"]),
+        (["launch", "--nproc", "many", "--config", "/dev/null", "--set", "task.name=algorithm_distillation", "--set", "train.steps=1", "--set", "data.path=/x"], ["--nproc: many"]),
+        (["plan"], ["plan is not there yet"]),
+        (["selftest"], ["selftest is not there yet"]),
+        (["synth", "algorithm_distilation", "--out", "/tmp/x"], ["expected algorithm_distillation"]),
+        (["synth", "algorithm_distillation", "--out", "/tmp/x", "--source", "ppoo"], ["did you mean ppo?"]),
+        (["launch"], ["--config: missing"]),
+    ],
+)
+def test_usage(arguments, words):
+    expect(harness.run(*arguments), 2, *words)
+
+
+@pytest.mark.parametrize("command", ["launch", "train", "eval", "synth", "checkpoint", "tasks", "plan", "selftest"])
+def test_help_shows_an_example(command):
+    result = harness.run(command, "--help")
+    assert result.returncode == 0 and "Example:" in result.stdout

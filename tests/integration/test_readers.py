@@ -1,0 +1,126 @@
+"""Public Python readers accept what we write."""
+
+import json
+import re
+import urllib.request
+
+import h5py
+import numpy as np
+import pytest
+from safetensors import safe_open
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import harness
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("run")
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(directory)}, train={"eval_every": 5}, checkpoint={"every": 5, "keep_best": "test/loss_action"})
+    result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(directory / "job.json", config), "--record", directory / "record.jsonl")
+    assert result.returncode == 0, result.stderr
+    return directory
+
+
+def test_safetensors_reads_every_tensor_of_every_shard(run):
+    for step in ("step-00000005", "step-00000010"):
+        manifest = json.loads((run / "checkpoints" / step / "manifest.json").read_text())
+        assert len(manifest["files"]) == 2
+        pieces = {}
+        for name, file in manifest["files"].items():
+            path = run / "checkpoints" / step / name
+            assert path.stat().st_size == file["bytes"]
+            with safe_open(path, "np") as f:
+                pieces.update({(name, key): f.get_tensor(key) for key in f.keys()})
+        for key, tensor in manifest["tensors"].items():
+            parts = [pieces.pop((s["file"], s["key"])) for s in tensor["slices"]]
+            assert np.isfinite(np.concatenate(parts).reshape(tensor["shape"])).all(), key
+        assert not pieces, "entries that no tensor names"
+
+
+def test_the_export_is_the_checkpoint(run, tmp_path):
+    out = tmp_path / "model.safetensors"
+    assert harness.run("checkpoint", "export", run / "checkpoints", "--out", out).returncode == 0
+    with safe_open(out, "np") as mine, safe_open(run / "export" / "model.safetensors", "np") as exported:
+        assert set(mine.keys()) == set(exported.keys())
+        for key in mine.keys():
+            assert mine.get_tensor(key).tobytes() == exported.get_tensor(key).tobytes()
+    assert (run / "best" / "model.safetensors").exists()
+    assert "good" in harness.run("checkpoint", "verify", run / "checkpoints").stdout
+    assert "readable" in harness.run("checkpoint", "ls", run / "checkpoints").stdout
+    diff = harness.run("checkpoint", "diff", run / "checkpoints" / "step-00000005", run / "checkpoints" / "step-00000010")
+    assert diff.returncode == 1 and "tensors differ" in diff.stdout
+
+
+def test_tensorboard_reads_every_scalar(run):
+    events = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    expected = {}
+    for line in log:
+        for tag, value in line.items():
+            if "/" in tag:
+                expected.setdefault(tag, []).append((line["step"], np.float32(value)))
+    assert {"train/loss", "train/lr", "train/acc_action", "train/loss_action", "test/loss_action", "test/acc_action"} <= set(expected)
+    assert set(events.Tags()["scalars"]) == set(expected)
+    for tag, points in expected.items():
+        assert [(e.step, np.float32(e.value)) for e in events.Scalars(tag)] == points, tag
+
+
+def test_h5py_reads_the_histories(data):
+    truth = json.loads((data / "truth.json").read_text())
+    with h5py.File(next(data.glob("*.hdf5"))) as f:
+        assert sorted(f, key=int) == [str(i) for i in range(81)]
+        for i in range(81):
+            group = {k: v[()] for k, v in f[str(i)].items()}
+            length, streams = truth["transitions"], truth["streams"]
+            assert group["states"].shape == group["next_states"].shape == (length, streams, 2)
+            assert group["dones"].dtype == bool and group["actions"].dtype == np.int32
+            goal = np.array(truth["tasks"][i]["goal"])
+            # The reward is 1 exactly where the state after the step is the goal.
+            assert (group["rewards"] == (group["next_states"] == goal).all(-1)).all()
+            # A step moves at most one cell, and an episode goes on where the step before ended.
+            assert (np.abs(group["next_states"] - group["states"]).sum(-1) <= 1).all()
+            going_on = ~group["dones"][:-1]
+            assert (group["states"][1:][going_on] == group["next_states"][:-1][going_on]).all()
+            assert (group["states"][1:][~going_on] == 4).all()
+            assert (group["dones"].nonzero()[0] % 20 == 19).all()
+
+
+@pytest.mark.parametrize("source", ["shared_q", "ad_epsilon", "ppo"])
+def test_npy_and_hdf5_hold_the_same(tmp_path, source):
+    if source == "ppo":
+        pytest.skip("PPO over all tasks takes minutes; tests/unit/sources_test.cc runs one task")
+    for name in ("hdf5", "npy"):
+        result = harness.run("synth", "algorithm_distillation", "--source", source, "--size", "tiny", "--format", name, "--out", tmp_path / name)
+        assert result.returncode == 0
+    with h5py.File(next((tmp_path / "hdf5").glob("*.hdf5"))) as f:
+        for task in ("0", "80"):
+            for key in f[task]:
+                assert (np.load(tmp_path / "npy" / f"env-{int(task):03d}" / f"{key}.npy") == f[task][key][()]).all()
+    fingerprints = {json.loads((tmp_path / n / "truth.json").read_text())["fingerprint"] for n in ("hdf5", "npy")}
+    assert len(fingerprints) == 1
+
+
+def test_status_and_metrics_while_training(tmp_path, data):
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 100000})
+    process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_JOB_UID="11111111-2222", TRAINYARD_ATTEMPT=3)
+    try:
+        lines = []
+        address = harness.wait_until(lambda: lines.append(process.stdout.readline()) or re.search(r"http://[\d.:]+", lines[-1]), 20, "the banner").group(0)
+
+        def get(path):
+            return urllib.request.urlopen(address + path, timeout=5).read().decode()
+
+        status = harness.wait_until(lambda: (lambda s: s if s["step"] > 3 else None)(json.loads(get("/status"))), 20, "steps in /status")
+        assert (status["job_uid"], status["attempt"], status["world"], status["total_steps"]) == ("11111111-2222", 3, 2, 100000)
+        assert status["phase"] == "training" and status["samples_per_second"] > 0 and status["eta_seconds"] > 0
+        for rank in (0, 1):
+            harness.wait_until(lambda: re.search(rf'trainyard_step{{rank="{rank}"}} [1-9]', get("/metrics")), 20, f"steps of rank {rank} in /metrics")
+        metrics = get("/metrics")
+        assert 'trainyard_phase_seconds_total{phase="backward",rank="0"}' in metrics
+        assert get("/healthz") == "ok\n" and get("/readyz") == "ok\n"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 75

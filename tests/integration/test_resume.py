@@ -1,0 +1,166 @@
+"""Resume is exact: whatever interrupts a run, what it does is what the uninterrupted run does."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+from safetensors.numpy import load_file
+
+import harness
+
+SEED = int(os.environ.get("TRAINYARD_TEST_SEED", "20"))
+INTERRUPTIONS = 20
+PHASES = ["loading", "rendezvous", "step", "evaluation", "saving"]
+ACTIONS = ["kill rank", "kill launcher", "term rank", "term launcher", "interrupt launcher", "corrupt newest", "half-written newest"]
+
+
+def configuration(tmp_path, data, name):
+    # 952 samples and 48 of them a step: an epoch ends in the middle of a batch, several times.
+    directory = tmp_path / name
+    config = harness.merged(
+        harness.SMALL,
+        task={"eval_windows": 64, "eval_episodes": 2, "max_transitions": 30},
+        model={"dropout": 0.1},
+        data={"path": str(data), "prefetch": 3, "workers": 2},
+        batch={"global": 24, "micro": 6},
+        train={"steps": 90, "eval_every": 7},
+        schedule={"name": "cosine", "warmup": 5},
+        checkpoint={"every": 5, "keep_last": 3},
+        run={"dir": str(directory)},
+    )
+    return harness.write_config(tmp_path / f"{name}.json", config), directory
+
+
+def arguments(config, directory):
+    return ["launch", "--nproc", 2, "--config", config, "--record", directory / "record.jsonl"]
+
+
+def newest(directory):
+    steps = sorted(p for p in (directory / "checkpoints").glob("step-*") if p.suffix == "" and "." not in p.name)
+    return steps[-1] if steps else None
+
+
+def phase_reached(phase, directory, record, process):
+    if phase == "rendezvous":
+        return len(harness.ranks_of(process.pid)) == 2
+    if phase == "loading":
+        return (directory / "attempt").exists() and bool(harness.ranks_of(process.pid))
+    if phase == "saving":
+        return any((directory / "checkpoints").glob("step-*.tmp-*")) or (newest(directory) is not None)
+    return record.exists() and record.stat().st_size > 0
+
+
+def interrupt(rng, process, directory, action):
+    """Does it; returns whether a checkpoint was made bad."""
+    ranks = harness.ranks_of(process.pid)
+    target = ranks.get(rng.randrange(2))
+    if action == "kill rank" and target:
+        harness.kill(target)
+    elif action == "term rank" and target:
+        harness.kill(target, signal.SIGTERM)
+    elif action == "term launcher":
+        harness.kill(process.pid, signal.SIGTERM)
+    elif action == "interrupt launcher":
+        harness.kill(process.pid, signal.SIGINT)
+    else:
+        harness.kill(process.pid)
+    output = process.communicate(timeout=60)[0]
+    harness.wait_until(lambda: not any(harness.alive(pid) for pid in ranks.values()), 20, "the ranks to end")
+    return output
+
+
+def damage(rng, directory, action):
+    """Breaks the newest checkpoint, if another one is there to go back to. Returns its name."""
+    steps = sorted(p for p in (directory / "checkpoints").glob("step-*") if "." not in p.name)
+    if len(steps) < 2:
+        return None
+    shard = rng.choice(sorted(steps[-1].glob("*.safetensors")))
+    if action == "corrupt newest":
+        content = bytearray(shard.read_bytes())
+        content[rng.randrange(len(content))] ^= 0x40
+        shard.write_bytes(content)
+    else:
+        os.truncate(shard, shard.stat().st_size // 2)
+    return steps[-1].name
+
+
+def test_twenty_interruptions_change_no_bit(tmp_path, data):
+    print(f"seed {SEED} (set TRAINYARD_TEST_SEED to repeat another)")
+    rng = random.Random(SEED)
+    config, reference_dir = configuration(tmp_path, data, "reference")
+    result = harness.run(*arguments(config, reference_dir), timeout=300)
+    assert result.returncode == 0, result.stderr
+    reference = harness.records(reference_dir / "record.jsonl")
+    reference_weights = load_file(reference_dir / "export" / "model.safetensors")
+
+    done, runs, damaged, codes = 0, 0, None, []
+    config, directory = configuration(tmp_path, data, "run0")
+    while done < INTERRUPTIONS:
+        phase, action = PHASES[done % len(PHASES)], ACTIONS[done % len(ACTIONS)]
+        process = harness.start(*arguments(config, directory))
+        record = directory / "record.jsonl"
+        size = record.stat().st_size if record.exists() else 0
+        if phase in ("step", "evaluation"):
+            harness.wait_until(lambda: process.poll() is not None or (record.exists() and record.stat().st_size > size + 400), 60, "a step")
+        else:
+            harness.wait_until(lambda: process.poll() is not None or phase_reached(phase, directory, record, process), 60, phase)
+        time.sleep(rng.uniform(0, 0.3))
+        if process.poll() is not None and process.returncode == 0:  # It was faster: compare, and start another run.
+            process.communicate()
+            check(directory, reference, reference_weights)
+            runs += 1
+            config, directory = configuration(tmp_path, data, f"run{runs}")
+            continue
+        output = interrupt(rng, process, directory, action)
+        codes.append((phase, action, process.returncode))
+        if damaged:
+            assert damaged in output or process.returncode in (-9, 143, 130), output
+        damaged = damage(rng, directory, action) if "newest" in action else None
+        done += 1
+    result = harness.run(*arguments(config, directory), timeout=300)
+    assert result.returncode == 0, (codes, result.stderr)
+    if damaged:
+        assert f"skipped {damaged}" in result.stderr
+    check(directory, reference, reference_weights)
+    print(codes)
+
+
+def check(directory, reference, reference_weights):
+    assert harness.records(directory / "record.jsonl") == reference
+    weights = load_file(directory / "export" / "model.safetensors")
+    assert all(weights[k].tobytes() == reference_weights[k].tobytes() for k in reference_weights)
+
+
+@pytest.mark.parametrize("action", ["term rank", "term launcher", "interrupt launcher"])
+def test_a_stop_is_durable(tmp_path, data, action):
+    """Exit 75, and the next start goes on behind the last recorded step: nothing trained is lost."""
+    config, directory = configuration(tmp_path, data, "run")
+    process = harness.start(*arguments(config, directory))
+    record = directory / "record.jsonl"
+    harness.wait_until(lambda: record.exists() and record.stat().st_size > 2000, 60, "some steps")
+    output = interrupt(random.Random(1), process, directory, action)
+    assert process.returncode == 75, output
+    last = harness.records(record)[-1]["step"]
+    assert newest(directory).name == f"step-{last:08d}"
+
+
+def test_an_old_attempt_is_never_resumed_from(tmp_path, data):
+    """A stopped old attempt wakes up after a newer one has started and goes on writing."""
+    config, directory = configuration(tmp_path, data, "run")
+    old = harness.start(*arguments(config, directory))
+    record = directory / "record.jsonl"
+    harness.wait_until(lambda: record.exists() and newest(directory), 60, "a checkpoint")
+    ranks = harness.ranks_of(old.pid)
+    for pid in [*ranks.values(), old.pid]:
+        harness.kill(pid, signal.SIGSTOP)
+    new = harness.start(*arguments(config, directory))
+    harness.wait_until(lambda: (directory / "checkpoints" / "fence").read_text().count("attempt") == 2, 60, "the newer attempt")
+    for pid in [*ranks.values(), old.pid]:
+        harness.kill(pid, signal.SIGCONT)
+    output = old.communicate(timeout=60)[0]
+    assert old.returncode == 69, output
+    assert "another attempt owns the checkpoints" in output
+    new_output = new.communicate(timeout=120)[0]
+    assert new.returncode == 0, new_output

@@ -1,0 +1,93 @@
+#include "trainer/task/faulty_task.h"
+
+#include <ATen/TensorOperators.h>
+
+#include <atomic>
+#include <limits>
+#include <stdexcept>
+
+#include "trainer/base/environment.h"
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+// Counts the calls of the place and says when it is time.
+struct Fault {
+  std::string place;
+  int64_t call = 0;
+  std::atomic<int64_t> calls{0};
+
+  bool Due(const std::string& where) { return where == place && calls++ == call; }
+  std::string Message() const { return "injected fault in " + place; }
+};
+
+class FaultyEvaluation : public Evaluation {
+ public:
+  FaultyEvaluation(std::unique_ptr<Evaluation> inner, Fault& fault) : inner_(std::move(inner)), fault_(fault) {}
+  int num_chunks() const override { return inner_->num_chunks(); }
+  void RunChunk(int chunk) override {
+    if (fault_.Due("evaluation")) throw std::runtime_error(fault_.Message());
+    inner_->RunChunk(chunk);
+  }
+  std::vector<double>& slots() override { return inner_->slots(); }
+  std::map<std::string, double> Metrics() const override { return inner_->Metrics(); }
+  std::string Table() const override { return inner_->Table(); }
+
+ private:
+  std::unique_ptr<Evaluation> inner_;
+  Fault& fault_;
+};
+
+class FaultyTask : public Task {
+ public:
+  FaultyTask(std::unique_ptr<Task> inner, std::string place, int64_t call) : inner_(std::move(inner)) {
+    fault_.place = std::move(place);
+    fault_.call = call;
+  }
+
+  int64_t num_samples() const override { return inner_->num_samples(); }
+  std::string fingerprint() const override { return inner_->fingerprint(); }
+  std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const override {
+    if (fault_.Due("loader")) throw DataError(fault_.Message());
+    return inner_->Collate(ids, hash_inputs);
+  }
+  std::vector<ParameterSpec> Parameters() const override { return inner_->Parameters(); }
+  void Bind(const FlatState& state) override { inner_->Bind(state); }
+  size_t num_terms() const override { return inner_->num_terms(); }
+  std::vector<std::string> train_metrics() const override { return inner_->train_metrics(); }
+
+  LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) override {
+    if (fault_.Due("forward")) throw std::runtime_error(fault_.Message());
+    LossResult result = inner_->Loss(batch, denominators, dropout_key);
+    if (fault_.Due("nonfinite")) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
+    if (fault_.Due("backward")) {
+      result.share = result.share * 1.0;
+      result.share.register_hook([message = fault_.Message()](const at::Tensor&) -> at::Tensor { throw std::runtime_error(message); });
+    }
+    return result;
+  }
+
+  std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, int rank, int world) override {
+    return std::make_unique<FaultyEvaluation>(inner_->Evaluate(kind, step, rank, world), fault_);
+  }
+
+ private:
+  std::unique_ptr<Task> inner_;
+  mutable Fault fault_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> WithTestFault(std::unique_ptr<Task> task, int rank) {
+  const std::string text = EnvText("TRAINYARD_TEST_FAULT");
+  if (text.empty()) return task;
+  const std::vector<std::string> parts = Split(text, ':');
+  const bool numbers = parts.size() == 3 && !parts[1].empty() && !parts[2].empty() && (parts[1] + parts[2]).find_first_not_of("0123456789") == std::string::npos;
+  if (!numbers) throw ConfigError("TRAINYARD_TEST_FAULT: " + text + " is not allowed; expected place:rank:call");
+  if (std::stoi(parts[1]) != rank) return task;
+  return std::make_unique<FaultyTask>(std::move(task), parts[0], std::stoll(parts[2]));
+}
+
+}  // namespace trainyard
