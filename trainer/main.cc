@@ -32,8 +32,10 @@ struct CommonOptions {
 };
 
 void AddConfigOptions(CLI::App* command, CommonOptions& options) {
-  command->add_option("--config", options.config, "configuration file (YAML or JSON; docs/config.md); default: TRAINYARD_CONFIG");
-  command->add_option("--set", options.sets, "section.key=value, wins over the file; may be repeated")->allow_extra_args(false);
+  command->add_option("--config", options.config,
+                      "configuration file (YAML or JSON; docs/config.md); default: TRAINYARD_CONFIG");
+  command->add_option("--set", options.sets, "section.key=value, wins over the file; may be repeated")
+      ->allow_extra_args(false);
 }
 
 Config Load(const CommonOptions& options) {
@@ -60,7 +62,9 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
 
 int CodeOf(const std::exception& error) {
   if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
-  if (dynamic_cast<const std::bad_alloc*>(&error)) return static_cast<int>(ExitCode::kOutOfMemory);
+  const bool allocator = std::string(error.what()).find("DefaultCPUAllocator") != std::string::npos;  // LibTorch's
+  if (allocator || dynamic_cast<const std::bad_alloc*>(&error)) return static_cast<int>(ExitCode::kOutOfMemory);
+  if (dynamic_cast<const fs::filesystem_error*>(&error)) return static_cast<int>(ExitCode::kStorage);
   return static_cast<int>(ExitCode::kInternal);
 }
 
@@ -112,27 +116,39 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
   launch.rendezvous_seconds = config.parallel.rendezvous_seconds;
   launch.termination_log = EnvText(env::kTerminationLog);
   launch.quiet = quiet;
-  const StoreFactory stores{
-      [&](int fd, int port) -> std::unique_ptr<Store> {
-        return std::make_unique<C10dStore>(C10dStoreOptions{.host = launch.rank0_address, .port = port, .host_here = true, .listen_fd = fd, .timeout = std::chrono::seconds(30)});
-      },
-      [&](const std::string& address, int port) -> std::unique_ptr<Store> {
-        return std::make_unique<C10dStore>(C10dStoreOptions{.host = address, .port = port, .host_here = false, .listen_fd = {}, .timeout = std::chrono::duration<double>(launch.rendezvous_seconds)});
-      }};
+  const StoreFactory stores{[&](int fd, int port) -> std::unique_ptr<Store> {
+                              return std::make_unique<C10dStore>(C10dStoreOptions{.host = launch.rank0_address,
+                                                                                  .port = port,
+                                                                                  .host_here = true,
+                                                                                  .listen_fd = fd,
+                                                                                  .timeout = std::chrono::seconds(30),
+                                                                                  .stop = {}});
+                            },
+                            [&](const std::string& address, int port) -> std::unique_ptr<Store> {
+                              return std::make_unique<C10dStore>(
+                                  C10dStoreOptions{.host = address,
+                                                   .port = port,
+                                                   .host_here = false,
+                                                   .listen_fd = {},
+                                                   .timeout = std::chrono::duration<double>(launch.rendezvous_seconds),
+                                                   .stop = {}});
+                            }};
   return Launch(launch, stores);
 }
 
 [[noreturn]] void NotYet(const char* command) { throw UsageError(std::string(command) + " is not there yet"); }
 
 void ListTasks() {
-  for (const TaskEntry& task : Tasks()) std::printf("%-24s %s%s\n", task.name, task.summary, task.build ? "" : " (not there yet)");
+  for (const TaskEntry& task : Tasks())
+    std::printf("%-24s %s%s\n", task.name, task.summary, task.build ? "" : " (not there yet)");
 }
 
 struct Commands {
-  CLI::App app{"Trainyard's trainer: distributed training that explains itself.\n\n"
-               "Example:\n"
-               "  trainyard synth algorithm_distillation --source ad_epsilon --out data/dark-room\n"
-               "  trainyard launch --nproc 2 --config dark-room.yaml"};
+  CLI::App app{
+      "Trainyard's trainer: distributed training that explains itself.\n\n"
+      "Example:\n"
+      "  trainyard synth algorithm_distillation --source ad_epsilon --out data/dark-room\n"
+      "  trainyard launch --nproc 2 --config dark-room.yaml"};
   CommonOptions common;
   std::string nproc, checkpoint, synth_task, synth_out, out, first, second;
   ad::SynthOptions synth;
@@ -147,39 +163,54 @@ CLI::App* Add(Commands& c, const char* name, const std::string& description, con
 void Build(Commands& c) {
   c.app.require_subcommand(1);
   c.app.set_version_flag("--version", "trainyard 0.1.0");
-  CLI::App* launch = Add(c, "launch", "Starts one process per GPU (or --nproc on the CPU), watches them; the exit code is the cause's.", "trainyard launch --nproc 2 --config dark-room.yaml --set run.seed=7");
+  CLI::App* launch = Add(
+      c, "launch", "Starts one process per GPU (or --nproc on the CPU), watches them; the exit code is the cause's.",
+      "trainyard launch --nproc 2 --config dark-room.yaml --set run.seed=7");
   AddConfigOptions(launch, c.common);
   launch->add_option("--nproc", c.nproc, "ranks on this node: a number, or auto");
   launch->add_option("--record", c.common.record, "write one JSON line per step to this file");
   launch->add_flag("--quiet", c.quiet, "leave the ranks' output to run.dir/logs");
-  CLI::App* train = Add(c, "train", "One rank; started by launch, torchrun or srun, alone it is a world of one.", "trainyard train --config dark-room.yaml --dry-run");
+  CLI::App* train = Add(c, "train", "One rank; started by launch, torchrun or srun, alone it is a world of one.",
+                        "trainyard train --config dark-room.yaml --dry-run");
   AddConfigOptions(train, c.common);
   train->add_option("--record", c.common.record, "write one JSON line per step to this file");
   train->add_flag("--dry-run", c.dry_run, "resolve and validate everything, run one batch, write nothing");
-  CLI::App* eval = Add(c, "eval", "Evaluates a checkpoint thoroughly.", "trainyard eval --config dark-room.yaml --checkpoint runs/algorithm_distillation/checkpoints");
+  CLI::App* eval = Add(c, "eval", "Evaluates a checkpoint thoroughly.",
+                       "trainyard eval --config dark-room.yaml --checkpoint runs/algorithm_distillation/checkpoints");
   AddConfigOptions(eval, c.common);
-  eval->add_option("--checkpoint", c.checkpoint, "a checkpoint, a directory of checkpoints, or a .safetensors file")->required();
-  CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in the task's format, with its ground truth.", "trainyard synth algorithm_distillation --out data/dark-room --size small --seed 1");
+  eval->add_option("--checkpoint", c.checkpoint, "a checkpoint, a directory of checkpoints, or a .safetensors file")
+      ->required();
+  CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in the task's format, with its ground truth.",
+                        "trainyard synth algorithm_distillation --out data/dark-room --size small --seed 1");
   synth->add_option("task", c.synth_task, "the task")->required();
   synth->add_option("--out", c.synth_out, "the folder to write")->required();
   synth->add_option("--size", c.synth.size, "tiny, small or full")->capture_default_str();
   synth->add_option("--seed", c.synth.seed, "the same seed gives the same bytes")->capture_default_str();
-  synth->add_option("--source", c.synth.source, "algorithm_distillation: shared_q, ad_epsilon or ppo")->capture_default_str();
-  synth->add_option("--env", c.synth.env, "algorithm_distillation: darkroom or darkroom_permuted")->capture_default_str();
+  synth->add_option("--source", c.synth.source, "algorithm_distillation: shared_q, ad_epsilon or ppo")
+      ->capture_default_str();
+  synth->add_option("--env", c.synth.env, "algorithm_distillation: darkroom or darkroom_permuted")
+      ->capture_default_str();
   synth->add_option("--format", c.synth.format, "algorithm_distillation: hdf5 or npy")->capture_default_str();
   synth->add_option("--threads", c.synth.threads, "0: one per processor")->capture_default_str();
-  CLI::App* checkpoint = Add(c, "checkpoint", "Looks into checkpoints.", "trainyard checkpoint ls runs/algorithm_distillation/checkpoints");
+  CLI::App* checkpoint = Add(c, "checkpoint", "Looks into checkpoints.",
+                             "trainyard checkpoint ls runs/algorithm_distillation/checkpoints");
   checkpoint->require_subcommand(1);
-  checkpoint->add_subcommand("ls", "Lists the steps of a directory")->add_option("dir", c.first, "the directory")->required();
-  checkpoint->add_subcommand("verify", "Checks sizes and checksums")->add_option("dir", c.first, "a checkpoint, or a directory of them")->required();
+  checkpoint->add_subcommand("ls", "Lists the steps of a directory")
+      ->add_option("dir", c.first, "the directory")
+      ->required();
+  checkpoint->add_subcommand("verify", "Checks sizes and checksums")
+      ->add_option("dir", c.first, "a checkpoint, or a directory of them")
+      ->required();
   CLI::App* export_command = checkpoint->add_subcommand("export", "Writes the weights as one safetensors file");
   export_command->add_option("dir", c.first, "a checkpoint, or a directory of them (the newest good one)")->required();
   export_command->add_option("--out", c.out, "the file to write")->required();
-  CLI::App* diff = checkpoint->add_subcommand("diff", "Compares the tensors of two checkpoints; exit code 1 when they differ");
+  CLI::App* diff =
+      checkpoint->add_subcommand("diff", "Compares the tensors of two checkpoints; exit code 1 when they differ");
   diff->add_option("dir", c.first, "one checkpoint")->required();
   diff->add_option("other", c.second, "the other")->required();
   Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
-  Add(c, "plan", "What hardware is seen and what would be chosen (not there yet).", "trainyard plan --config dark-room.yaml");
+  Add(c, "plan", "What hardware is seen and what would be chosen (not there yet).",
+      "trainyard plan --config dark-room.yaml");
   Add(c, "selftest", "Checks communication and storage of this machine (not there yet).", "trainyard selftest");
   Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
 }
@@ -196,11 +227,13 @@ int Run(Commands& c) {
     if (c.synth_task != "algorithm_distillation") {
       const std::vector<std::string> known = {"algorithm_distillation"};
       const std::string nearest = NearestName(c.synth_task, known);
-      throw UsageError("synth: no data for the task " + c.synth_task + "; expected algorithm_distillation" + (nearest.empty() ? "" : " (did you mean it?)"));
+      throw UsageError("synth: no data for the task " + c.synth_task + "; expected algorithm_distillation" +
+                       (nearest.empty() ? "" : " (did you mean it?)"));
     }
     ad::Synthesize(c.synth, ResolveVolume(c.synth_out));
   } else if (name == "checkpoint") {
-    return RunCheckpointCommand(command.get_subcommands().at(0)->get_name(), ResolveVolume(c.first), ResolveVolume(c.second), ResolveVolume(c.out));
+    return RunCheckpointCommand(command.get_subcommands().at(0)->get_name(), ResolveVolume(c.first),
+                                ResolveVolume(c.second), ResolveVolume(c.out));
   } else if (name == "tasks") {
     ListTasks();
   } else if (name == "config-reference") {
@@ -241,13 +274,17 @@ int Main(int argc, char** argv) {
     commands.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return commands.app.exit(error);  // --help, --version
-    std::fprintf(stderr, "trainyard: %s%s\nRun `trainyard --help` for the commands.\n", error.what(), Suggest(commands.app, argc, argv).c_str());
+    std::fprintf(stderr, "trainyard: %s%s\nRun `trainyard --help` for the commands.\n", error.what(),
+                 Suggest(commands.app, argc, argv).c_str());
     return static_cast<int>(ExitCode::kUsage);
   }
   try {
     return Run(commands);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trainyard: %s\n", error.what());
+    // Before there were ranks, or a rank before it could report.
+    const std::string name = commands.app.get_subcommands().at(0)->get_name();
+    if (name == "launch" || name == "train") WriteTerminationMessage({}, CodeOf(error), error.what());
     return CodeOf(error);
   }
 }

@@ -93,7 +93,7 @@ def test_truncated_npy_names_file_and_offset(job, tmp_path):
     folder = harness.synth(tmp_path / "npy", "--format", "npy")
     file = folder / "env-040" / "states.npy"
     os.truncate(file, 200)
-    expect(job(data_path=folder), 65, str(file), "offset 200", "truncated")
+    expect(job(data_path=folder), 65, str(file), "offset 200", "truncated: ")
 
 
 def test_unwritable_checkpoint_directory(job, tmp_path):

@@ -18,7 +18,8 @@ std::optional<int64_t> EnvInt(const char* name, int64_t low) {
   int64_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < low) {
-    throw ConfigError(std::string(name) + ": " + text + " is not allowed; expected an integer >= " + std::to_string(low));
+    throw ConfigError(std::string(name) + ": " + text +
+                      " is not allowed; expected an integer >= " + std::to_string(low));
   }
   return value;
 }

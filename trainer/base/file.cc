@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <vector>
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
@@ -48,10 +48,14 @@ fs::path ResolveVolume(const fs::path& path) {
 std::string ReadFile(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) Fail("read", path, errno);
-  std::ostringstream content;
-  content << in.rdbuf();
+  std::string content;
+  std::vector<char> buffer(1 << 16);
+  while (in) {
+    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    content.append(buffer.data(), static_cast<size_t>(in.gcount()));
+  }
   if (in.bad()) Fail("read", path, EIO);
-  return std::move(content).str();
+  return content;
 }
 
 void SyncDirectory(const fs::path& directory) {

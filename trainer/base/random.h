@@ -35,8 +35,7 @@ inline uint64_t Mix64(uint64_t x) {
 
 // A key from several numbers; the order matters.
 inline uint64_t HashKey(uint64_t a, uint64_t b, uint64_t c = 0) {
-  return Mix64(Mix64(Mix64(a + 0x9E3779B97F4A7C15ull) ^ (b + 0xD1B54A32D192ED03ull)) ^
-               (c + 0x8CB92BA72F3D8DD7ull));
+  return Mix64(Mix64(Mix64(a + 0x9E3779B97F4A7C15ull) ^ (b + 0xD1B54A32D192ED03ull)) ^ (c + 0x8CB92BA72F3D8DD7ull));
 }
 
 // FNV-1a: stable across machines, used to turn a purpose's name into a key.
@@ -55,8 +54,7 @@ class KeyedRandom {
 
   uint32_t NextU32() {
     if (used_ == 4) {
-      block_ = Philox({static_cast<uint32_t>(counter_), static_cast<uint32_t>(counter_ >> 32), 0, 0},
-                      key_);
+      block_ = Philox({static_cast<uint32_t>(counter_), static_cast<uint32_t>(counter_ >> 32), 0, 0}, key_);
       ++counter_;
       used_ = 0;
     }
@@ -71,9 +69,7 @@ class KeyedRandom {
   // [0, 1) with 53 random bits.
   double UniformDouble() { return static_cast<double>(NextU64() >> 11) * 0x1p-53; }
   // [0, n). REQUIRES: n > 0. The bias is below n / 2^64.
-  uint64_t Below(uint64_t n) {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(NextU64()) * n) >> 64);
-  }
+  uint64_t Below(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(NextU64()) * n) >> 64); }
   // Standard normal (Box-Muller, one of the pair).
   double Normal() {
     const double u = 1.0 - UniformDouble(), v = UniformDouble();

@@ -35,8 +35,9 @@ int List(const fs::path& directory) {
       const Manifest manifest = Manifest::Parse(ReadFile(path / "manifest.json"), path.string());
       uint64_t bytes = 0;
       for (const auto& [name, file] : manifest.files) bytes += file.bytes;
-      std::printf("%-16s %10s %8lld %-10s %s\n", StepName(step).c_str(), HumanBytes(static_cast<double>(bytes)).c_str(), static_cast<long long>(manifest.writer.attempt),
-                  manifest.writer.job_uid.substr(0, 8).c_str(), fence.Readable(manifest.writer, step) ? "readable" : "fenced off");
+      std::printf("%-16s %10s %8lld %-10s %s\n", StepName(step).c_str(), HumanBytes(static_cast<double>(bytes)).c_str(),
+                  static_cast<long long>(manifest.writer.attempt), manifest.writer.job_uid.substr(0, 8).c_str(),
+                  fence.Readable(manifest.writer, step) ? "readable" : "fenced off");
     } catch (const Error& error) {
       std::printf("%-16s %10s %8s %-10s bad: %s\n", StepName(step).c_str(), "-", "-", "-", error.what());
     }
@@ -75,12 +76,13 @@ FoundCheckpoint Find(const fs::path& path) {
 
 Tensors ReadAll(const FoundCheckpoint& checkpoint, const std::string& prefix) {
   Tensors tensors;
-  LoadTensors(checkpoint, {}, [&](const std::string& key, const std::vector<int64_t>& shape) -> std::span<float> {
-    if (!key.starts_with(prefix)) return {};
-    int64_t numel = 1;
-    for (int64_t d : shape) numel *= d;
-    return tensors.emplace(key, std::vector<float>(static_cast<size_t>(numel))).first->second;
-  });
+  std::map<std::string, TensorTarget> targets;
+  for (const auto& [key, info] : checkpoint.manifest.tensors) {
+    if (!key.starts_with(prefix)) continue;
+    const int64_t numel = info.slices.empty() ? 0 : info.slices.back().end;
+    targets[key] = {info.shape, tensors.emplace(key, std::vector<float>(static_cast<size_t>(numel))).first->second};
+  }
+  LoadTensors(checkpoint, targets);
   return tensors;
 }
 
@@ -88,10 +90,13 @@ int Export(const fs::path& path, const fs::path& out) {
   const FoundCheckpoint checkpoint = Find(path);
   const Tensors tensors = ReadAll(checkpoint, "model.");
   std::vector<SafetensorsEntry> entries;
-  for (const auto& [key, values] : tensors) entries.push_back({key.substr(6), checkpoint.manifest.tensors.at(key).shape, values});
+  for (const auto& [key, values] : tensors)
+    entries.push_back({key.substr(6), checkpoint.manifest.tensors.at(key).shape, values});
   const fs::path temporary = out.string() + ".tmp";
   WriteSafetensors(temporary, entries, {{"format", "pt"}});
-  fs::rename(temporary, out);
+  std::error_code error;
+  fs::rename(temporary, out, error);
+  if (error) throw StorageError("cannot write " + out.string() + ": " + error.message());
   std::printf("%s: %zu tensors of %s\n", out.c_str(), entries.size(), checkpoint.path.c_str());
   return 0;
 }
@@ -111,7 +116,8 @@ int Diff(const fs::path& first, const fs::path& second) {
     const std::vector<float>&x = a.at(key), &y = b.at(key);
     if (x == y) continue;
     double largest = 0;
-    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) largest = std::max(largest, std::abs(static_cast<double>(x[i]) - y[i]));
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
+      largest = std::max(largest, std::abs(static_cast<double>(x[i]) - y[i]));
     std::printf("%s: largest difference %g\n", key.c_str(), largest);
     ++different;
   }
@@ -121,7 +127,8 @@ int Diff(const fs::path& first, const fs::path& second) {
 
 }  // namespace
 
-int RunCheckpointCommand(const std::string& command, const fs::path& first, const fs::path& second, const fs::path& out) {
+int RunCheckpointCommand(const std::string& command, const fs::path& first, const fs::path& second,
+                         const fs::path& out) {
   if (command == "ls") return List(first);
   if (command == "verify") return Verify(first);
   if (command == "export") return Export(first, out);

@@ -12,7 +12,8 @@ namespace trainyard {
 //   verify checks every file of `first`, a checkpoint or a directory of them; 74 when one is bad
 //   export writes the weights of `first` to `out`
 //   diff   compares `first` with `second` tensor by tensor; 1 when they differ
-int RunCheckpointCommand(const std::string& command, const std::filesystem::path& first, const std::filesystem::path& second, const std::filesystem::path& out);
+int RunCheckpointCommand(const std::string& command, const std::filesystem::path& first,
+                         const std::filesystem::path& second, const std::filesystem::path& out);
 
 }  // namespace trainyard
 

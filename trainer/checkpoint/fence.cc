@@ -17,7 +17,8 @@ bool Fence::Readable(const Writer& writer, int64_t step) const {
   for (size_t i = 0; i < owners.size(); ++i) {
     if (owners[i].writer != writer) continue;
     if (step <= owners[i].resumed_step) return false;
-    return std::all_of(owners.begin() + static_cast<std::ptrdiff_t>(i) + 1, owners.end(), [&](const Owner& later) { return step <= later.resumed_step; });
+    return std::all_of(owners.begin() + static_cast<std::ptrdiff_t>(i) + 1, owners.end(),
+                       [&](const Owner& later) { return step <= later.resumed_step; });
   }
   return false;
 }
@@ -37,7 +38,8 @@ Fence Fence::Read(const fs::path& directory) {
   try {
     const Json root = Json::parse(ReadFile(file));
     for (const Json& owner : root.at("owners")) {
-      fence.owners.push_back({{owner.at("job_uid").get<std::string>(), owner.at("attempt").get<int64_t>()}, owner.at("resumed_step").get<int64_t>()});
+      fence.owners.push_back({{owner.at("job_uid").get<std::string>(), owner.at("attempt").get<int64_t>()},
+                              owner.at("resumed_step").get<int64_t>()});
     }
   } catch (const Json::exception& error) {
     throw StorageError(file.string() + ": not a fence: " + error.what());
@@ -48,13 +50,14 @@ Fence Fence::Read(const fs::path& directory) {
 void Fence::Take(const fs::path& directory, const Writer& writer, int64_t resumed_step) {
   Fence fence = Read(directory);
   if (const int64_t last = fence.LastAttempt(writer.job_uid); last >= writer.attempt) {
-    throw PeerError(Format("%s: attempt %lld of this job owns the checkpoints; this is attempt %lld", directory.c_str(), static_cast<long long>(last),
-                           static_cast<long long>(writer.attempt)));
+    throw PeerError(Format("%s: attempt %lld of this job owns the checkpoints; this is attempt %lld", directory.c_str(),
+                           static_cast<long long>(last), static_cast<long long>(writer.attempt)));
   }
   fence.owners.push_back({writer, resumed_step});
   Json owners = Json::array();
   for (const Owner& owner : fence.owners) {
-    owners.push_back({{"job_uid", owner.writer.job_uid}, {"attempt", owner.writer.attempt}, {"resumed_step", owner.resumed_step}});
+    owners.push_back(
+        {{"job_uid", owner.writer.job_uid}, {"attempt", owner.writer.attempt}, {"resumed_step", owner.resumed_step}});
   }
   WriteFileAtomic(directory / "fence", Json{{"owners", owners}}.dump(1) + "\n");
 }

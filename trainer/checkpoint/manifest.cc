@@ -15,11 +15,15 @@ void RequireComplete(const Manifest& manifest, const std::string& origin) {
     int64_t numel = 1, expected = 0;
     for (int64_t d : tensor.shape) numel *= d;
     for (const Slice& slice : tensor.slices) {
-      if (slice.begin != expected || slice.end < slice.begin) throw StorageError(origin + ": " + key + ": slices overlap or leave a hole at " + std::to_string(expected));
-      if (!manifest.files.contains(slice.file)) throw StorageError(origin + ": " + key + ": file " + slice.file + " is not listed");
+      if (slice.begin != expected || slice.end < slice.begin)
+        throw StorageError(origin + ": " + key + ": slices overlap or leave a hole at " + std::to_string(expected));
+      if (!manifest.files.contains(slice.file))
+        throw StorageError(origin + ": " + key + ": file " + slice.file + " is not listed");
       expected = slice.end;
     }
-    if (expected != numel) throw StorageError(origin + ": " + key + ": slices end at " + std::to_string(expected) + " of " + std::to_string(numel));
+    if (expected != numel)
+      throw StorageError(origin + ": " + key + ": slices end at " + std::to_string(expected) + " of " +
+                         std::to_string(numel));
   }
 }
 
@@ -35,7 +39,8 @@ Json Manifest::ToJson() const {
   root["tensors"] = Json::object();
   for (const auto& [key, tensor] : tensors) {
     Json slices = Json::array();
-    for (const Slice& s : tensor.slices) slices.push_back({{"file", s.file}, {"key", s.entry}, {"begin", s.begin}, {"end", s.end}});
+    for (const Slice& s : tensor.slices)
+      slices.push_back({{"file", s.file}, {"key", s.entry}, {"begin", s.begin}, {"end", s.end}});
     root["tensors"][key] = {{"shape", tensor.shape}, {"dtype", "F32"}, {"slices", slices}};
   }
   root["files"] = Json::object();
@@ -47,17 +52,21 @@ Manifest Manifest::Parse(const std::string& text, const std::string& origin) {
   try {
     Manifest manifest;
     Json root = Json::parse(text);
-    if (root.at("format").get<int>() != kFormat) throw StorageError(origin + ": format " + root["format"].dump() + ", expected " + std::to_string(kFormat));
-    manifest.writer = {root.at("writer").at("job_uid").get<std::string>(), root.at("writer").at("attempt").get<int64_t>()};
+    if (root.at("format").get<int>() != kFormat)
+      throw StorageError(origin + ": format " + root["format"].dump() + ", expected " + std::to_string(kFormat));
+    manifest.writer = {root.at("writer").at("job_uid").get<std::string>(),
+                       root.at("writer").at("attempt").get<int64_t>()};
     manifest.step = root.at("step").get<int64_t>();
     for (const auto& [key, tensor] : root.at("tensors").items()) {
       TensorInfo& info = manifest.tensors[key];
       info.shape = tensor.at("shape").get<std::vector<int64_t>>();
       for (const Json& s : tensor.at("slices")) {
-        info.slices.push_back({s.at("file").get<std::string>(), s.at("key").get<std::string>(), s.at("begin").get<int64_t>(), s.at("end").get<int64_t>()});
+        info.slices.push_back({s.at("file").get<std::string>(), s.at("key").get<std::string>(),
+                               s.at("begin").get<int64_t>(), s.at("end").get<int64_t>()});
       }
     }
-    for (const auto& [name, file] : root.at("files").items()) manifest.files[name] = {file.at("bytes").get<uint64_t>(), file.at("xxh3").get<std::string>()};
+    for (const auto& [name, file] : root.at("files").items())
+      manifest.files[name] = {file.at("bytes").get<uint64_t>(), file.at("xxh3").get<std::string>()};
     for (const char* key : {"format", "writer", "step", "tensors", "files"}) root.erase(key);
     manifest.state = std::move(root);
     RequireComplete(manifest, origin);

@@ -19,9 +19,12 @@ void VerifyFile(const fs::path& path, const FileInfo& expected) {
   std::error_code error;
   const uint64_t bytes = fs::file_size(path, error);
   if (error) throw StorageError(path.string() + ": " + error.message());
-  if (bytes != expected.bytes) throw StorageError(path.string() + ": " + std::to_string(bytes) + " bytes, the manifest says " + std::to_string(expected.bytes));
+  if (bytes != expected.bytes)
+    throw StorageError(path.string() + ": " + std::to_string(bytes) + " bytes, the manifest says " +
+                       std::to_string(expected.bytes));
   const std::string hash = HexDigest(Xxh3File(path));
-  if (hash != expected.xxh3) throw StorageError(path.string() + ": checksum " + hash + ", the manifest says " + expected.xxh3);
+  if (hash != expected.xxh3)
+    throw StorageError(path.string() + ": checksum " + hash + ", the manifest says " + expected.xxh3);
 }
 
 }  // namespace
@@ -31,7 +34,9 @@ std::vector<int64_t> ListSteps(const fs::path& directory) {
   if (!fs::exists(directory)) return steps;
   for (const auto& entry : fs::directory_iterator(directory)) {
     long long step = 0;
-    if (std::sscanf(entry.path().filename().c_str(), "step-%lld", &step) == 1 && entry.path().filename() == StepName(step)) steps.push_back(step);
+    if (std::sscanf(entry.path().filename().c_str(), "step-%lld", &step) == 1 &&
+        entry.path().filename() == StepName(step))
+      steps.push_back(step);
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
@@ -56,12 +61,13 @@ Choice ChooseCheckpoint(const fs::path& directory) {
   for (int64_t step : ListSteps(directory)) {
     const fs::path path = directory / StepName(step);
     try {
-      FoundCheckpoint found = VerifyCheckpoint(path);
-      const Writer& writer = found.manifest.writer;
+      const Writer writer = Manifest::Parse(ReadFile(path / "manifest.json"), path.string()).writer;
       if (!fence.Readable(writer, step)) {
-        choice.skipped.push_back(StepName(step) + ": written by attempt " + std::to_string(writer.attempt) + " after a newer attempt had taken over");
+        choice.skipped.push_back(StepName(step) + ": written by attempt " + std::to_string(writer.attempt) +
+                                 " after a newer attempt had taken over");
         continue;
       }
+      FoundCheckpoint found = VerifyCheckpoint(path);
       choice.found = std::move(found);
       return choice;
     } catch (const Error& error) {
@@ -77,23 +83,24 @@ Choice ChooseCheckpoint(const fs::path& directory) {
   return choice;
 }
 
-void LoadTensors(const FoundCheckpoint& checkpoint, const std::vector<std::string>& required,
-                 const std::function<std::span<float>(const std::string&, const std::vector<int64_t>&)>& target) {
-  for (const std::string& key : required) {
-    if (!checkpoint.manifest.tensors.contains(key)) throw StorageError(checkpoint.path.string() + ": no tensor " + key);
+void LoadTensors(const FoundCheckpoint& checkpoint, const std::map<std::string, TensorTarget>& targets) {
+  const std::string where = checkpoint.path.string();
+  for (const auto& [key, target] : targets) {
+    const auto it = checkpoint.manifest.tensors.find(key);
+    if (it == checkpoint.manifest.tensors.end()) throw StorageError(where + ": no tensor " + key);
+    if (it->second.shape != target.shape) throw StorageError(where + ": " + key + " has another shape than the model");
   }
   std::map<std::string, SafetensorsFile> files;
-  for (const auto& [key, tensor] : checkpoint.manifest.tensors) {
-    const std::span<float> to = target(key, tensor.shape);
-    if (to.empty()) continue;
-    for (const Slice& slice : tensor.slices) {
+  for (const auto& [key, target] : targets) {
+    for (const Slice& slice : checkpoint.manifest.tensors.at(key).slices) {
       const auto file = files.try_emplace(slice.file, checkpoint.path / slice.file).first;
       const auto entry = file->second.tensors().find(slice.entry);
       const auto count = static_cast<size_t>(slice.end - slice.begin);
-      if (entry == file->second.tensors().end() || entry->second.data.size() != count * sizeof(float) || static_cast<size_t>(slice.end) > to.size()) {
-        throw StorageError(checkpoint.path.string() + ": " + slice.file + ": " + slice.entry + " does not hold what the manifest says");
+      if (entry == file->second.tensors().end() || entry->second.data.size() != count * sizeof(float) ||
+          static_cast<size_t>(slice.end) > target.values.size()) {
+        throw StorageError(where + ": " + slice.file + ": " + slice.entry + " does not hold what the manifest says");
       }
-      std::memcpy(to.data() + slice.begin, entry->second.data.data(), count * sizeof(float));
+      std::memcpy(target.values.data() + slice.begin, entry->second.data.data(), count * sizeof(float));
     }
   }
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,11 +36,16 @@ struct Choice {
 // attempt wrote after a newer one had started do not count as existing.
 Choice ChooseCheckpoint(const std::filesystem::path& directory);
 
-// Copies the saved tensors into memory: `target(key, shape)` returns where a tensor goes, or an
-// empty span to leave it out. Throws StorageError when a shape differs or a key of `required` is
-// missing; nothing else was then changed than what was copied before.
-void LoadTensors(const FoundCheckpoint& checkpoint, const std::vector<std::string>& required,
-                 const std::function<std::span<float>(const std::string& key, const std::vector<int64_t>& shape)>& target);
+// Where a tensor goes: as many values as the shape says.
+struct TensorTarget {
+  std::vector<int64_t> shape;
+  std::span<float> values;
+};
+
+// Copies the saved tensors of these keys into memory. Throws StorageError when one is missing or
+// has another shape, or when a file does not hold what the manifest says; shapes and keys are
+// checked before anything is copied.
+void LoadTensors(const FoundCheckpoint& checkpoint, const std::map<std::string, TensorTarget>& targets);
 
 }  // namespace trainyard
 

@@ -15,8 +15,9 @@ namespace {
 using Json = nlohmann::json;
 constexpr size_t kMaxHeader = 100'000'000;  // the reference reader's limit
 
-const std::map<std::string, size_t> kDtypeBytes = {{"BOOL", 1}, {"U8", 1},   {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-                                                   {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+const std::map<std::string, size_t> kDtypeBytes = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
+                                                   {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+                                                   {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
 [[noreturn]] void Fail(const fs::path& path, size_t offset, const std::string& problem) {
   throw DataError(path.string() + ": offset " + std::to_string(offset) + ": " + problem);
@@ -26,7 +27,8 @@ float FromHalf(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const float sign = bits >> 15 ? -1.f : 1.f;
   if (exponent == 31) return mantissa ? NAN : sign * INFINITY;
-  return sign * (exponent ? std::ldexp(1024.f + static_cast<float>(mantissa), exponent - 25) : std::ldexp(static_cast<float>(mantissa), -24));
+  return sign * (exponent ? std::ldexp(1024.f + static_cast<float>(mantissa), exponent - 25)
+                          : std::ldexp(static_cast<float>(mantissa), -24));
 }
 
 template <class T, class Convert>
@@ -54,7 +56,8 @@ size_t ElementCount(const fs::path& path, const std::string& name, const Json& s
 
 }  // namespace
 
-WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEntry> entries, const std::map<std::string, std::string>& metadata) {
+WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
+                             const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
@@ -83,15 +86,18 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), content_(R
   uint64_t length = 0;
   if (content_.size() < 8) Fail(path, 0, "not a safetensors file: shorter than 8 bytes");
   std::memcpy(&length, content_.data(), 8);
-  if (length > kMaxHeader || length > content_.size() - 8) Fail(path, 0, "header length " + std::to_string(length) + " exceeds the file");
-  const Json header = Json::parse(content_.begin() + 8, content_.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
+  if (length > kMaxHeader || length > content_.size() - 8)
+    Fail(path, 0, "header length " + std::to_string(length) + " exceeds the file");
+  const Json header =
+      Json::parse(content_.begin() + 8, content_.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
   if (!header.is_object()) Fail(path, 8, "the header is not a JSON object");
   const size_t data_size = content_.size() - 8 - length;
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const auto& [name, info] : header.items()) {
     if (name == "__metadata__") continue;
-    if (!info.is_object() || !info.contains("dtype") || !info.contains("shape") || !info.contains("data_offsets") || !info["dtype"].is_string() ||
-        !info["shape"].is_array() || !info["data_offsets"].is_array() || info["data_offsets"].size() != 2 || !info["data_offsets"][0].is_number_unsigned() ||
+    if (!info.is_object() || !info.contains("dtype") || !info.contains("shape") || !info.contains("data_offsets") ||
+        !info["dtype"].is_string() || !info["shape"].is_array() || !info["data_offsets"].is_array() ||
+        info["data_offsets"].size() != 2 || !info["data_offsets"][0].is_number_unsigned() ||
         !info["data_offsets"][1].is_number_unsigned()) {
       Fail(path, 8, name + ": needs dtype, shape and data_offsets");
     }
@@ -99,10 +105,12 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), content_(R
     const auto dtype = kDtypeBytes.find(info["dtype"].get<std::string>());
     if (dtype == kDtypeBytes.end()) Fail(path, 8, name + ": unknown dtype " + info["dtype"].dump());
     if (begin > end || end > data_size) Fail(path, 8, name + ": data_offsets lie outside the file");
-    if (ElementCount(path, name, info["shape"], data_size) * dtype->second != end - begin) Fail(path, 8, name + ": shape and data_offsets disagree");
+    if (ElementCount(path, name, info["shape"], data_size) * dtype->second != end - begin)
+      Fail(path, 8, name + ": shape and data_offsets disagree");
     extents.emplace_back(begin, end);
     const auto* data = reinterpret_cast<const std::byte*>(content_.data()) + 8 + length + begin;
-    tensors_[name] = {dtype->first, info["shape"].get<std::vector<int64_t>>(), {data, static_cast<size_t>(end - begin)}};
+    tensors_[name] = {
+        dtype->first, info["shape"].get<std::vector<int64_t>>(), {data, static_cast<size_t>(end - begin)}};
   }
   std::sort(extents.begin(), extents.end());
   uint64_t expected = 0;

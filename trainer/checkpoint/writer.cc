@@ -8,6 +8,7 @@
 #include "trainer/base/hash.h"
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/fence.h"
+#include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace trainyard {
@@ -113,14 +114,18 @@ void CheckpointWriter::CopySources(const Job& job) {
   changed_.notify_all();
 }
 
-void CheckpointWriter::Save(const Job& job) {
-  const auto start = std::chrono::steady_clock::now();
-  CopySources(job);
-  const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + Tag(options_.writer));
-  Json report = {{"file", ShardName(options_.rank, options_.world)}, {"slices", Json::array()}};
+// Writes this rank's file; what the others are told about it. A rank that has nothing to write
+// (without a common directory only rank 0 does) names no file.
+Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) const {
+  Json report = {{"slices", Json::array()}};
+  if (job.slices.empty()) return report;
   try {
+    const std::string file = ShardName(options_.rank, options_.world);
     const uint64_t needed = slab_.size() * sizeof(float) + (1 << 16), free = FreeBytes(options_.directory);
-    if (free < needed) throw StorageError("checkpoint.dir: " + options_.directory.string() + ": " + HumanBytes(static_cast<double>(needed)) + " needed, " + HumanBytes(static_cast<double>(free)) + " free");
+    if (free < needed)
+      throw StorageError("checkpoint.dir: " + options_.directory.string() + ": " +
+                         HumanBytes(static_cast<double>(needed)) + " needed, " + HumanBytes(static_cast<double>(free)) +
+                         " free");
     std::error_code error;
     fs::create_directories(temporary, error);
     if (error) throw StorageError("cannot create " + temporary.string() + ": " + error.message());
@@ -133,13 +138,21 @@ void CheckpointWriter::Save(const Job& job) {
       report["slices"].push_back({slice.key, slice.shape, name, slice.begin, slice.end});
       from += count;
     }
-    const WrittenFile written = WriteSafetensors(temporary / report["file"].get<std::string>(), entries, {{"format", "pt"}});
+    const WrittenFile written = WriteSafetensors(temporary / file, entries, {{"format", "pt"}});
+    report["file"] = file;
     report["bytes"] = written.bytes;
     report["xxh3"] = HexDigest(written.xxh3);
   } catch (const std::exception& error) {
     report["error"] = error.what();
   }
-  store_->Set(Key(job.step, std::to_string(options_.rank)), report.dump());
+  return report;
+}
+
+void CheckpointWriter::Save(const Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  CopySources(job);
+  const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + Tag(options_.writer));
+  store_->Set(Key(job.step, std::to_string(options_.rank)), WritePart(job, temporary).dump());
   if (options_.rank == 0) {
     std::string verdict = "ok";
     try {
@@ -160,18 +173,21 @@ void CheckpointWriter::Save(const Job& job) {
   if (verdict.starts_with("storage ")) throw StorageError(verdict.substr(8));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::lock_guard lock(mutex_);
-  last_ = {job.step, slab_.size() * sizeof(float) * static_cast<uint64_t>(options_.world), std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()), seconds};
+  last_ = {job.step, slab_.size() * sizeof(float) * static_cast<uint64_t>(options_.world),
+           std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()), seconds};
 }
 
 void CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
   Manifest manifest{.writer = options_.writer, .step = job.step, .tensors = {}, .files = {}, .state = job.state};
   std::string failures;
   for (int rank = 0; rank < options_.world; ++rank) {
-    const Json report = Json::parse(WaitFor(job.step, std::to_string(rank), Format("rank %d's part of %s", rank, StepName(job.step).c_str())));
+    const Json report = Json::parse(
+        WaitFor(job.step, std::to_string(rank), Format("rank %d's part of %s", rank, StepName(job.step).c_str())));
     if (report.contains("error")) {
       if (failures.empty()) failures = Format("rank %d: %s", rank, report["error"].get<std::string>().c_str());
       continue;
     }
+    if (!report.contains("file")) continue;
     const auto file = report["file"].get<std::string>();
     manifest.files[file] = {report["bytes"].get<uint64_t>(), report["xxh3"].get<std::string>()};
     for (const Json& slice : report["slices"]) {
@@ -182,12 +198,13 @@ void CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
   }
   if (!failures.empty()) throw StorageError("saving " + StepName(job.step) + " failed: " + failures);
   for (auto& [key, tensor] : manifest.tensors) {
-    std::sort(tensor.slices.begin(), tensor.slices.end(), [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
+    std::sort(tensor.slices.begin(), tensor.slices.end(),
+              [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
   }
   WriteFileAtomic(temporary / "manifest.json", manifest.ToJson().dump(1) + "\n");
   if (!Fence::Read(options_.directory).IsLast(options_.writer)) {
-    throw PeerError(options_.directory.string() + ": another attempt owns the checkpoints; " + StepName(job.step) + " of attempt " +
-                    std::to_string(options_.writer.attempt) + " is not committed");
+    throw PeerError(options_.directory.string() + ": another attempt owns the checkpoints; " + StepName(job.step) +
+                    " of attempt " + std::to_string(options_.writer.attempt) + " is not committed");
   }
   const fs::path final = options_.directory / StepName(job.step);
   std::error_code error;
@@ -201,19 +218,22 @@ void CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
   if (error) throw StorageError("cannot commit " + final.string() + ": " + error.message());
   SyncDirectory(options_.directory);
   WriteFileAtomic(options_.directory / "latest", StepName(job.step) + "\n");
-  Retain();
+  Retain(job.step);
 }
 
-void CheckpointWriter::Retain() const {
-  // Only what this directory's own writers committed counts; what was moved aside stays for people.
+// A step above the one just committed belongs to a past that this run did not resume from: it is
+// moved aside, so that it neither counts nor hides anything.
+void CheckpointWriter::Retain(int64_t committed) const {
   std::vector<int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(options_.directory)) {
-    const std::string name = entry.path().filename();
-    long long step = 0;
-    int used = 0;
-    if (std::sscanf(name.c_str(), "step-%lld%n", &step, &used) == 1 && static_cast<size_t>(used) == name.size()) steps.push_back(step);
+  for (int64_t step : ListSteps(options_.directory)) {
+    const fs::path path = options_.directory / StepName(step);
+    std::error_code ignored;
+    if (step > committed) {
+      fs::rename(path, path.string() + ".bad-" + Tag(options_.writer), ignored);
+    } else {
+      steps.push_back(step);
+    }
   }
-  std::sort(steps.rbegin(), steps.rend());
   for (size_t i = static_cast<size_t>(options_.keep_last); i < steps.size(); ++i) {
     if (options_.keep_every > 0 && steps[i] % options_.keep_every == 0) continue;
     std::error_code ignored;

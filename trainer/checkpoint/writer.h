@@ -83,10 +83,11 @@ class CheckpointWriter {
     nlohmann::json state;
   };
   void Loop();
+  nlohmann::json WritePart(const Job& job, const std::filesystem::path& temporary) const;
   void Save(const Job& job);
   void CopySources(const Job& job);
   void Commit(const Job& job, const std::filesystem::path& temporary);
-  void Retain() const;
+  void Retain(int64_t committed) const;
   std::string Key(int64_t step, const std::string& what) const;
   std::string WaitFor(int64_t step, const std::string& key, const std::string& what);
 

@@ -1,5 +1,7 @@
 #include "trainer/comm/c10d_store.h"
 
+#include <algorithm>
+
 #include "trainer/base/error.h"
 #include "trainer/comm/c10d_native.h"
 
@@ -25,17 +27,29 @@ C10dStore::C10dStore(const C10dStoreOptions& options) : native_(std::make_unique
   native.port = static_cast<uint16_t>(options.port);
   native.isServer = options.host_here;
   native.waitWorkers = false;
-  native.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout);
   native.masterListenFd = options.listen_fd;
   native.useLibUV = true;
-  try {
-    native_->store = c10::make_intrusive<c10d::TCPStore>(options.host, native);
-  } catch (const std::exception& error) {
-    throw PeerError("rendezvous with " + options.host + ":" + std::to_string(options.port) + " failed: " + FirstLine(error.what()));
+  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout);
+  const auto deadline = std::chrono::steady_clock::now() + options.timeout;
+  // Short tries, so that a stop is obeyed while the host is not there yet.
+  native.timeout = std::min(timeout, std::chrono::milliseconds(2000));
+  for (;;) {
+    try {
+      native_->store = c10::make_intrusive<c10d::TCPStore>(options.host, native);
+      native_->store->setTimeout(timeout);
+      return;
+    } catch (const std::exception& error) {
+      if (options.stop && options.stop()) throw StoppedError("stopped on request while connecting to " + options.host);
+      if (std::chrono::steady_clock::now() < deadline && !options.host_here) continue;
+      throw PeerError("rendezvous with " + options.host + ":" + std::to_string(options.port) +
+                      " failed: " + FirstLine(error.what()));
+    }
   }
 }
 
 C10dStore::~C10dStore() = default;
+
+int C10dStore::port() const { return native_->store->getPort(); }
 
 void C10dStore::Set(const std::string& key, const std::string& value) {
   Guard([&] { native_->store->set(key, std::vector<uint8_t>(value.begin(), value.end())); });

@@ -3,15 +3,12 @@
 #define TRAINYARD_TRAINER_COMM_C10D_STORE_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "trainer/comm/store.h"
-
-namespace c10d {
-class Store;
-}
 
 namespace trainyard {
 
@@ -21,6 +18,7 @@ struct C10dStoreOptions {
   bool host_here = false;        // serve the store from this process
   std::optional<int> listen_fd;  // with host_here: an already listening socket; owned by the store
   std::chrono::duration<double> timeout{300};
+  std::function<bool()> stop;  // asked while connecting; StoppedError when it returns true
 };
 
 class C10dStore : public Store {
@@ -31,6 +29,8 @@ class C10dStore : public Store {
   void Set(const std::string& key, const std::string& value) override;
   std::optional<std::string> Get(const std::string& key) override;
   int64_t Add(const std::string& key, int64_t amount) override;
+
+  int port() const;
 
   // What a process group is built on: c10d's own store under `prefix`. Lives as long as this.
   struct Native;

@@ -9,7 +9,9 @@ namespace trainyard {
 
 Communicator::~Communicator() = default;
 
-void Communicator::StartThread() { thread_ = std::thread([this] { Loop(); }); }
+void Communicator::StartThread() {
+  thread_ = std::thread([this] { Loop(); });
+}
 
 void Communicator::StopThread() {
   {
@@ -47,7 +49,8 @@ void Communicator::Loop() {
   }
 }
 
-Communicator::Ticket Communicator::Submit(const char* name, std::string unit, int64_t bytes, std::function<void()> run) {
+Communicator::Ticket Communicator::Submit(const char* name, std::string unit, int64_t bytes,
+                                          std::function<void()> run) {
   const uint64_t sequence = recorder_.Submit(name, std::move(unit), bytes);
   {
     const std::lock_guard lock(mutex_);
@@ -87,14 +90,6 @@ void Communicator::Barrier(const std::string& unit) {
   AllReduceNow(std::span(&zero, 1), unit);
 }
 
-void Communicator::Abort(const std::string& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = reason;
-  }
-  DoAbort();
-}
-
 namespace {
 
 class SingleCommunicator : public Communicator {
@@ -106,7 +101,6 @@ class SingleCommunicator : public Communicator {
   void DoAllReduce(at::Tensor&) override {}
   void DoAllGather(const at::Tensor& in, at::Tensor& out) override { out.copy_(in.view_as(out)); }
   void DoBroadcast(at::Tensor&, int) override {}
-  void DoAbort() override {}
 };
 
 }  // namespace

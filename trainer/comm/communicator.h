@@ -5,7 +5,8 @@
 //     thread of the communicator's own, so a caller overlaps them with other work and Wait()s.
 //   - Sums are deterministic: element i of an all-reduce is ((x_0 + x_1) + x_2) + ..., whatever the
 //     buffer's length, so the result does not depend on how gradients are cut into buckets.
-//   - A collective that fails (a peer died, the deadline passed, Abort) makes every later call fail.
+//   - A collective that fails (a peer left, the deadline passed) makes every later call fail. A rank
+//     whose communicator is destroyed, or whose process ends, has left.
 //   - One thread at a time submits and waits.
 #ifndef TRAINYARD_TRAINER_COMM_COMMUNICATOR_H_
 #define TRAINYARD_TRAINER_COMM_COMMUNICATOR_H_
@@ -54,9 +55,6 @@ class Communicator {
   void AllReduceNow(std::span<double> values, const std::string& unit);
   void Barrier(const std::string& unit);
 
-  // Makes running and later collectives fail, here and soon at the peers. Any thread.
-  void Abort(const std::string& reason);
-
   const FlightRecorder& recorder() const { return recorder_; }
 
  protected:
@@ -70,7 +68,6 @@ class Communicator {
   virtual void DoAllReduce(at::Tensor& x) = 0;
   virtual void DoAllGather(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoBroadcast(at::Tensor& x, int root) = 0;
-  virtual void DoAbort() = 0;
 
  private:
   struct Job {

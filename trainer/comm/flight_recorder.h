@@ -26,7 +26,8 @@ class FlightRecorder {
 
   uint64_t Submit(std::string name, std::string unit, int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    ring_[next_ % ring_.size()] = {next_, std::move(name), std::move(unit), bytes, std::chrono::steady_clock::now(), {}, {}};
+    ring_[next_ % ring_.size()] = {next_, std::move(name), std::move(unit), bytes, std::chrono::steady_clock::now(), {},
+                                   {}};
     return next_++;
   }
   void Start(uint64_t sequence) {

@@ -55,8 +55,6 @@ class GlooCommunicator : public Communicator {
     group_->broadcast(tensors, options)->wait();
   }
 
-  void DoAbort() override { group_->abort(); }
-
  private:
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
@@ -65,7 +63,8 @@ class GlooCommunicator : public Communicator {
 
 std::unique_ptr<Communicator> MakeGlooCommunicator(const C10dStore& store, const GlooOptions& options) {
   try {
-    auto native = c10d::ProcessGroupGloo::Options::create(std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout));
+    auto native =
+        c10d::ProcessGroupGloo::Options::create(std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout));
     native->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.interface));
     native->threads = 1;
     auto prefixed = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store.native().store);
@@ -74,8 +73,8 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const C10dStore& store, const
     return std::make_unique<GlooCommunicator>(std::move(group), options.rank, options.size);
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw PeerError("connecting rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) + " over " +
-                    options.interface + " failed: " + text.substr(0, text.find('\n')));
+    throw PeerError("connecting rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
+                    " over " + options.interface + " failed: " + text.substr(0, text.find('\n')));
   }
 }
 

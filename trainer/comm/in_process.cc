@@ -13,7 +13,8 @@ class Meeting {
   explicit Meeting(int size) : size_(size), parts_(static_cast<size_t>(size)) {}
 
   // `combine` sees every rank's tensor in rank order and returns the common result.
-  at::Tensor Exchange(int rank, const at::Tensor& part, const std::function<at::Tensor(const std::vector<at::Tensor>&)>& combine) {
+  at::Tensor Exchange(int rank, const at::Tensor& part,
+                      const std::function<at::Tensor(const std::vector<at::Tensor>&)>& combine) {
     std::unique_lock lock(mutex_);
     const uint64_t round = round_;
     parts_[static_cast<size_t>(rank)] = part.clone();
@@ -23,14 +24,14 @@ class Meeting {
       ++round_;
       changed_.notify_all();
     }
-    changed_.wait(lock, [&] { return round_ != round || aborted_; });
+    changed_.wait(lock, [&] { return round_ != round || left_; });
     if (round_ == round) throw std::runtime_error("a rank left the in-process world");
     return result_;
   }
 
-  void Abort() {
+  void Leave() {
     const std::lock_guard lock(mutex_);
-    aborted_ = true;
+    left_ = true;
     changed_.notify_all();
   }
 
@@ -42,15 +43,18 @@ class Meeting {
   at::Tensor result_;
   int arrived_ = 0;
   uint64_t round_ = 0;
-  bool aborted_ = false;
+  bool left_ = false;
 };
 
 class InProcessCommunicator : public Communicator {
  public:
-  InProcessCommunicator(std::shared_ptr<Meeting> meeting, int rank, int size) : Communicator(rank, size), meeting_(std::move(meeting)) { StartThread(); }
+  InProcessCommunicator(std::shared_ptr<Meeting> meeting, int rank, int size)
+      : Communicator(rank, size), meeting_(std::move(meeting)) {
+    StartThread();
+  }
   ~InProcessCommunicator() override {
     StopThread();
-    meeting_->Abort();
+    meeting_->Leave();
   }
 
  protected:
@@ -62,12 +66,14 @@ class InProcessCommunicator : public Communicator {
     }));
   }
   void DoAllGather(const at::Tensor& in, at::Tensor& out) override {
-    out.copy_(meeting_->Exchange(rank(), in.flatten(), [](const std::vector<at::Tensor>& parts) { return at::cat(parts); }).view_as(out));
+    out.copy_(
+        meeting_->Exchange(rank(), in.flatten(), [](const std::vector<at::Tensor>& parts) { return at::cat(parts); })
+            .view_as(out));
   }
   void DoBroadcast(at::Tensor& x, int root) override {
-    x.copy_(meeting_->Exchange(rank(), x, [root](const std::vector<at::Tensor>& parts) { return parts[static_cast<size_t>(root)]; }));
+    x.copy_(meeting_->Exchange(
+        rank(), x, [root](const std::vector<at::Tensor>& parts) { return parts[static_cast<size_t>(root)]; }));
   }
-  void DoAbort() override { meeting_->Abort(); }
 
  private:
   std::shared_ptr<Meeting> meeting_;

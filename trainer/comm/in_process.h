@@ -9,8 +9,7 @@
 
 namespace trainyard {
 
-// One communicator per rank; each is used by its own thread. A rank whose communicator is destroyed
-// or aborted makes the others' collectives fail.
+// One communicator per rank; each is used by its own thread.
 std::vector<std::unique_ptr<Communicator>> MakeInProcessWorld(int size);
 
 }  // namespace trainyard

@@ -44,7 +44,8 @@ class MemoryStore : public Store {
 // Another store's keys under a prefix.
 class PrefixStore : public Store {
  public:
-  PrefixStore(std::shared_ptr<Store> store, std::string prefix) : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  PrefixStore(std::shared_ptr<Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
   void Set(const std::string& key, const std::string& value) override { store_->Set(prefix_ + key, value); }
   std::optional<std::string> Get(const std::string& key) override { return store_->Get(prefix_ + key); }
   int64_t Add(const std::string& key, int64_t amount) override { return store_->Add(prefix_ + key, amount); }

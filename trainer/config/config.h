@@ -16,9 +16,9 @@ using OptionalInt = std::optional<int64_t>;
 
 struct TaskConfig {
   std::string name;
-  std::string env = "darkroom";         // darkroom | darkroom_permuted
-  std::string mode = "standard";        // standard | compressed
-  std::string loss = "last_position";   // last_position | every_position
+  std::string env = "darkroom";        // darkroom | darkroom_permuted
+  std::string mode = "standard";       // standard | compressed
+  std::string loss = "last_position";  // last_position | every_position
   double type_loss_weight = 1.0;
   int64_t max_transitions = 1000;
   int64_t eval_windows = 512;

@@ -31,10 +31,11 @@ class Table {
   std::vector<Field> fields;
 
   void Int(const char* path, int64_t& value, int64_t low, FieldClass c, const char* doc, int64_t high = kMaxInt) {
-    const std::string allowed =
-        high == kMaxInt ? Format("an integer >= %lld", static_cast<long long>(low))
-                        : Format("an integer from %lld to %lld", static_cast<long long>(low), static_cast<long long>(high));
-    Add(path, c, "integer", allowed, doc, [&value] { return Json(value); },
+    const std::string allowed = high == kMaxInt ? Format("an integer >= %lld", static_cast<long long>(low))
+                                                : Format("an integer from %lld to %lld", static_cast<long long>(low),
+                                                         static_cast<long long>(high));
+    Add(
+        path, c, "integer", allowed, doc, [&value] { return Json(value); },
         [&value, path, low, high, allowed](const Json& j) {
           if (!j.is_number_integer() || j.get<int64_t>() < low || j.get<int64_t>() > high) Refuse(path, j, allowed);
           value = j.get<int64_t>();
@@ -45,8 +46,11 @@ class Table {
   void OptInt(const char* path, OptionalInt& value, const char* absent, int64_t low, FieldClass c, const char* doc) {
     const std::string allowed = Format("an integer >= %lld, or %s", static_cast<long long>(low), absent);
     const bool is_auto = std::string(absent) == "auto";
-    Add(path, c, "integer", allowed, doc,
-        [&value, is_auto] { return value ? Json(*value) : is_auto ? Json("auto") : Json(nullptr); },
+    Add(
+        path, c, "integer", allowed, doc,
+        [&value, is_auto] { return value     ? Json(*value)
+                                   : is_auto ? Json("auto")
+                                             : Json(nullptr); },
         [&value, path, low, allowed, is_auto](const Json& j) {
           if (j.is_null() || (is_auto && j == "auto")) {
             value.reset();
@@ -60,7 +64,8 @@ class Table {
 
   void Number(const char* path, double& value, double low, double high, FieldClass c, const char* doc) {
     const std::string allowed = Limits("a number", low, high);
-    Add(path, c, "number", allowed, doc, [&value] { return Json(value); },
+    Add(
+        path, c, "number", allowed, doc, [&value] { return Json(value); },
         [&value, path, low, high, allowed](const Json& j) {
           if (!j.is_number() || !(j.get<double>() >= low && j.get<double>() <= high)) Refuse(path, j, allowed);
           value = j.get<double>();
@@ -69,7 +74,8 @@ class Table {
 
   void Betas(const char* path, std::vector<double>& value, FieldClass c, const char* doc) {
     const std::string allowed = "two numbers in [0, 1)";
-    Add(path, c, "list of number", allowed, doc, [&value] { return Json(value); },
+    Add(
+        path, c, "list of number", allowed, doc, [&value] { return Json(value); },
         [&value, path, allowed](const Json& j) {
           if (!j.is_array() || j.size() != 2) Refuse(path, j, allowed);
           for (const Json& beta : j) {
@@ -80,7 +86,8 @@ class Table {
   }
 
   void Bool(const char* path, bool& value, FieldClass c, const char* doc) {
-    Add(path, c, "boolean", "true or false", doc, [&value] { return Json(value); },
+    Add(
+        path, c, "boolean", "true or false", doc, [&value] { return Json(value); },
         [&value, path](const Json& j) {
           if (!j.is_boolean()) Refuse(path, j, "true or false");
           value = j.get<bool>();
@@ -88,7 +95,8 @@ class Table {
   }
 
   void Text(const char* path, std::string& value, FieldClass c, const char* doc) {
-    Add(path, c, "string", "", doc, [&value] { return value.empty() ? Json(nullptr) : Json(value); },
+    Add(
+        path, c, "string", "", doc, [&value] { return value.empty() ? Json(nullptr) : Json(value); },
         [&value, path](const Json& j) {
           if (!j.is_string() && !j.is_null()) Refuse(path, j, "a string");
           value = j.is_null() ? "" : j.get<std::string>();
@@ -98,11 +106,13 @@ class Table {
   void Choice(const char* path, std::string& value, std::vector<std::string> choices, FieldClass c, const char* doc,
               std::vector<std::string> later = {}) {
     const std::string allowed = "one of " + Join(choices);
-    Add(path, c, "string", allowed, doc, [&value] { return Json(value); },
+    Add(
+        path, c, "string", allowed, doc, [&value] { return Json(value); },
         [&value, path, choices, later, allowed](const Json& j) {
           const std::string text = j.is_string() ? j.get<std::string>() : "";
           for (const std::string& name : later) {
-            if (text == name) throw ConfigError(std::string(path) + ": " + name + " is not supported yet; expected " + allowed);
+            if (text == name)
+              throw ConfigError(std::string(path) + ": " + name + " is not supported yet; expected " + allowed);
           }
           for (const std::string& choice : choices) {
             if (j.is_string() && text == choice) {
@@ -117,7 +127,8 @@ class Table {
 
   void Groups(const char* path, std::vector<ParameterGroupConfig>& value, FieldClass c, const char* doc) {
     const std::string allowed = "a list of {match: pattern, lr: multiplier >= 0, weight_decay: number >= 0}";
-    Add(path, c, "list of object", allowed, doc, [&value] { return GroupsToJson(value); },
+    Add(
+        path, c, "list of object", allowed, doc, [&value] { return GroupsToJson(value); },
         [&value, path, allowed](const Json& j) {
           if (!j.is_array()) Refuse(path, j, allowed);
           std::vector<ParameterGroupConfig> groups;
@@ -164,7 +175,8 @@ class Table {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void TaskFields(Table& t, Config& c) {
-  t.Choice("task.name", c.task.name, {"algorithm_distillation"}, kIdentity, "What is trained. `trainyard tasks` lists them.",
+  t.Choice("task.name", c.task.name, {"algorithm_distillation"}, kIdentity,
+           "What is trained. `trainyard tasks` lists them.",
            {"mimic_cxr", "prs_med", "mace_survival", "hybrid_vit_cascade"});
   t.Choice("task.env", c.task.env, {"darkroom", "darkroom_permuted"}, kIdentity,
            "The environment: one goal per task, or goal (8,8) and one of 120 action permutations per task.");
@@ -180,34 +192,46 @@ void TaskFields(Table& t, Config& c) {
   t.Int("task.eval_episodes", c.task.eval_episodes, 0, kFree,
         "Episodes of the in-context evaluation after the last step; 0 leaves it out.");
   t.Int("model.context", c.model.context, 2, kIdentity,
-        "Positions of the transformer: context - 1 transitions and the query in standard mode; at least 164 in compressed mode.", 65536);
+        "Positions of the transformer: context - 1 transitions and the query in standard mode; at least 164 in "
+        "compressed mode.",
+        65536);
   t.Int("model.dim", c.model.dim, 1, kIdentity, "Width of the residual stream; a multiple of model.heads.", 65536);
   t.Int("model.layers", c.model.layers, 1, kIdentity, "Transformer layers.", 1024);
   t.Int("model.heads", c.model.heads, 1, kIdentity, "Attention heads.", 1024);
   t.OptInt("model.ffn", c.model.ffn, "auto", 1, kIdentity, "Width of the feed-forward layer; auto is 4 x dim.");
-  t.Number("model.dropout", c.model.dropout, 0, 0.99, kIdentity, "Dropout probability, everywhere that the reference model has it.");
+  t.Number("model.dropout", c.model.dropout, 0, 0.99, kIdentity,
+           "Dropout probability, everywhere that the reference model has it.");
 }
 
 void DataFields(Table& t, Config& c) {
   t.Text("data.path", c.data.path, kFree, "The data set: a folder, or one history file (.hdf5).");
   t.Choice("data.last", c.data.last, {"carry", "drop"}, kIdentity,
            "The end of an epoch that fills no batch: carried into the next batch, or dropped.");
-  t.OptInt("data.workers", c.data.workers, "auto", 1, kFree, "Threads that collate batches, per rank; auto is 1 for a small task.");
+  t.OptInt("data.workers", c.data.workers, "auto", 1, kFree,
+           "Threads that collate batches, per rank; auto is 1 for a small task.");
   t.Int("data.prefetch", c.data.prefetch, 1, kFree, "Steps collated ahead of training.", 1024);
-  t.OptInt("batch.global", c.batch.global, "auto", 1, kIdentity, "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.");
+  t.OptInt("batch.global", c.batch.global, "auto", 1, kIdentity,
+           "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.");
   t.OptInt("batch.micro", c.batch.micro, "auto", 1, kFree,
-           "Samples of one forward and backward on one rank; accumulation follows. auto: the whole share of a rank, at most 64.");
+           "Samples of one forward and backward on one rank; accumulation follows. auto: the whole share of a rank, at "
+           "most 64.");
 }
 
 void TrainFields(Table& t, Config& c) {
-  t.OptInt("train.steps", c.train.steps, "null", 1, kSchedule, "Optimizer steps. Exactly one of steps and epochs is set.");
+  t.OptInt("train.steps", c.train.steps, "null", 1, kSchedule,
+           "Optimizer steps. Exactly one of steps and epochs is set.");
   t.OptInt("train.epochs", c.train.epochs, "null", 1, kSchedule, "Passes over the data, rounded up to whole steps.");
-  t.Int("train.eval_every", c.train.eval_every, 0, kSchedule, "Steps between evaluations; 0: only after the last step.");
+  t.Int("train.eval_every", c.train.eval_every, 0, kSchedule,
+        "Steps between evaluations; 0: only after the last step.");
   t.Int("train.log_every", c.train.log_every, 1, kFree, "Steps between lines of the log and points in TensorBoard.");
-  t.Text("train.record", c.train.record, kFree, "A file for one JSON line per step: sample ids, input hash, loss, norm, rate.");
-  t.Text("train.early_stop.metric", c.train.early_stop.metric, kSchedule, "The evaluation metric to watch, such as test/loss_action; empty: no early stop.");
-  t.Int("train.early_stop.patience", c.train.early_stop.patience, 1, kSchedule, "Evaluations without improvement before the run ends.");
-  t.Number("train.early_stop.min_delta", c.train.early_stop.min_delta, 0, kInfinity, kSchedule, "What counts as an improvement.");
+  t.Text("train.record", c.train.record, kFree,
+         "A file for one JSON line per step: sample ids, input hash, loss, norm, rate.");
+  t.Text("train.early_stop.metric", c.train.early_stop.metric, kSchedule,
+         "The evaluation metric to watch, such as test/loss_action; empty: no early stop.");
+  t.Int("train.early_stop.patience", c.train.early_stop.patience, 1, kSchedule,
+        "Evaluations without improvement before the run ends.");
+  t.Number("train.early_stop.min_delta", c.train.early_stop.min_delta, 0, kInfinity, kSchedule,
+           "What counts as an improvement.");
 }
 
 void OptimFields(Table& t, Config& c) {
@@ -215,46 +239,67 @@ void OptimFields(Table& t, Config& c) {
   t.Betas("optim.betas", c.optim.betas, kSchedule, "AdamW's decay of the two moments.");
   t.Number("optim.eps", c.optim.eps, 0, 1, kSchedule, "AdamW's epsilon.");
   t.Number("optim.weight_decay", c.optim.weight_decay, 0, kInfinity, kSchedule, "Decoupled weight decay.");
-  t.Choice("optim.decay", c.optim.decay, {"all", "matrices"}, kSchedule, "Which parameters decay: all, or those with two or more dimensions.");
+  t.Choice("optim.decay", c.optim.decay, {"all", "matrices"}, kSchedule,
+           "Which parameters decay: all, or those with two or more dimensions.");
   t.Number("optim.clip", c.optim.clip, 0, kInfinity, kSchedule, "Largest norm of the whole gradient; 0 does not clip.");
-  t.Choice("optim.lr_scaling", c.optim.lr_scaling, {"none", "linear", "sqrt"}, kSchedule, "Multiplies lr by the world size, or by its square root.");
-  t.Groups("optim.groups", c.optim.groups, kSchedule, "Parameters whose name matches the pattern (* and ?) get lr x multiplier and their own decay; the first match wins.");
+  t.Choice("optim.lr_scaling", c.optim.lr_scaling, {"none", "linear", "sqrt"}, kSchedule,
+           "Multiplies lr by the world size, or by its square root.");
+  t.Groups("optim.groups", c.optim.groups, kSchedule,
+           "Parameters whose name matches the pattern (* and ?) get lr x multiplier and their own decay; the first "
+           "match wins.");
   t.Choice("schedule.name", c.schedule.name, {"constant", "cosine", "linear", "onecycle", "plateau"}, kSchedule,
            "Learning rate over the optimizer steps; all but onecycle start with a linear warm-up.");
   t.Int("schedule.warmup", c.schedule.warmup, 0, kSchedule, "Steps of linear warm-up.");
-  t.Number("schedule.min_lr", c.schedule.min_lr, 0, kInfinity, kSchedule, "Where cosine and linear end, and the floor of plateau.");
-  t.Number("schedule.pct_start", c.schedule.pct_start, 0.001, 0.999, kSchedule, "onecycle: the share of steps that rise.");
-  t.Number("schedule.div_factor", c.schedule.div_factor, 1, kInfinity, kSchedule, "onecycle: lr / div_factor is the start.");
-  t.Number("schedule.final_div_factor", c.schedule.final_div_factor, 1, kInfinity, kSchedule, "onecycle: start / final_div_factor is the end.");
+  t.Number("schedule.min_lr", c.schedule.min_lr, 0, kInfinity, kSchedule,
+           "Where cosine and linear end, and the floor of plateau.");
+  t.Number("schedule.pct_start", c.schedule.pct_start, 0.001, 0.999, kSchedule,
+           "onecycle: the share of steps that rise.");
+  t.Number("schedule.div_factor", c.schedule.div_factor, 1, kInfinity, kSchedule,
+           "onecycle: lr / div_factor is the start.");
+  t.Number("schedule.final_div_factor", c.schedule.final_div_factor, 1, kInfinity, kSchedule,
+           "onecycle: start / final_div_factor is the end.");
   t.Text("schedule.metric", c.schedule.metric, kSchedule, "plateau: the evaluation metric to watch.");
   t.Number("schedule.factor", c.schedule.factor, 0.0001, 0.9999, kSchedule, "plateau: what the rate is multiplied by.");
-  t.Int("schedule.patience", c.schedule.patience, 0, kSchedule, "plateau: evaluations without improvement that are tolerated.");
+  t.Int("schedule.patience", c.schedule.patience, 0, kSchedule,
+        "plateau: evaluations without improvement that are tolerated.");
 }
 
 void EngineFields(Table& t, Config& c) {
   t.Choice("precision.compute", c.precision.compute, {"auto", "fp32", "bf16"}, kSchedule,
            "Type of parameters and activations; the optimizer's master is fp32. auto is fp32 without a GPU.", {"fp16"});
-  t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule, "Type in which gradients are summed over ranks.", {"bf16"});
-  t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp"}, kFree, "What is sharded over ranks; auto is ddp.", {"zero1", "zero2", "zero3"});
-  t.Number("parallel.bucket_mib", c.parallel.bucket_mib, 0.001, 65536, kFree, "Gradients are reduced in buckets of so many MiB while backward goes on.");
-  t.Choice("parallel.reduce", c.parallel.reduce, {"last"}, kFree, "Reduce gradients on the last micro-batch.", {"every"});
+  t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
+           "Type in which gradients are summed over ranks.", {"bf16"});
+  t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp"}, kFree, "What is sharded over ranks; auto is ddp.",
+           {"zero1", "zero2", "zero3"});
+  t.Number("parallel.bucket_mib", c.parallel.bucket_mib, 0.001, 65536, kFree,
+           "Gradients are reduced in buckets of so many MiB while backward goes on.");
+  t.Choice("parallel.reduce", c.parallel.reduce, {"last"}, kFree, "Reduce gradients on the last micro-batch.",
+           {"every"});
   t.Choice("parallel.offload", c.parallel.offload, {"none"}, kFree, "What lies in host memory.", {"optimizer"});
-  t.Number("parallel.rendezvous_seconds", c.parallel.rendezvous_seconds, 0.1, 86400, kFree, "How long ranks wait for each other at the start.");
-  t.Number("parallel.collective_seconds", c.parallel.collective_seconds, 0.1, 86400, kFree, "How long one collective may take before the group fails.");
+  t.Number("parallel.rendezvous_seconds", c.parallel.rendezvous_seconds, 0.1, 86400, kFree,
+           "How long ranks wait for each other at the start.");
+  t.Number("parallel.collective_seconds", c.parallel.collective_seconds, 0.1, 86400, kFree,
+           "How long one collective may take before the group fails.");
 }
 
 void RunFields(Table& t, Config& c) {
-  t.Text("checkpoint.dir", c.checkpoint.dir, kFree, "Where checkpoints lie; default TRAINYARD_CHECKPOINT_DIR, else run.dir/checkpoints.");
-  t.Int("checkpoint.every", c.checkpoint.every, 0, kFree, "Steps between checkpoints; 0: only after the last step and on a stop.");
+  t.Text("checkpoint.dir", c.checkpoint.dir, kFree,
+         "Where checkpoints lie; default TRAINYARD_CHECKPOINT_DIR, else run.dir/checkpoints.");
+  t.Int("checkpoint.every", c.checkpoint.every, 0, kFree,
+        "Steps between checkpoints; 0: only after the last step and on a stop.");
   t.Int("checkpoint.keep_last", c.checkpoint.keep_last, 1, kFree, "The newest so many checkpoints stay.");
-  t.Text("checkpoint.keep_best", c.checkpoint.keep_best, kFree, "An evaluation metric: the weights of its best value are exported to run.dir/best.");
-  t.Int("checkpoint.keep_every", c.checkpoint.keep_every, 0, kFree, "Checkpoints of every so many steps stay for ever; 0: none.");
-  t.Text("checkpoint.resume", c.checkpoint.resume, kFree, "auto: from the newest good checkpoint in checkpoint.dir; never; or a checkpoint's directory.");
+  t.Text("checkpoint.keep_best", c.checkpoint.keep_best, kFree,
+         "An evaluation metric: the weights of its best value are exported to run.dir/best.");
+  t.Int("checkpoint.keep_every", c.checkpoint.keep_every, 0, kFree,
+        "Checkpoints of every so many steps stay for ever; 0: none.");
+  t.Text("checkpoint.resume", c.checkpoint.resume, kFree,
+         "auto: from the newest good checkpoint in checkpoint.dir; never; or a checkpoint's directory.");
   t.Text("run.dir", c.run.dir, kFree, "Everything of a run; default TRAINYARD_CHECKPOINT_DIR/run, else runs/<task>.");
   t.Int("run.seed", c.run.seed, 0, kIdentity, "Seed of initialisation, sample order and dropout.");
   t.Bool("run.deterministic", c.run.deterministic, kFree, "Deterministic kernels only.");
   t.Text("init.from", c.init.from, kIdentity, "A safetensors file with weights to start from.");
-  t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree, "A loss or gradient that is not finite: stop (exit 72), or skip the step.");
+  t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,
+           "A loss or gradient that is not finite: stop (exit 72), or skip the step.");
   t.Int("faults.max_skips", c.faults.max_skips, 1, kFree, "Skipped steps in a row before the run stops after all.");
   t.Bool("metrics.tensorboard", c.metrics.tensorboard, kFree, "Write TensorBoard event files.");
 }
@@ -263,9 +308,12 @@ void RunFields(Table& t, Config& c) {
 
 const char* NameOf(FieldClass field_class) {
   switch (field_class) {
-    case FieldClass::kIdentity: return "identity";
-    case FieldClass::kSchedule: return "schedule";
-    case FieldClass::kFree: return "free";
+    case FieldClass::kIdentity:
+      return "identity";
+    case FieldClass::kSchedule:
+      return "schedule";
+    case FieldClass::kFree:
+      return "free";
   }
   return "";
 }

@@ -38,7 +38,8 @@ std::string At(const std::string& origin, const YAML::Node& node) {
 
 Json ToJson(const YAML::Node& node, const std::string& origin) {
   switch (node.Type()) {
-    case YAML::NodeType::Scalar: return Scalar(node.Scalar(), node.Tag() == "!");
+    case YAML::NodeType::Scalar:
+      return Scalar(node.Scalar(), node.Tag() == "!");
     case YAML::NodeType::Sequence: {
       Json list = Json::array();
       for (const YAML::Node& item : node) list.push_back(ToJson(item, origin));
@@ -53,7 +54,8 @@ Json ToJson(const YAML::Node& node, const std::string& origin) {
       }
       return object;
     }
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -66,7 +68,10 @@ Json ParseYaml(const std::string& text, const std::string& origin) {
 }
 
 [[noreturn]] void UnknownKey(const std::string& path, const std::string& origin, std::span<const std::string> known) {
-  const std::string nearest = NearestName(path, known);
+  // A section may be what was meant, too.
+  std::vector<std::string> names(known.begin(), known.end());
+  for (const std::string& field : known) names.push_back(field.substr(0, field.find('.')));
+  const std::string nearest = NearestName(path, names);
   throw ConfigError(origin + ": unknown key " + path + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
 }
 
@@ -86,7 +91,8 @@ void Apply(const Json& node, const std::string& prefix, const std::string& origi
     } else if (is_section && value.is_object()) {
       Apply(value, path, origin, fields, known);
     } else if (is_section) {
-      if (!value.is_null()) throw ConfigError(path + ": " + value.dump() + " is not allowed; expected a section with keys");
+      if (!value.is_null())
+        throw ConfigError(path + ": " + value.dump() + " is not allowed; expected a section with keys");
     } else {
       UnknownKey(path, origin, known);
     }
@@ -95,7 +101,8 @@ void Apply(const Json& node, const std::string& prefix, const std::string& origi
 
 void ApplySet(const std::string& assignment, std::vector<Field>& fields, std::span<const std::string> known) {
   const size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0) throw UsageError("--set " + assignment + ": expected section.key=value");
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError("--set " + assignment + ": expected section.key=value");
   const std::string path = assignment.substr(0, equals);
   for (Field& field : fields) {
     if (field.path != path) continue;
@@ -106,17 +113,24 @@ void ApplySet(const std::string& assignment, std::vector<Field>& fields, std::sp
 }
 
 void RequireRelations(const Config& c) {
-  if (c.task.name.empty()) throw ConfigError("task.name: missing; expected one of the names that `trainyard tasks` lists");
+  if (c.task.name.empty())
+    throw ConfigError("task.name: missing; expected one of the names that `trainyard tasks` lists");
   if (c.train.steps.has_value() == c.train.epochs.has_value()) {
-    throw ConfigError(std::string("train.steps, train.epochs: ") + (c.train.steps ? "both are" : "neither is") + " set; set exactly one");
+    throw ConfigError(std::string("train.steps, train.epochs: ") + (c.train.steps ? "both are" : "neither is") +
+                      " set; set exactly one");
   }
   if (c.model.dim % c.model.heads != 0) {
-    throw ConfigError(Format("model.dim: %lld is not a multiple of model.heads %lld", static_cast<long long>(c.model.dim), static_cast<long long>(c.model.heads)));
+    throw ConfigError(Format("model.dim: %lld is not a multiple of model.heads %lld",
+                             static_cast<long long>(c.model.dim), static_cast<long long>(c.model.heads)));
   }
-  if (c.data.path.empty()) throw ConfigError("data.path: missing; `trainyard synth " + c.task.name + " --out DIR` writes a data set");
-  if (c.schedule.name == "plateau" && c.schedule.metric.empty()) throw ConfigError("schedule.metric: missing; plateau watches an evaluation metric");
+  if (c.data.path.empty())
+    throw ConfigError("data.path: missing; `trainyard synth " + c.task.name + " --out DIR` writes a data set");
+  if (c.schedule.name == "plateau" && c.schedule.metric.empty())
+    throw ConfigError("schedule.metric: missing; plateau watches an evaluation metric");
   if (c.task.mode == "compressed" && c.model.context < 164) {
-    throw ConfigError(Format("model.context: %lld is not allowed; compressed mode needs at least 164 (two regions of 80 and four tokens)", static_cast<long long>(c.model.context)));
+    throw ConfigError(Format(
+        "model.context: %lld is not allowed; compressed mode needs at least 164 (two regions of 80 and four tokens)",
+        static_cast<long long>(c.model.context)));
   }
 }
 
@@ -128,7 +142,8 @@ void ResolvePaths(Config& c) {
   for (std::string* path : {&c.data.path, &c.checkpoint.dir, &c.run.dir, &c.train.record, &c.init.from}) {
     *path = ResolveVolume(*path).string();
   }
-  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "never") c.checkpoint.resume = ResolveVolume(c.checkpoint.resume).string();
+  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "never")
+    c.checkpoint.resume = ResolveVolume(c.checkpoint.resume).string();
   if (c.checkpoint.dir.empty()) c.checkpoint.dir = c.run.dir + "/checkpoints";
 }
 
@@ -140,7 +155,8 @@ Config ParseConfig(const std::string& yaml, const std::string& origin, const std
   std::vector<std::string> known;
   for (const Field& field : fields) known.push_back(field.path);
   const Json document = ParseYaml(yaml, origin);
-  if (!document.is_object() && !document.is_null()) throw ConfigError(origin + ": expected sections with keys, as in docs/config.md");
+  if (!document.is_object() && !document.is_null())
+    throw ConfigError(origin + ": expected sections with keys, as in docs/config.md");
   if (document.is_object()) Apply(document, "", origin, fields, known);
   for (const std::string& assignment : sets) ApplySet(assignment, fields, known);
   RequireRelations(config);
@@ -192,8 +208,10 @@ std::string ConfigDocument() {
   std::string text =
       "# Configuration\n\n"
       "<!-- Generated by `trainyard config-reference`; do not edit. -->\n\n"
-      "A YAML file (JSON is a subset) with the sections below. `--set section.key=value` wins over the file. Unknown keys are\n"
-      "refused. On resume a changed *identity* field is refused, a changed *schedule* field is taken from the file with a\n"
+      "A YAML file (JSON is a subset) with the sections below. `--set section.key=value` wins over the file. Unknown "
+      "keys are\n"
+      "refused. On resume a changed *identity* field is refused, a changed *schedule* field is taken from the file "
+      "with a\n"
       "warning, and a *free* field may change at any time.\n";
   std::string section;
   for (const Field& field : Fields(defaults)) {
@@ -203,7 +221,8 @@ std::string ConfigDocument() {
       text += "\n## " + section + "\n\n| field | type | default | class | meaning |\n|---|---|---|---|---|\n";
     }
     const std::string allowed = field.allowed.empty() ? "" : " Allowed: " + field.allowed + ".";
-    text += "| `" + field.path + "` | " + field.type + " | `" + field.get().dump() + "` | " + NameOf(field.field_class) + " | " + field.doc + allowed + " |\n";
+    text += "| `" + field.path + "` | " + field.type + " | `" + field.get().dump() + "` | " +
+            NameOf(field.field_class) + " | " + field.doc + allowed + " |\n";
   }
   return text;
 }

@@ -42,9 +42,11 @@ hid_t MakeBoolType() {
 
 Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
   SilenceLibrary();
-  if (!std::filesystem::exists(path)) throw DataError(path.string() + ": no such file");
+  if (!std::filesystem::is_regular_file(path)) throw DataError(path.string() + ": no such file");
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-  if (id < 0) throw DataError(path.string() + ": not an HDF5 file, or truncated (" + std::to_string(std::filesystem::file_size(path)) + " bytes)");
+  if (id < 0)
+    throw DataError(path.string() + ": not an HDF5 file, or truncated (" +
+                    std::to_string(std::filesystem::file_size(path)) + " bytes)");
   return Hdf5File(path, id, false);
 }
 
@@ -82,29 +84,36 @@ IntArray Hdf5File::Read(const std::string& name) const {
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind != H5T_INTEGER && kind != H5T_ENUM) Fail(name, "not of an integer type");
   const Handle space(H5Dget_space(set.get()), H5Sclose);
-  std::vector<hsize_t> dims(static_cast<size_t>(H5Sget_simple_extent_ndims(space.get())));
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (rank < 0) Fail(name, "has no shape");
+  std::vector<hsize_t> dims(static_cast<size_t>(rank));
+  std::error_code error;
+  const size_t limit =
+      std::filesystem::file_size(path_, error) * 1024;  // more values than the file could hold are never allocated
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   IntArray array;
   size_t count = 1;
   for (hsize_t dim : dims) {
     array.shape.push_back(static_cast<int64_t>(dim));
+    if (dim != 0 && count > limit / dim) Fail(name, "its shape exceeds the file");
     count *= dim;
   }
-  // Space for more values than the file could hold is never allocated.
-  if (count > std::filesystem::file_size(path_) * 1024) Fail(name, "its shape exceeds the file");
   array.values.resize(count);
   if (kind == H5T_INTEGER) {
-    if (H5Dread(set.get(), H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, array.values.data()) < 0) Fail(name, "cannot be read (truncated?)");
+    if (H5Dread(set.get(), H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, array.values.data()) < 0)
+      Fail(name, "cannot be read (truncated?)");
     return array;
   }
   std::vector<int8_t> flags(count);
   const Handle boolean(MakeBoolType(), H5Tclose);
-  if (H5Dread(set.get(), boolean.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, flags.data()) < 0) Fail(name, "cannot be read (truncated?)");
+  if (H5Dread(set.get(), boolean.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, flags.data()) < 0)
+    Fail(name, "cannot be read (truncated?)");
   array.values.assign(flags.begin(), flags.end());
   return array;
 }
 
-void Hdf5File::Write(const std::string& name, std::span<const int64_t> shape, std::span<const int32_t> values, bool as_bool) {
+void Hdf5File::Write(const std::string& name, std::span<const int64_t> shape, std::span<const int32_t> values,
+                     bool as_bool) {
   const std::vector<hsize_t> dims(shape.begin(), shape.end());
   const Handle space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
   const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);

@@ -26,7 +26,8 @@ class Hdf5File {
   IntArray Read(const std::string& name) const;
   // Writes int32, or with `as_bool` what h5py writes for numpy's bool (an enumeration over int8).
   // Missing groups are made.
-  void Write(const std::string& name, std::span<const int64_t> shape, std::span<const int32_t> values, bool as_bool = false);
+  void Write(const std::string& name, std::span<const int64_t> shape, std::span<const int32_t> values,
+             bool as_bool = false);
   // Flushes to the disk; afterwards the file is closed.
   void Close();
 

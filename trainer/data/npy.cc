@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -18,7 +19,8 @@ constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
 }
 
 // The text after `key` in the header's Python dictionary.
-std::string HeaderValue(const std::filesystem::path& path, const std::string& header, const std::string& key, char open, char close) {
+std::string HeaderValue(const std::filesystem::path& path, const std::string& header, const std::string& key, char open,
+                        char close) {
   const size_t at = header.find("'" + key + "'");
   const size_t begin = at == std::string::npos ? at : header.find(open, at + key.size() + 2);
   const size_t end = begin == std::string::npos ? begin : header.find(close, begin + 1);
@@ -26,14 +28,27 @@ std::string HeaderValue(const std::filesystem::path& path, const std::string& he
   return header.substr(begin + 1, end - begin - 1);
 }
 
+// False when a value does not fit.
 template <class T>
-void Convert(const char* data, std::vector<int32_t>& values) {
+bool Convert(const char* data, std::vector<int32_t>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
     T value;
     std::memcpy(&value, data + i * sizeof(T), sizeof(T));
+    if (!std::in_range<int32_t>(value)) return false;
     values[i] = static_cast<int32_t>(value);
   }
+  return true;
 }
+
+struct ConvertFrom {
+  const char* type;
+  size_t size;
+  bool (*run)(const char* data, std::vector<int32_t>& values);
+};
+constexpr ConvertFrom kConversions[] = {
+    {"|b1", 1, Convert<uint8_t>},  {"|u1", 1, Convert<uint8_t>},  {"|i1", 1, Convert<int8_t>},
+    {"<i2", 2, Convert<int16_t>},  {"<u2", 2, Convert<uint16_t>}, {"<i4", 4, Convert<int32_t>},
+    {"<u4", 4, Convert<uint32_t>}, {"<i8", 8, Convert<int64_t>},  {"<u8", 8, Convert<uint64_t>}};
 
 }  // namespace
 
@@ -42,7 +57,8 @@ IntArray ReadNpy(const std::filesystem::path& path) {
   const std::string content = ReadFile(path);
   if (!content.starts_with(kMagic)) Fail(path, 0, "not an NPY file of version 1.0");
   if (content.size() < 10) Fail(path, content.size(), "truncated header");
-  const size_t header_size = static_cast<unsigned char>(content[8]) | static_cast<size_t>(static_cast<unsigned char>(content[9])) << 8;
+  const size_t header_size =
+      static_cast<unsigned char>(content[8]) | static_cast<size_t>(static_cast<unsigned char>(content[9])) << 8;
   if (content.size() < 10 + header_size) Fail(path, content.size(), "truncated header");
   const std::string header = content.substr(10, header_size);
   const std::string type = HeaderValue(path, header, "descr", '\'', '\'');
@@ -57,31 +73,24 @@ IntArray ReadNpy(const std::filesystem::path& path) {
     if (dim != 0 && count > kMaxElements / static_cast<size_t>(dim)) Fail(path, 10, "its shape is absurd");
     count *= static_cast<size_t>(dim);
   }
-  const size_t size = type.size() == 3 ? static_cast<size_t>(type[2] - '0') : 0;
-  const size_t begin = 10 + header_size;
-  if (content.size() - begin < count * size) Fail(path, content.size(), Format("truncated: %zu of %zu bytes of data", content.size() - begin, count * size));
-  array.values.resize(count);
-  const char* data = content.data() + begin;
-  if (type == "|b1" || type == "|u1") {
-    Convert<uint8_t>(data, array.values);
-  } else if (type == "|i1") {
-    Convert<int8_t>(data, array.values);
-  } else if (type == "<i2") {
-    Convert<int16_t>(data, array.values);
-  } else if (type == "<i4") {
-    Convert<int32_t>(data, array.values);
-  } else if (type == "<i8") {
-    Convert<int64_t>(data, array.values);
-  } else {
-    Fail(path, 10, "type " + type + " is not read; expected an integer or boolean type");
+  const ConvertFrom* convert = nullptr;
+  for (const ConvertFrom& candidate : kConversions) {
+    if (type == candidate.type) convert = &candidate;
   }
+  if (!convert) Fail(path, 10, "type " + type + " is not read; expected a boolean or a little-endian integer");
+  const size_t begin = 10 + header_size, available = (content.size() - begin) / convert->size;
+  if (available < count) Fail(path, content.size(), Format("truncated: %zu of %zu values", available, count));
+  array.values.resize(count);
+  if (!convert->run(content.data() + begin, array.values)) Fail(path, begin, "a value does not fit 32 bits");
   return array;
 }
 
-void WriteNpy(const std::filesystem::path& path, std::span<const int64_t> shape, std::span<const int32_t> values, bool as_bool) {
+void WriteNpy(const std::filesystem::path& path, std::span<const int64_t> shape, std::span<const int32_t> values,
+              bool as_bool) {
   std::string dims;
   for (int64_t dim : shape) dims += std::to_string(dim) + ", ";
-  std::string header = Format("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", as_bool ? "|b1" : "<i4", dims.c_str());
+  std::string header =
+      Format("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", as_bool ? "|b1" : "<i4", dims.c_str());
   header.append(63 - (10 + header.size()) % 64, ' ');  // The data starts at a multiple of 64.
   header += '\n';
   OutputFile file(path);

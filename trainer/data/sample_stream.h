@@ -52,7 +52,9 @@ enum class EpochEnd {
 class SampleStream {
  public:
   SampleStream(int64_t num_samples, uint64_t seed, EpochEnd end, int64_t global_batch)
-      : num_samples_(num_samples), seed_(seed), epoch_size_(end == EpochEnd::kDrop ? num_samples / global_batch * global_batch : num_samples) {}
+      : num_samples_(num_samples),
+        seed_(seed),
+        epoch_size_(end == EpochEnd::kDrop ? num_samples / global_batch * global_batch : num_samples) {}
 
   // Samples of one epoch. 0 when dropping leaves nothing: the batch is larger than the data.
   int64_t epoch_size() const { return epoch_size_; }
@@ -63,7 +65,8 @@ class SampleStream {
     int64_t position = begin;
     while (position < begin + count) {
       const int64_t epoch = position / epoch_size_;
-      const Permutation order(static_cast<uint64_t>(num_samples_), HashKey(seed_, NameKey("samples"), static_cast<uint64_t>(epoch)));
+      const Permutation order(static_cast<uint64_t>(num_samples_),
+                              HashKey(seed_, NameKey("samples"), static_cast<uint64_t>(epoch)));
       for (; position < begin + count && position / epoch_size_ == epoch; ++position) {
         ids.push_back(static_cast<int64_t>(order(static_cast<uint64_t>(position % epoch_size_))));
       }

@@ -80,7 +80,8 @@ inline float Exp(float x) {
 inline float NormalCdf(float x, float e) {
   const float a = (x < 0 ? -x : x) * static_cast<float>(1.0 / std::numbers::sqrt2);
   const float t = 1.0f / (1.0f + 0.3275911f * a);
-  const float tail = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * e;
+  const float tail =
+      ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * e;
   return x < 0 ? 0.5f * tail : 1.0f - 0.5f * tail;
 }
 
@@ -125,8 +126,16 @@ struct Head {
   float *k, *v, *kt, *vt = nullptr;  // (R, P), (P, pitch)
 
   Head(const AttentionShape& shape, const AttentionArgs<T>& args, int64_t index, HeadScratch& scratch, bool backward)
-      : s(shape), a(args), bh(index), b(index / shape.H), h(index % shape.H), R(shape.C + shape.Q), rows(shape.queries_only ? shape.Q : R), P(RoundUp(shape.E, kLanes)),
-        pitch(RoundUp(shape.C + 1, kLanes)), scale(1.0f / std::sqrt(static_cast<float>(shape.E))) {
+      : s(shape),
+        a(args),
+        bh(index),
+        b(index / shape.H),
+        h(index % shape.H),
+        R(shape.C + shape.Q),
+        rows(shape.queries_only ? shape.Q : R),
+        P(RoundUp(shape.E, kLanes)),
+        pitch(RoundUp(shape.C + 1, kLanes)),
+        scale(1.0f / std::sqrt(static_cast<float>(shape.E))) {
     k = scratch.k.Get(R * P);
     v = scratch.v.Get(R * P);
     kt = scratch.kt.Get(P * pitch);
@@ -184,7 +193,9 @@ struct Head {
       for (int64_t e = 0; e < s.E; ++e) dout[g * P + e] = Load(row[e]);
     }
   }
-  DropoutRow DropoutOf(const View& view) const { return DropoutRow(s.dropout, static_cast<uint64_t>(bh * R + view.row)); }
+  DropoutRow DropoutOf(const View& view) const {
+    return DropoutRow(s.dropout, static_cast<uint64_t>(bh * R + view.row));
+  }
 };
 
 inline float DotRow(const float* x, const float* y, int64_t n) {
@@ -297,7 +308,8 @@ void AttentionForwardHead(const Head<T>& head, HeadScratch& scratch) {
       }
       const auto view = head.ViewOf(r + g);
       float self = view.self ? DotRow(q + g * P, head.k + view.row * P, P) : -INFINITY;
-      head.a.lse[head.bh * head.rows + r + g] = SoftmaxRow(row_w, view.n, &self, head.DropoutOf(view), head.s.dropout.p > 0);
+      head.a.lse[head.bh * head.rows + r + g] =
+          SoftmaxRow(row_w, view.n, &self, head.DropoutOf(view), head.s.dropout.p > 0);
       std::fill(row_w + view.n, row_w + padded, 0.f);
       if (view.self) AddScaled(self, head.v + view.row * P, P, out + g * P);
     }
@@ -311,7 +323,8 @@ void AttentionForwardHead(const Head<T>& head, HeadScratch& scratch) {
 
 // From scores (w) and the gradient of the dropped weights (dw) to the gradient of the scores (w) and
 // the dropped weights (dw), for one row.
-inline void SoftmaxBackwardRow(float* w, float* dw, int64_t visible, float lse, float* self, float* dself, const DropoutRow& drop) {
+inline void SoftmaxBackwardRow(float* w, float* dw, int64_t visible, float lse, float* self, float* dself,
+                               const DropoutRow& drop) {
   const int64_t n = PadScores(w, visible);
   float delta = 0;
 #pragma omp simd reduction(+ : delta)
@@ -354,7 +367,8 @@ void AttentionBackwardHead(const Head<T>& head, HeadScratch& scratch) {
         const float *k_self = head.k + view.row * P, *v_self = head.v + view.row * P;
         float self = view.self ? DotRow(q + g * P, k_self, P) : -INFINITY;
         float dself = view.self ? DotRow(dout + g * P, v_self, P) : 0;
-        SoftmaxBackwardRow(row_w, row_dw, view.n, head.a.lse[head.bh * head.rows + r + g], &self, &dself, head.DropoutOf(view));
+        SoftmaxBackwardRow(row_w, row_dw, view.n, head.a.lse[head.bh * head.rows + r + g], &self, &dself,
+                           head.DropoutOf(view));
         if (view.self) {
           AddScaled(self, k_self, P, dq + g * P);
           AddScaled(self, q + g * P, P, dk + view.row * P);
@@ -536,10 +550,22 @@ namespace TRAINYARD_KERNELS_NAMESPACE {
 extern const Table kTable;
 const Table kTable = {
     TRAINYARD_STRING(TRAINYARD_KERNELS_NAMESPACE),
-    Attention<false, float>, Attention<true, float>, Attention<false, Bf16>, Attention<true, Bf16>,
-    NormForward<float>, NormBackward<float>, NormForward<Bf16>, NormBackward<Bf16>,
-    GeluForward<float>, GeluBackward<float>, GeluForward<Bf16>, GeluBackward<Bf16>,
-    AdamW, BlockSquares, ToBf16, AddBf16,
+    Attention<false, float>,
+    Attention<true, float>,
+    Attention<false, Bf16>,
+    Attention<true, Bf16>,
+    NormForward<float>,
+    NormBackward<float>,
+    NormForward<Bf16>,
+    NormBackward<Bf16>,
+    GeluForward<float>,
+    GeluBackward<float>,
+    GeluForward<Bf16>,
+    GeluBackward<Bf16>,
+    AdamW,
+    BlockSquares,
+    ToBf16,
+    AddBf16,
 };
 }  // namespace TRAINYARD_KERNELS_NAMESPACE
 

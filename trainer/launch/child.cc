@@ -40,7 +40,8 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 
 Child StartChild(const ChildOptions& options) {
   int output[2], report[2];
-  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0) throw Error(ExitCode::kInternal, std::string("pipe: ") + std::strerror(errno));
+  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0)
+    throw Error(ExitCode::kInternal, std::string("pipe: ") + std::strerror(errno));
   // Everything that allocates happens before the fork: the launcher may have threads.
   std::map<std::string, std::string> extra = options.environment;
   extra[kReportFdVariable] = std::to_string(kReportFd);

@@ -47,7 +47,8 @@ std::pair<int, int> Listen(const std::string& address, int port) {
   sockaddr_in where{};
   where.sin_family = AF_INET;
   where.sin_port = htons(static_cast<uint16_t>(port));
-  if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) throw ConfigError("TRAINYARD_POD_IP: " + address + " is not an IPv4 address");
+  if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1)
+    throw ConfigError("TRAINYARD_POD_IP: " + address + " is not an IPv4 address");
   if (bind(fd, reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 || listen(fd, 1024) != 0) {
     const std::string reason = std::strerror(errno);
     close(fd);
@@ -59,7 +60,7 @@ std::pair<int, int> Listen(const std::string& address, int port) {
 }
 
 // Waits for the operator to publish rank 0's address.
-std::string MasterAddress(const NodeWorld& world, double deadline_seconds) {
+std::string MasterAddress(const NodeWorld& world, double deadline_seconds, int signal_fd) {
   if (world.master_file.empty()) return world.master_addr;
   const double deadline = Now() + deadline_seconds;
   double next_message = Now() + 5;
@@ -70,12 +71,14 @@ std::string MasterAddress(const NodeWorld& world, double deadline_seconds) {
       text.erase(text.find_last_not_of(" \n\t") + 1);
       if (!text.empty()) return text;
     }
-    if (Now() > deadline) throw PeerError("waited " + HumanSeconds(deadline_seconds) + " for rank 0's address in " + world.master_file);
+    if (Now() > deadline)
+      throw PeerError("waited " + HumanSeconds(deadline_seconds) + " for rank 0's address in " + world.master_file);
     if (Now() > next_message) {
       std::fprintf(stderr, "launch: waiting for rank 0's address in %s\n", world.master_file.c_str());
       next_message = Now() + 30;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    pollfd stop = {signal_fd, POLLIN, 0};
+    if (poll(&stop, 1, 100) > 0) throw StoppedError("stopped on request while waiting for rank 0's address");
   }
 }
 
@@ -108,9 +111,12 @@ class Node {
                           {env::kMasterPort, std::to_string(master_port)},
                           {env::kUseAgentStore, "True"},
                           {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
-      if (EnvText("OMP_NUM_THREADS").empty()) child.environment["OMP_NUM_THREADS"] = std::to_string(std::max(1, cpus / world.procs));
+      if (EnvText("OMP_NUM_THREADS").empty())
+        child.environment["OMP_NUM_THREADS"] = std::to_string(std::max(1, cpus / world.procs));
       const bool echo = rank == 0 && !options_.quiet;
-      ranks_.push_back({StartChild(child), RankOutput(echo ? stderr : nullptr), "", {}, "", true, {}});
+      const Child started = StartChild(child);
+      const std::lock_guard lock(mutex_);  // The status server already asks.
+      ranks_.push_back({started, RankOutput(echo ? stderr : nullptr), "", {}, "", true, {}});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
     }
@@ -150,9 +156,12 @@ class Node {
  private:
   static std::string ProgressMode() {
     switch (ProgressStyleFromEnvironment()) {
-      case ProgressStyle::kBar: return "bar";
-      case ProgressStyle::kLines: return "lines";
-      case ProgressStyle::kNone: return "none";
+      case ProgressStyle::kBar:
+        return "bar";
+      case ProgressStyle::kLines:
+        return "lines";
+      case ProgressStyle::kNone:
+        return "none";
     }
     return "none";
   }
@@ -209,7 +218,8 @@ class Node {
     std::error_code ignored;
     fs::create_directories(fs::path(run_dir) / "logs", ignored);
     for (Rank& rank : ranks_) {
-      rank.output.OpenLog(run_dir + Format("/logs/attempt-%lld-rank-%d.log", static_cast<long long>(attempt_), rank.end.rank));
+      rank.output.OpenLog(run_dir +
+                          Format("/logs/attempt-%lld-rank-%d.log", static_cast<long long>(attempt_), rank.end.rank));
     }
   }
 
@@ -217,7 +227,8 @@ class Node {
   void Reap() {
     int status = 0;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-      const auto it = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.child.pid == pid; });
+      const auto it =
+          std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.child.pid == pid; });
       if (it == ranks_.end()) continue;
       Drain(*it);
       close(std::exchange(it->child.output, -1));
@@ -230,7 +241,9 @@ class Node {
       end.signalled_by_us = end.signal != 0 && killing_;
       end.step = it->status.step;
       end.checkpoint_step = it->status.checkpoint.step;
-      end.message = !it->end_message.empty() ? it->end_message : end.signal ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal)) : "";
+      end.message = !it->end_message.empty() ? it->end_message
+                    : end.signal             ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))
+                                             : "";
       end.tail = it->output.Tail();
       if (end.exit_code != 0 && first_failure_ == 0) first_failure_ = end.time;
     }
@@ -283,9 +296,12 @@ void SignOff(Store& store, const NodeWorld& world) {
 void Explain(const RankEnd& culprit, size_t ranks) {
   if (culprit.exit_code == 0) return;
   if (culprit.message.empty()) {
-    std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code, ReasonOf(culprit.exit_code));
+    for (const std::string& line : culprit.tail) std::fprintf(stderr, "[rank %d] %s\n", culprit.rank, line.c_str());
+    std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
+                 ReasonOf(culprit.exit_code));
   } else {
-    std::fprintf(stderr, "launch: rank %d of %zu: %s (exit code %d, %s)\n", culprit.rank, ranks, culprit.message.c_str(), culprit.exit_code, ReasonOf(culprit.exit_code));
+    std::fprintf(stderr, "launch: rank %d of %zu: %s (exit code %d, %s)\n", culprit.rank, ranks,
+                 culprit.message.c_str(), culprit.exit_code, ReasonOf(culprit.exit_code));
   }
 }
 
@@ -300,7 +316,7 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   if (world.node == 0) {
     listening = Listen(options.rank0_address, world.master_port);
   } else {
-    master = MasterAddress(world, options.rendezvous_seconds);
+    master = MasterAddress(world, options.rendezvous_seconds, signal_fd);
   }
   StatusServer server(options.rank0_address, options.status_port, [&node] { return node.Statuses(); });
   // Ranks start first: their connections wait in the socket's queue while this process makes the
@@ -309,13 +325,15 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   std::unique_ptr<Store> store;
   std::thread hosting([&] {
     try {
-      store = world.node == 0 ? stores.host(listening.first, listening.second) : world.nodes > 1 ? stores.connect(master, listening.second) : nullptr;
+      store = world.node == 0   ? stores.host(listening.first, listening.second)
+              : world.nodes > 1 ? stores.connect(master, listening.second)
+                                : nullptr;
     } catch (const std::exception& error) {
       std::fprintf(stderr, "launch: %s\n", error.what());
     }
   });
-  std::fprintf(stderr, "launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs, world.procs > 1 ? "s" : "", world.node, world.nodes,
-               options.rank0_address.c_str(), server.port());
+  std::fprintf(stderr, "launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
+               world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(), server.port());
   node.Watch(signal_fd);
   hosting.join();
   if (store) SignOff(*store, world);
@@ -323,7 +341,8 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   const RankEnd& culprit = ends[Culprit(ends)];
   Explain(culprit, ends.size());
   if (!options.termination_log.empty()) {
-    std::FILE* file = std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.
+    std::FILE* file =
+        std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.
     if (file) {
       std::fputs(TerminationMessage(culprit, node.attempt()).c_str(), file);
       std::fclose(file);

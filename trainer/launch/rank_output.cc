@@ -9,7 +9,11 @@ RankOutput::~RankOutput() {
 }
 
 RankOutput::RankOutput(RankOutput&& other) noexcept
-    : echo_(other.echo_), log_(std::exchange(other.log_, nullptr)), pending_(std::move(other.pending_)), line_(std::move(other.line_)), tail_(std::move(other.tail_)) {}
+    : echo_(other.echo_),
+      log_(std::exchange(other.log_, nullptr)),
+      pending_(std::move(other.pending_)),
+      line_(std::move(other.line_)),
+      tail_(std::move(other.tail_)) {}
 
 void RankOutput::OpenLog(const std::string& path) {
   if (log_) return;
@@ -41,6 +45,12 @@ void RankOutput::Append(std::string_view bytes) {
       line_ += c;
     }
   }
+}
+
+std::vector<std::string> RankOutput::Tail() const {
+  std::vector<std::string> lines(tail_.begin(), tail_.end());
+  if (!line_.empty()) lines.push_back(line_);
+  return lines;
 }
 
 void RankOutput::AddLine(std::string line) {

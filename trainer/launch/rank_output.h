@@ -25,7 +25,7 @@ class RankOutput {
   // From now on, and for everything that came before. A log that cannot be made is left out.
   void OpenLog(const std::string& path);
   // The last lines, oldest first; a bar that was redrawn counts as its last state.
-  std::vector<std::string> Tail() const { return {tail_.begin(), tail_.end()}; }
+  std::vector<std::string> Tail() const;
 
  private:
   static constexpr size_t kTailLines = 20, kMaxPending = 1 << 20;

@@ -32,7 +32,12 @@ void ReportChannel::Send(const std::string& line) {
 }
 
 void ReportChannel::SendStatus(const RankStatus& status) { Send(Line({{"status", status.ToJson()}})); }
-void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) { Send(Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}})); }
-void ReportChannel::SendEnd(const std::string& message) { Send(Line({{"end", {{"message", message.substr(0, 2000)}}}})); }
+void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) {
+  Send(Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}}));
+}
+// The line may follow one that was cut.
+void ReportChannel::SendEnd(const std::string& message) {
+  Send("\n" + Line({{"end", {{"message", message.substr(0, 2000)}}}}));
+}
 
 }  // namespace trainyard

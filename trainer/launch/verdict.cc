@@ -15,13 +15,25 @@ constexpr size_t kMaxMessageBytes = 4096;  // the kubelet's limit
 int CausePriority(const RankEnd& end) {
   if (end.signal != 0) return end.signalled_by_us ? 7 : 4;
   switch (end.exit_code) {
-    case 0: return 8;
-    case 2: case 64: case 65: case 72: case 126: case 127: return 0;
-    case 73: return 1;
-    case 71: return 2;
-    case 75: return 5;
-    case 69: return 6;
-    default: return 3;
+    case 0:
+      return 8;
+    case 2:
+    case 64:
+    case 65:
+    case 72:
+    case 126:
+    case 127:
+      return 0;
+    case 73:
+      return 1;
+    case 71:
+      return 2;
+    case 75:
+      return 5;
+    case 69:
+      return 6;
+    default:
+      return 3;
   }
 }
 
@@ -34,9 +46,16 @@ size_t Culprit(const std::vector<RankEnd>& ends) {
 }
 
 std::string TerminationMessage(const RankEnd& culprit, int64_t attempt) {
-  nlohmann::ordered_json json = {{"v", 1}, {"attempt", attempt}, {"rank", culprit.rank}, {"exit_code", culprit.exit_code}, {"signal", culprit.signal},
-                                 {"reason", ReasonOf(culprit.exit_code)}, {"step", culprit.step}, {"checkpoint_step", culprit.checkpoint_step},
-                                 {"message", culprit.message}, {"tail", culprit.tail}};
+  nlohmann::ordered_json json = {{"v", 1},
+                                 {"attempt", attempt},
+                                 {"rank", culprit.rank},
+                                 {"exit_code", culprit.exit_code},
+                                 {"signal", culprit.signal},
+                                 {"reason", ReasonOf(culprit.exit_code)},
+                                 {"step", culprit.step},
+                                 {"checkpoint_step", culprit.checkpoint_step},
+                                 {"message", culprit.message},
+                                 {"tail", culprit.tail}};
   // Output of a dying process may hold anything: invalid UTF-8 is replaced, not refused.
   auto text = [&] { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); };
   while (text().size() > kMaxMessageBytes && !json["tail"].empty()) json["tail"].erase(json["tail"].begin());

@@ -11,10 +11,10 @@ namespace trainyard {
 // How one rank ended.
 struct RankEnd {
   int rank = 0;
-  int exit_code = 0;         // 128 + signal when killed by one
-  int signal = 0;            // 0: exited by itself
+  int exit_code = 0;  // 128 + signal when killed by one
+  int signal = 0;     // 0: exited by itself
   bool signalled_by_us = false;
-  double time = 0;           // seconds, any common clock
+  double time = 0;  // seconds, any common clock
   int64_t step = 0, checkpoint_step = 0;
   std::string message;
   std::vector<std::string> tail;  // last lines of its output

@@ -83,7 +83,8 @@ NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc) {
   const std::string master = EnvText(env::kMasterAddr), pet_master = EnvText(env::kPetMasterAddr);
   if (!master.empty() || !pet_master.empty()) node.master_addr = !master.empty() ? master : pet_master;
   if (const std::optional<int64_t> port = EnvInt(env::kMasterPort, 1)) node.master_port = static_cast<int>(*port);
-  if (const std::optional<int64_t> port = EnvInt(env::kPetMasterPort, 1); port && node.master_port == 0) node.master_port = static_cast<int>(*port);
+  if (const std::optional<int64_t> port = EnvInt(env::kPetMasterPort, 1); port && node.master_port == 0)
+    node.master_port = static_cast<int>(*port);
   if (node.nodes > 1 && node.master_port == 0) node.master_port = kDefaultPort;
   node.master_file = EnvText(env::kMasterFile);
   return node;

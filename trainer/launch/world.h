@@ -14,7 +14,7 @@ struct World {
   int local_rank = 0, local_size = 1;
   int node = 0;
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;         // 0: any free one; only for a world of one
+  int master_port = 0;           // 0: any free one; only for a world of one
   bool store_is_hosted = false;  // a launcher serves the store; else rank 0 does
 };
 
@@ -26,10 +26,10 @@ World WorldFromEnvironment();
 // What one launcher starts.
 struct NodeWorld {
   int node = 0, nodes = 1;
-  int procs = 1;           // ranks of this node
+  int procs = 1;  // ranks of this node
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;     // 0: any free one; only with one node
-  std::string master_file; // when set, holds the master's address once it is known
+  int master_port = 0;      // 0: any free one; only with one node
+  std::string master_file;  // when set, holds the master's address once it is known
 };
 
 // `nproc`: --nproc, or nothing to take it from the environment (PET_NPROC_PER_NODE,

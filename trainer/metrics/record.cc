@@ -38,9 +38,11 @@ Record::Record(const fs::path& path, int64_t last_step) : path_(path) {
 Record::~Record() { std::fclose(file_); }
 
 void Record::Write(const RecordLine& line) {
-  std::string text = Format("{\"attempt\":%lld,\"step\":%lld,\"samples\":[", static_cast<long long>(line.attempt), static_cast<long long>(line.step));
+  std::string text = Format("{\"attempt\":%lld,\"step\":%lld,\"samples\":[", static_cast<long long>(line.attempt),
+                            static_cast<long long>(line.step));
   for (size_t i = 0; i < line.samples.size(); ++i) text += (i ? "," : "") + std::to_string(line.samples[i]);
-  text += "],\"input_xxh3\":\"" + HexDigest(line.input_xxh3) + "\",\"loss\":" + JsonFloat(static_cast<float>(line.loss)) +
+  text += "],\"input_xxh3\":\"" + HexDigest(line.input_xxh3) +
+          "\",\"loss\":" + JsonFloat(static_cast<float>(line.loss)) +
           ",\"grad_norm\":" + JsonFloat(static_cast<float>(line.grad_norm)) + ",\"lr\":" + JsonFloat(line.lr) + "}\n";
   if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) {
     throw StorageError("train.record: cannot write " + path_.string() + ": " + std::strerror(errno));

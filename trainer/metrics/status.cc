@@ -32,7 +32,8 @@ struct MetricSpec {
 };
 
 Value One(std::function<double(const RankStatus&)> get) {
-  return [get = std::move(get)](const RankStatus& s, const std::function<void(Labels, double)>& add) { add({}, get(s)); };
+  return
+      [get = std::move(get)](const RankStatus& s, const std::function<void(Labels, double)>& add) { add({}, get(s)); };
 }
 
 double DataWaitRatio(const RankStatus& s) {
@@ -52,29 +53,43 @@ const std::vector<MetricSpec>& Specs() {
          add({{"result", "ok"}}, static_cast<double>(s.steps_ok));
          add({{"result", "skipped"}}, static_cast<double>(s.steps_skipped));
        }},
-      {"trainyard_last_step_timestamp_seconds", "When the last step ended, seconds since the epoch.", MetricType::Gauge, One([](auto& s) { return s.last_step_time; })},
-      {"trainyard_loss", "Global training loss of the last step.", MetricType::Gauge, One([](auto& s) { return s.loss; })},
-      {"trainyard_learning_rate", "Learning rate of the last step.", MetricType::Gauge, One([](auto& s) { return s.learning_rate; })},
-      {"trainyard_grad_norm", "Global gradient norm before clipping.", MetricType::Gauge, One([](auto& s) { return s.grad_norm; })},
-      {"trainyard_samples_per_second", "Global throughput.", MetricType::Gauge, One([](auto& s) { return s.samples_per_second; })},
+      {"trainyard_last_step_timestamp_seconds", "When the last step ended, seconds since the epoch.", MetricType::Gauge,
+       One([](auto& s) { return s.last_step_time; })},
+      {"trainyard_loss", "Global training loss of the last step.", MetricType::Gauge,
+       One([](auto& s) { return s.loss; })},
+      {"trainyard_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
+       One([](auto& s) { return s.learning_rate; })},
+      {"trainyard_grad_norm", "Global gradient norm before clipping.", MetricType::Gauge,
+       One([](auto& s) { return s.grad_norm; })},
+      {"trainyard_samples_per_second", "Global throughput.", MetricType::Gauge,
+       One([](auto& s) { return s.samples_per_second; })},
       {"trainyard_phase_seconds_total", "Time of the step thread by phase.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          for (const auto& [phase, seconds] : s.phase_seconds) add({{"phase", phase}}, seconds);
        }},
-      {"trainyard_data_wait_ratio", "Share of the step thread's time that waited for data.", MetricType::Gauge, One(DataWaitRatio)},
-      {"trainyard_host_memory_bytes", "Resident memory of the serving process.", MetricType::Gauge, One([](auto&) { return static_cast<double>(ResidentBytes()); })},
-      {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge, One([](auto& s) { return s.checkpoint.step; })},
+      {"trainyard_data_wait_ratio", "Share of the step thread's time that waited for data.", MetricType::Gauge,
+       One(DataWaitRatio)},
+      {"trainyard_host_memory_bytes", "Resident memory of the serving process.", MetricType::Gauge,
+       One([](auto&) { return static_cast<double>(ResidentBytes()); })},
+      {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge,
+       One([](auto& s) { return s.checkpoint.step; })},
       {"trainyard_checkpoint_age_seconds", "Age of the newest durable checkpoint.", MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
          if (s.checkpoint.durable) add({}, UnixTime() - static_cast<double>(s.checkpoint.time));
        }},
-      {"trainyard_checkpoint_duration_seconds", "How long the newest checkpoint took in the background.", MetricType::Gauge, One([](auto& s) { return s.checkpoint.duration_seconds; })},
-      {"trainyard_checkpoint_stall_seconds_total", "Time that training waited for checkpoints.", MetricType::Counter, One([](auto& s) { return s.checkpoint_stall_seconds; })},
-      {"trainyard_micro_batch", "Samples of one forward and backward.", MetricType::Gauge, One([](auto& s) { return s.micro_batch; })},
+      {"trainyard_checkpoint_duration_seconds", "How long the newest checkpoint took in the background.",
+       MetricType::Gauge, One([](auto& s) { return s.checkpoint.duration_seconds; })},
+      {"trainyard_checkpoint_stall_seconds_total", "Time that training waited for checkpoints.", MetricType::Counter,
+       One([](auto& s) { return s.checkpoint_stall_seconds; })},
+      {"trainyard_micro_batch", "Samples of one forward and backward.", MetricType::Gauge,
+       One([](auto& s) { return s.micro_batch; })},
       {"trainyard_world_size", "Ranks.", MetricType::Gauge, One([](auto& s) { return s.world; })},
-      {"trainyard_restarts_total", "Attempts before this one.", MetricType::Counter, One([](auto& s) { return static_cast<double>(s.attempt > 0 ? s.attempt - 1 : 0); })},
-      {"trainyard_nonfinite_steps_total", "Steps with a loss or gradient that is not finite.", MetricType::Counter, One([](auto& s) { return s.steps_skipped; })},
-      {"trainyard_telemetry_dropped_total", "Telemetry that was dropped because its queue was full.", MetricType::Counter, One([](auto& s) { return s.telemetry_dropped; })},
+      {"trainyard_restarts_total", "Attempts before this one.", MetricType::Counter,
+       One([](auto& s) { return static_cast<double>(s.attempt > 0 ? s.attempt - 1 : 0); })},
+      {"trainyard_nonfinite_steps_total", "Steps with a loss or gradient that is not finite.", MetricType::Counter,
+       One([](auto& s) { return s.steps_skipped; })},
+      {"trainyard_telemetry_dropped_total", "Telemetry that was dropped because its queue was full.",
+       MetricType::Counter, One([](auto& s) { return s.telemetry_dropped; })},
   };
   return specs;
 }
@@ -91,9 +106,23 @@ void StatusBoard::Progress(const std::string& phase) {
 }
 
 Json RankStatus::ToStatusJson() const {
-  return {{"job_uid", job_uid}, {"attempt", attempt}, {"rank", rank}, {"world", world}, {"phase", phase}, {"step", step}, {"total_steps", total_steps},
-          {"last_step_time", last_step_time}, {"last_progress_time", last_progress_time}, {"samples_per_second", samples_per_second}, {"eta_seconds", eta_seconds},
-          {"loss", loss}, {"checkpoint", {{"step", checkpoint.step}, {"time", checkpoint.time}, {"bytes", checkpoint.bytes}, {"durable", checkpoint.durable}}},
+  return {{"job_uid", job_uid},
+          {"attempt", attempt},
+          {"rank", rank},
+          {"world", world},
+          {"phase", phase},
+          {"step", step},
+          {"total_steps", total_steps},
+          {"last_step_time", last_step_time},
+          {"last_progress_time", last_progress_time},
+          {"samples_per_second", samples_per_second},
+          {"eta_seconds", eta_seconds},
+          {"loss", loss},
+          {"checkpoint",
+           {{"step", checkpoint.step},
+            {"time", checkpoint.time},
+            {"bytes", checkpoint.bytes},
+            {"durable", checkpoint.durable}}},
           {"warnings", warnings}};
 }
 

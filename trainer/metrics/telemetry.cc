@@ -9,9 +9,11 @@
 
 namespace trainyard {
 
-Telemetry::Telemetry(const std::filesystem::path& directory, bool tensorboard, int64_t attempt, int64_t first_step) : attempt_(attempt) {
+Telemetry::Telemetry(const std::filesystem::path& directory, bool tensorboard, int64_t attempt, int64_t first_step)
+    : attempt_(attempt) {
   log_ = std::fopen((directory / "log.jsonl").c_str(), "abe");
-  if (!log_) throw ConfigError("run.dir: cannot write " + (directory / "log.jsonl").string() + ": " + std::strerror(errno));
+  if (!log_)
+    throw ConfigError("run.dir: cannot write " + (directory / "log.jsonl").string() + ": " + std::strerror(errno));
   if (tensorboard) events_ = std::make_unique<EventFile>(directory / "tensorboard", first_step);
   thread_ = std::thread([this] { Loop(); });
 }
@@ -56,7 +58,8 @@ void Telemetry::Loop() {
 }
 
 bool Telemetry::Write(const Point& point) {
-  std::string text = Format("{\"time\":%.3f,\"attempt\":%lld,\"step\":%lld", point.time, static_cast<long long>(attempt_), static_cast<long long>(point.step));
+  std::string text = Format("{\"time\":%.3f,\"attempt\":%lld,\"step\":%lld", point.time,
+                            static_cast<long long>(attempt_), static_cast<long long>(point.step));
   for (const auto& [name, value] : point.scalars) text += ",\"" + name + "\":" + JsonFloat(static_cast<float>(value));
   text += "}\n";
   const bool logged = std::fwrite(text.data(), 1, text.size(), log_) == text.size() && std::fflush(log_) == 0;

@@ -28,8 +28,8 @@ bool IsBf16(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16; }
 kernels::Dropout ToDropout(uint64_t key, double p) { return {key, static_cast<float>(p)}; }
 
 // q may be packed with k and v in one tensor; then all strides are 3 D.
-kernels::AttentionShape ShapeOf(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, AttentionLayout layout, bool packed,
-                                kernels::Dropout dropout) {
+kernels::AttentionShape ShapeOf(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                                AttentionLayout layout, bool packed, kernels::Dropout dropout) {
   kernels::AttentionShape s{};
   s.B = kv.size(0);
   s.C = layout.context;
@@ -45,7 +45,8 @@ kernels::AttentionShape ShapeOf(const at::Tensor& q, const at::Tensor& kv, const
 }
 
 template <class T>
-kernels::AttentionArgs<T> ArgsOf(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible) {
+kernels::AttentionArgs<T> ArgsOf(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv,
+                                 const at::Tensor& visible) {
   const int64_t width = s.H * s.E;
   kernels::AttentionArgs<T> a{};
   a.q = Data<T>(q);
@@ -60,18 +61,20 @@ void OverHeads(const kernels::AttentionShape& s, Run run) {
   at::parallel_for(0, s.B * s.H, 1, run);
 }
 
-void RunForward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, at::Tensor& out, at::Tensor& lse) {
+void RunForward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                at::Tensor& out, at::Tensor& lse) {
   auto run = [&]<class T>(T*, auto kernel) {
     auto a = ArgsOf<T>(s, q, kv, visible);
     a.out = Data<T>(out);
     a.lse = lse.data_ptr<float>();
     OverHeads(s, [&](int64_t begin, int64_t end) { kernel(s, a, begin, end); });
   };
-  IsBf16(q) ? run(static_cast<Bf16*>(nullptr), Kernels().attention_forward_bf16) : run(static_cast<float*>(nullptr), Kernels().attention_forward);
+  IsBf16(q) ? run(static_cast<Bf16*>(nullptr), Kernels().attention_forward_bf16)
+            : run(static_cast<float*>(nullptr), Kernels().attention_forward);
 }
 
-void RunBackward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, const at::Tensor& lse,
-                 const at::Tensor& dout, at::Tensor& dq, at::Tensor& dkv) {
+void RunBackward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                 const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dq, at::Tensor& dkv) {
   const int64_t width = s.H * s.E;
   auto run = [&]<class T>(T*, auto kernel) {
     auto a = ArgsOf<T>(s, q, kv, visible);
@@ -82,12 +85,14 @@ void RunBackward(const kernels::AttentionShape& s, const at::Tensor& q, const at
     a.dv = a.dk + width;
     OverHeads(s, [&](int64_t begin, int64_t end) { kernel(s, a, begin, end); });
   };
-  IsBf16(q) ? run(static_cast<Bf16*>(nullptr), Kernels().attention_backward_bf16) : run(static_cast<float*>(nullptr), Kernels().attention_backward);
+  IsBf16(q) ? run(static_cast<Bf16*>(nullptr), Kernels().attention_backward_bf16)
+            : run(static_cast<float*>(nullptr), Kernels().attention_backward);
 }
 
 // The keys of a hash have 64 bits; the autograd context keeps signed integers.
 struct PackedAttention : Function<PackedAttention> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const at::Tensor& visible, int64_t context, int64_t heads, int64_t key, double p) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const at::Tensor& visible, int64_t context,
+                            int64_t heads, int64_t key, double p) {
     const auto s = ShapeOf(qkv, qkv, visible, {context, heads}, true, ToDropout(static_cast<uint64_t>(key), p));
     at::Tensor out = at::empty({s.B, s.C + s.Q, s.H * s.E}, qkv.options());
     at::Tensor lse = at::empty({s.B, s.H, s.C + s.Q}, qkv.options().dtype(at::kFloat));
@@ -102,8 +107,9 @@ struct PackedAttention : Function<PackedAttention> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &qkv = saved[0], &visible = saved[1];
-    const auto s = ShapeOf(qkv, qkv, visible, {ctx->saved_data["context"].toInt(), ctx->saved_data["heads"].toInt()}, true,
-                           ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), ctx->saved_data["p"].toDouble()));
+    const auto s =
+        ShapeOf(qkv, qkv, visible, {ctx->saved_data["context"].toInt(), ctx->saved_data["heads"].toInt()}, true,
+                ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), ctx->saved_data["p"].toDouble()));
     at::Tensor dqkv = at::empty_like(qkv);
     RunBackward(s, qkv, qkv, visible, saved[2], grads[0].contiguous(), dqkv, dqkv);
     return {dqkv, {}, {}, {}, {}, {}};
@@ -111,7 +117,8 @@ struct PackedAttention : Function<PackedAttention> {
 };
 
 struct QueryAttention : Function<QueryAttention> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, int64_t context, int64_t heads, int64_t key, double p) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                            int64_t context, int64_t heads, int64_t key, double p) {
     const auto s = ShapeOf(q, kv, visible, {context, heads}, false, ToDropout(static_cast<uint64_t>(key), p));
     at::Tensor out = at::empty_like(q);
     at::Tensor lse = at::empty({s.B, s.H, s.Q}, q.options().dtype(at::kFloat));
@@ -126,8 +133,9 @@ struct QueryAttention : Function<QueryAttention> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &q = saved[0], &kv = saved[1], &visible = saved[2];
-    const auto s = ShapeOf(q, kv, visible, {ctx->saved_data["context"].toInt(), ctx->saved_data["heads"].toInt()}, false,
-                           ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), ctx->saved_data["p"].toDouble()));
+    const auto s =
+        ShapeOf(q, kv, visible, {ctx->saved_data["context"].toInt(), ctx->saved_data["heads"].toInt()}, false,
+                ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), ctx->saved_data["p"].toDouble()));
     at::Tensor dq = at::empty_like(q), dkv = at::empty_like(kv);
     RunBackward(s, q, kv, visible, saved[3], grads[0].contiguous(), dq, dkv);
     return {dq, dkv, {}, {}, {}, {}, {}};
@@ -139,7 +147,8 @@ struct QueryAttention : Function<QueryAttention> {
 constexpr int64_t kRowsPerTask = 512;
 
 template <class T>
-kernels::NormArgs<T> NormArgsOf(const at::Tensor& gamma, kernels::Dropout dropout, const at::Tensor& z, const at::Tensor& mean, const at::Tensor& rstd) {
+kernels::NormArgs<T> NormArgsOf(const at::Tensor& gamma, kernels::Dropout dropout, const at::Tensor& z,
+                                const at::Tensor& mean, const at::Tensor& rstd) {
   kernels::NormArgs<T> a{};
   a.D = gamma.numel();
   a.eps = 1e-5f;
@@ -152,7 +161,8 @@ kernels::NormArgs<T> NormArgsOf(const at::Tensor& gamma, kernels::Dropout dropou
 }
 
 struct NormFunction : Function<NormFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta, int64_t key, double p) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma,
+                            const at::Tensor& beta, int64_t key, double p) {
     const int64_t rows = x.numel() / gamma.numel();
     at::Tensor y = at::empty_like(x), z = at::empty_like(x);
     at::Tensor mean = at::empty({rows}, gamma.options()), rstd = at::empty({rows}, gamma.options());
@@ -164,7 +174,8 @@ struct NormFunction : Function<NormFunction> {
       a.y = Data<T>(y);
       at::parallel_for(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
     };
-    IsBf16(x) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_forward_bf16) : run(static_cast<float*>(nullptr), Kernels().norm_forward);
+    IsBf16(x) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_forward_bf16)
+              : run(static_cast<float*>(nullptr), Kernels().norm_forward);
     ctx->save_for_backward({gamma, z, mean, rstd});
     ctx->saved_data["key"] = key;
     ctx->saved_data["p"] = p;
@@ -179,7 +190,8 @@ struct NormFunction : Function<NormFunction> {
     at::Tensor dx = at::empty_like(z), dr = p > 0 ? at::empty_like(z) : dx;
     at::Tensor partial = at::zeros({tasks, 2, D}, gamma.options());
     auto run = [&]<class T>(T*, auto kernel) {
-      const auto base = NormArgsOf<T>(gamma, ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), p), z, saved[2], saved[3]);
+      const auto base = NormArgsOf<T>(gamma, ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), p), z,
+                                      saved[2], saved[3]);
       at::parallel_for(0, tasks, 1, [&](int64_t first, int64_t last) {
         for (int64_t task = first; task < last; ++task) {
           auto a = base;
@@ -192,7 +204,8 @@ struct NormFunction : Function<NormFunction> {
         }
       });
     };
-    IsBf16(z) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_backward_bf16) : run(static_cast<float*>(nullptr), Kernels().norm_backward);
+    IsBf16(z) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_backward_bf16)
+              : run(static_cast<float*>(nullptr), Kernels().norm_backward);
     at::Tensor sums = partial[0];
     for (int64_t task = 1; task < tasks; ++task) sums.add_(partial[task]);
     return {dx, dr, sums[0], sums[1], {}, {}};
@@ -216,10 +229,12 @@ struct GeluFunction : Function<GeluFunction> {
   }
 
  private:
-  static void Run(const at::Tensor& x, at::Tensor& y, const at::Tensor& dy, at::Tensor& dx, int64_t key, double p, bool backward) {
+  static void Run(const at::Tensor& x, at::Tensor& y, const at::Tensor& dy, at::Tensor& dx, int64_t key, double p,
+                  bool backward) {
     const int64_t D = x.size(-1), rows = x.numel() / D;
     auto run = [&]<class T>(T*, auto kernel) {
-      const kernels::GeluArgs<T> a{D, ToDropout(static_cast<uint64_t>(key), p), Data<T>(x), Data<T>(y), Data<T>(dy), Data<T>(dx)};
+      const kernels::GeluArgs<T> a{
+          D, ToDropout(static_cast<uint64_t>(key), p), Data<T>(x), Data<T>(y), Data<T>(dy), Data<T>(dx)};
       at::parallel_for(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
     };
     if (IsBf16(x)) {
@@ -234,16 +249,22 @@ struct GeluFunction : Function<GeluFunction> {
 
 uint64_t DropoutKeys::Next() { return HashKey(key_, ++count_); }
 
-at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout, DropoutKeys& dropout) {
-  return PackedAttention::apply(qkv.contiguous(), visible, layout.context, layout.heads, static_cast<int64_t>(dropout.Next()), dropout.p());
+at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
+                           DropoutKeys& dropout) {
+  return PackedAttention::apply(qkv.contiguous(), visible, layout.context, layout.heads,
+                                static_cast<int64_t>(dropout.Next()), dropout.p());
 }
 
-at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, AttentionLayout layout, DropoutKeys& dropout) {
-  return QueryAttention::apply(q.contiguous(), kv.contiguous(), visible, layout.context, layout.heads, static_cast<int64_t>(dropout.Next()), dropout.p());
+at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                                    AttentionLayout layout, DropoutKeys& dropout) {
+  return QueryAttention::apply(q.contiguous(), kv.contiguous(), visible, layout.context, layout.heads,
+                               static_cast<int64_t>(dropout.Next()), dropout.p());
 }
 
-at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta, DropoutKeys& dropout) {
-  return NormFunction::apply(x.contiguous(), r.contiguous(), gamma, beta, static_cast<int64_t>(dropout.Next()), dropout.p());
+at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
+                          DropoutKeys& dropout) {
+  return NormFunction::apply(x.contiguous(), r.contiguous(), gamma, beta, static_cast<int64_t>(dropout.Next()),
+                             dropout.p());
 }
 
 at::Tensor GeluDropout(const at::Tensor& x, DropoutKeys& dropout) {

@@ -33,13 +33,15 @@ struct AttentionLayout {
 // its first visible[b][i] context rows and itself.
 //   qkv: (B, R, 3 D): queries, keys, values side by side, as in_proj gives them -> (B, R, D)
 //   visible: (B, Q) int32
-at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout, DropoutKeys& dropout);
+at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
+                           DropoutKeys& dropout);
 // The same for the query rows alone.  q: (B, Q, D), kv: (B, R, 2 D) -> (B, Q, D)
-at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, AttentionLayout layout,
-                                    DropoutKeys& dropout);
+at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                                    AttentionLayout layout, DropoutKeys& dropout);
 
 // LayerNorm(x + dropout(r)) over the last dimension; gamma, beta: (D) float32; eps 1e-5.
-at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta, DropoutKeys& dropout);
+at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
+                          DropoutKeys& dropout);
 
 // dropout(gelu(x)), exact gelu.
 at::Tensor GeluDropout(const at::Tensor& x, DropoutKeys& dropout);

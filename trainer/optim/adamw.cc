@@ -10,7 +10,9 @@
 
 namespace trainyard {
 
-bool MatchesPattern(const std::string& pattern, const std::string& text) { return fnmatch(pattern.c_str(), text.c_str(), 0) == 0; }
+bool MatchesPattern(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+}
 
 AdamW::AdamW(const OptimConfig& config, FlatState& state) : config_(config), state_(state) {
   const FlatLayout& layout = state_.layout();
@@ -37,7 +39,9 @@ AdamW::AdamW(const OptimConfig& config, FlatState& state) : config_(config), sta
     }
   }
   for (size_t g = 0; g < matched.size(); ++g) {
-    if (!matched[g]) throw ConfigError("optim.groups: the pattern " + config_.groups[g].match + " matches no parameter (or an earlier one took all)");
+    if (!matched[g])
+      throw ConfigError("optim.groups: the pattern " + config_.groups[g].match +
+                        " matches no parameter (or an earlier one took all)");
   }
 }
 

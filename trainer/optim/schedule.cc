@@ -17,7 +17,7 @@ double OneCycle(const ScheduleConfig& schedule, double peak, int64_t step, int64
   const double rise_end = schedule.pct_start * static_cast<double>(total) - 1;
   const double last = static_cast<double>(total) - 1;
   const auto s = static_cast<double>(step);
-  if (s <= rise_end) return CosineBetween(start, peak, s / rise_end);
+  if (s <= rise_end) return CosineBetween(start, peak, rise_end > 0 ? s / rise_end : 1);
   return CosineBetween(peak, end, last > rise_end ? (s - rise_end) / (last - rise_end) : 1);
 }
 
@@ -26,14 +26,17 @@ double OneCycle(const ScheduleConfig& schedule, double peak, int64_t step, int64
 double LearningRate(const ScheduleConfig& schedule, double peak, int64_t step, int64_t total) {
   if (schedule.name == "onecycle") return OneCycle(schedule, peak, step, total);
   if (step < schedule.warmup) return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup);
-  const double share = static_cast<double>(step - schedule.warmup) / static_cast<double>(std::max<int64_t>(1, total - schedule.warmup));
+  const double share =
+      static_cast<double>(step - schedule.warmup) / static_cast<double>(std::max<int64_t>(1, total - schedule.warmup));
   if (schedule.name == "cosine") return CosineBetween(peak, schedule.min_lr, share);
   if (schedule.name == "linear") return peak + (schedule.min_lr - peak) * share;
   return peak;
 }
 
 void Plateau::Update(const ScheduleConfig& schedule, double metric) {
-  if (metric < best * (1 - 1e-4)) {
+  // Relative to the best value's size, so that it also works for metrics that are maximised, whose
+  // sign was turned.
+  if (std::isinf(best) || metric < best - 1e-4 * std::abs(best)) {
     best = metric;
     bad = 0;
   } else if (++bad > schedule.patience) {

@@ -9,7 +9,8 @@ int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multi
 
 }  // namespace
 
-FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world) : parameters_(std::move(parameters)), world_(world) {
+FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world)
+    : parameters_(std::move(parameters)), world_(world) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const bool new_unit = i > 0 && parameters_[i].unit != parameters_[i - 1].unit;
     total_ = RoundUp(total_, new_unit ? kBlock * world_ : kBlock);

@@ -10,10 +10,14 @@ namespace {
 
 double Draw(const Initial& initial, KeyedRandom& random) {
   switch (initial.kind) {
-    case Initial::Kind::kConstant: return initial.scale;
-    case Initial::Kind::kUniform: return initial.scale * (2 * random.UniformDouble() - 1);
-    case Initial::Kind::kNormal: return initial.scale * random.Normal();
-    case Initial::Kind::kTruncatedNormal: break;
+    case Initial::Kind::kConstant:
+      return initial.scale;
+    case Initial::Kind::kUniform:
+      return initial.scale * (2 * random.UniformDouble() - 1);
+    case Initial::Kind::kNormal:
+      return initial.scale * random.Normal();
+    case Initial::Kind::kTruncatedNormal:
+      break;
   }
   for (;;) {  // torch.nn.init.trunc_normal_ cuts at the absolute values -2 and 2.
     const double x = initial.scale * random.Normal();
@@ -55,7 +59,8 @@ void FlatState::Initialize(uint64_t seed) {
 
 void FlatState::PublishParameters() {
   if (!compute_.defined()) return;
-  kernels::Kernels().to_bf16(master.data_ptr<float>(), reinterpret_cast<kernels::Bf16*>(compute_.data_ptr()), layout_.total());
+  kernels::Kernels().to_bf16(master.data_ptr<float>(), reinterpret_cast<kernels::Bf16*>(compute_.data_ptr()),
+                             layout_.total());
 }
 
 }  // namespace trainyard

@@ -72,7 +72,8 @@ void GradientReducer::Accumulate(size_t parameter, const at::Tensor& gradient) {
     return;
   }
   if (first) flat.zero_();
-  kernels::Kernels().add_bf16(reinterpret_cast<const kernels::Bf16*>(values.data_ptr()), flat.data_ptr<float>(), range.size());
+  kernels::Kernels().add_bf16(reinterpret_cast<const kernels::Bf16*>(values.data_ptr()), flat.data_ptr<float>(),
+                              range.size());
 }
 
 void GradientReducer::SendReady(bool all) {

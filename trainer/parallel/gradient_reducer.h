@@ -35,8 +35,6 @@ class GradientReducer {
   // collective that is left, so that nobody waits for it. The gradient is then of no use.
   void Drain();
 
-  size_t num_buckets() const { return buckets_.size(); }
-
  private:
   struct Hook;
   struct Bucket {
@@ -52,10 +50,10 @@ class GradientReducer {
 
   FlatState& state_;
   Communicator& communicator_;
-  std::vector<Bucket> buckets_;                     // in sending order
-  std::vector<std::vector<size_t>> buckets_of_;     // parameter -> buckets
-  std::vector<bool> touched_, arrived_;             // in this step; on this last micro-batch
-  size_t next_ = 0;                                 // first bucket that was not sent
+  std::vector<Bucket> buckets_;                  // in sending order
+  std::vector<std::vector<size_t>> buckets_of_;  // parameter -> buckets
+  std::vector<bool> touched_, arrived_;          // in this step; on this last micro-batch
+  size_t next_ = 0;                              // first bucket that was not sent
   bool last_ = false;
 };
 

@@ -64,11 +64,13 @@ class FaultyTask : public Task {
     if (fault_.Due("nonfinite")) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
     if (fault_.Due("backward")) {
       result.share = result.share * 1.0;
-      result.share.register_hook([message = fault_.Message()](const at::Tensor&) -> at::Tensor { throw std::runtime_error(message); });
+      result.share.register_hook(
+          [message = fault_.Message()](const at::Tensor&) -> at::Tensor { throw std::runtime_error(message); });
     }
     return result;
   }
 
+  std::vector<std::string> evaluation_metrics() const override { return inner_->evaluation_metrics(); }
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, int rank, int world) override {
     return std::make_unique<FaultyEvaluation>(inner_->Evaluate(kind, step, rank, world), fault_);
   }
@@ -84,7 +86,8 @@ std::unique_ptr<Task> WithTestFault(std::unique_ptr<Task> task, int rank) {
   const std::string text = EnvText("TRAINYARD_TEST_FAULT");
   if (text.empty()) return task;
   const std::vector<std::string> parts = Split(text, ':');
-  const bool numbers = parts.size() == 3 && !parts[1].empty() && !parts[2].empty() && (parts[1] + parts[2]).find_first_not_of("0123456789") == std::string::npos;
+  const bool numbers = parts.size() == 3 && !parts[1].empty() && !parts[2].empty() &&
+                       (parts[1] + parts[2]).find_first_not_of("0123456789") == std::string::npos;
   if (!numbers) throw ConfigError("TRAINYARD_TEST_FAULT: " + text + " is not allowed; expected place:rank:call");
   if (std::stoi(parts[1]) != rank) return task;
   return std::make_unique<FaultyTask>(std::move(task), parts[0], std::stoll(parts[2]));

@@ -68,6 +68,8 @@ class Task {
   // `dropout_key`: what all randomness of this forward is drawn from.
   virtual LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) = 0;
 
+  // What every evaluation reports, whatever its kind.
+  virtual std::vector<std::string> evaluation_metrics() const = 0;
   // This rank's part of an evaluation; it draws from (run.seed, step) alone.
   virtual std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, int rank, int world) = 0;
 };

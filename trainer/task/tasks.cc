@@ -7,7 +7,8 @@ namespace trainyard {
 namespace {
 
 constexpr TaskEntry kTasks[] = {
-    {"algorithm_distillation", "a causal transformer that learns in context from learning histories on Dark Room", ad::BuildDistillationTask},
+    {"algorithm_distillation", "a causal transformer that learns in context from learning histories on Dark Room",
+     ad::BuildDistillationTask},
     {"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr},
     {"hybrid_vit_cascade", "progressive diffusion from X-ray to CT", nullptr},
     {"mimic_cxr", "chest X-ray question answering and findings", nullptr},

@@ -23,6 +23,18 @@ using Json = nlohmann::json;
 constexpr std::chrono::seconds kStoreDeadline(300);
 constexpr const char* kPrefixes[] = {"model.", "adamw.exp_avg.", "adamw.exp_avg_sq."};
 
+std::map<std::string, TensorTarget> TargetsOf(const FlatLayout& layout, const std::string& prefix,
+                                              const at::Tensor& flat) {
+  std::map<std::string, TensorTarget> targets;
+  for (size_t i = 0; i < layout.parameters().size(); ++i) {
+    const Range range = layout.range(i);
+    targets[prefix + layout.parameters()[i].name] = {
+        layout.parameters()[i].shape,
+        Floats(flat).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))};
+  }
+  return targets;
+}
+
 std::string Threads() { return EnvText("OMP_NUM_THREADS").empty() ? "auto" : EnvText("OMP_NUM_THREADS"); }
 
 // What a resumed run does differently from the one that saved; empty when its bits are the same.
@@ -37,9 +49,11 @@ std::string Differences(const Json& saved, const Session& session) {
   return parts.empty() ? "" : "not bit-exact with an uninterrupted run, because " + Join(parts);
 }
 
+bool IsAuto(const Config& config) { return config.checkpoint.resume == "auto" || config.checkpoint.resume.empty(); }
+
 Choice Choose(const Config& config) {
   if (config.checkpoint.resume == "never") return {};
-  if (config.checkpoint.resume == "auto" || config.checkpoint.resume.empty()) return ChooseCheckpoint(config.checkpoint.dir);
+  if (IsAuto(config)) return ChooseCheckpoint(config.checkpoint.dir);
   return {VerifyCheckpoint(config.checkpoint.resume), {}};
 }
 
@@ -52,12 +66,18 @@ Json FindResume(const Config& config, const std::string& fingerprint, const Sess
   const Json& saved = choice.found->manifest.state;
   const std::string path = choice.found->path.string();
   const std::vector<std::string> warnings =
-      RequireSameIdentity("checkpoint " + path, saved.at("config").dump(), saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
+      RequireSameIdentity("checkpoint " + path, saved.at("config").dump(),
+                          saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
+  if (const auto batch = saved.at("global_batch").get<int64_t>();
+      config.batch.global && *config.batch.global != batch) {
+    throw ConfigError(Format("batch.global: the checkpoint %s was made with %lld, here %lld", path.c_str(),
+                             static_cast<long long>(batch), static_cast<long long>(*config.batch.global)));
+  }
   message += "resuming from " + path;
   const std::string differences = Differences(saved, session);
   if (!differences.empty()) message += "; " + differences;
-  return {{"step", choice.found->manifest.step}, {"path", path},           {"global_batch", saved.at("global_batch")},
-          {"train", saved.at("train")},          {"message", message},     {"warnings", warnings}};
+  return {{"step", choice.found->manifest.step}, {"path", path},       {"global_batch", saved.at("global_batch")},
+          {"train", saved.at("train")},          {"message", message}, {"warnings", warnings}};
 }
 
 }  // namespace
@@ -81,9 +101,17 @@ Resume ChooseResume(const Config& config, const std::string& fingerprint, Sessio
   return resume;
 }
 
-Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, FlatState& state, Session& session, const Resume& resume)
-    : config_(config), plan_(plan), fingerprint_(fingerprint), state_(state), session_(session), last_saved_(resume.step),
-      resume_path_(resume.step > 0 ? (config.checkpoint.resume == "auto" || config.checkpoint.resume.empty() ? config.checkpoint.dir + "/" + StepName(resume.step) : config.checkpoint.resume) : ""),
+Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, FlatState& state,
+                         Session& session, const Resume& resume)
+    : config_(config),
+      plan_(plan),
+      fingerprint_(fingerprint),
+      state_(state),
+      session_(session),
+      last_saved_(resume.step > 0 && !IsAuto(config) ? -1 : resume.step),
+      resume_path_(resume.step > 0 ? (IsAuto(config) ? config.checkpoint.dir + "/" + StepName(resume.step)
+                                                     : config.checkpoint.resume)
+                                   : ""),
       writer_({.directory = config.checkpoint.dir,
                .writer = {session.job_uid, session.attempt},
                .rank = session.world.rank,
@@ -92,7 +120,8 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
                .keep_every = config.checkpoint.keep_every},
               session.store) {
   const fs::path directory = config.checkpoint.dir;
-  const std::string nonce = Format(".nonce-%s-%lld", session.job_uid.substr(0, 8).c_str(), static_cast<long long>(session.attempt));
+  const std::string nonce =
+      Format(".nonce-%s-%lld", session.job_uid.substr(0, 8).c_str(), static_cast<long long>(session.attempt));
   if (session.world.rank == 0) {
     Fence::Take(directory, {session.job_uid, session.attempt}, resume.step);
     for (const auto& entry : fs::directory_iterator(directory)) {
@@ -120,20 +149,10 @@ void Checkpoints::Load() {
   if (session_.world.rank == 0) {
     try {
       if (!resume_path_.empty()) {
-        const FlatLayout& layout = state_.layout();
-        std::vector<std::string> required;
-        std::map<std::string, std::span<float>> targets;
-        const at::Tensor* flats[] = {&state_.master, &state_.exp_avg, &state_.exp_avg_sq};
-        for (size_t k = 0; k < 3; ++k) {
-          for (size_t i = 0; i < layout.parameters().size(); ++i) {
-            required.push_back(kPrefixes[k] + layout.parameters()[i].name);
-            targets[required.back()] = Floats(*flats[k]).subspan(static_cast<size_t>(layout.range(i).begin), static_cast<size_t>(layout.range(i).size()));
-          }
-        }
-        LoadTensors(VerifyCheckpoint(resume_path_), required, [&](const std::string& key, const std::vector<int64_t>&) {
-          const auto it = targets.find(key);
-          return it == targets.end() ? std::span<float>() : it->second;
-        });
+        std::map<std::string, TensorTarget> targets = TargetsOf(state_.layout(), kPrefixes[0], state_.master);
+        targets.merge(TargetsOf(state_.layout(), kPrefixes[1], state_.exp_avg));
+        targets.merge(TargetsOf(state_.layout(), kPrefixes[2], state_.exp_avg_sq));
+        LoadTensors(VerifyCheckpoint(resume_path_), targets);
       } else if (!config_.init.from.empty()) {
         LoadWeights(config_.init.from, state_);
       }
@@ -155,15 +174,17 @@ std::vector<SourceSlice> Checkpoints::Slices() const {
   const FlatLayout& layout = state_.layout();
   std::vector<SourceSlice> slices;
   // Writing is split evenly; without a common directory rank 0 writes all.
-  const Range mine = shared_ ? layout.Shard(session_.world.rank) : session_.world.rank == 0 ? Range{0, layout.total()} : Range{0, 0};
+  const Range mine = shared_                    ? layout.Shard(session_.world.rank)
+                     : session_.world.rank == 0 ? Range{0, layout.total()}
+                                                : Range{0, 0};
   const at::Tensor* flats[] = {&state_.master, &state_.exp_avg, &state_.exp_avg_sq};
   for (size_t k = 0; k < 3; ++k) {
     for (size_t i = 0; i < layout.parameters().size(); ++i) {
       const Range range = layout.range(i);
       const Range part{std::max(range.begin, mine.begin), std::min(range.end, mine.end)};
       if (part.begin >= part.end) continue;
-      slices.push_back({kPrefixes[k] + layout.parameters()[i].name, layout.parameters()[i].shape, part.begin - range.begin, part.end - range.begin,
-                        flats[k]->data_ptr<float>() + part.begin});
+      slices.push_back({kPrefixes[k] + layout.parameters()[i].name, layout.parameters()[i].shape,
+                        part.begin - range.begin, part.end - range.begin, flats[k]->data_ptr<float>() + part.begin});
     }
   }
   return slices;
@@ -203,7 +224,9 @@ void ExportModel(const FlatState& state, const std::string& path) {
   const FlatLayout& layout = state.layout();
   for (size_t i = 0; i < layout.parameters().size(); ++i) {
     const Range range = layout.range(i);
-    entries.push_back({layout.parameters()[i].name, layout.parameters()[i].shape, Floats(state.master).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))});
+    entries.push_back(
+        {layout.parameters()[i].name, layout.parameters()[i].shape,
+         Floats(state.master).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))});
   }
   fs::create_directories(fs::path(path).parent_path());
   const std::string temporary = path + ".tmp";
@@ -213,12 +236,29 @@ void ExportModel(const FlatState& state, const std::string& path) {
   if (error) throw StorageError("cannot write " + path + ": " + error.message());
 }
 
+void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, FlatState& state) {
+  if (!fs::is_directory(path)) return LoadWeights(path, state);
+  Choice choice;
+  if (fs::exists(fs::path(path) / "manifest.json")) {
+    choice.found = VerifyCheckpoint(path);
+  } else {
+    choice = ChooseCheckpoint(path);
+  }
+  if (!choice.found) throw ConfigError("--checkpoint: " + path + " holds no checkpoint");
+  const Json& saved = choice.found->manifest.state;
+  RequireSameIdentity("--checkpoint: " + path, saved.at("config").dump(),
+                      saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
+  LoadTensors(*choice.found, TargetsOf(state.layout(), kPrefixes[0], state.master));
+  state.PublishParameters();
+}
+
 void LoadWeights(const std::string& path, FlatState& state) {
   const SafetensorsFile file(path);
   const FlatLayout& layout = state.layout();
   std::vector<std::string> missing, unexpected, shapes;
   for (const auto& [name, tensor] : file.tensors()) {
-    const bool known = std::any_of(layout.parameters().begin(), layout.parameters().end(), [&, &n = name](const ParameterSpec& p) { return p.name == n; });
+    const bool known = std::any_of(layout.parameters().begin(), layout.parameters().end(),
+                                   [&, &n = name](const ParameterSpec& p) { return p.name == n; });
     if (!known) unexpected.push_back(name);
   }
   for (const ParameterSpec& spec : layout.parameters()) {

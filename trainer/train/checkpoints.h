@@ -22,7 +22,7 @@ struct Resume {
   int64_t step = 0;          // 0: from scratch
   int64_t global_batch = 0;  // of the checkpoint; 0: from scratch
   TrainState train;
-  std::string message;       // for the banner: which checkpoint, what was skipped and why, what differs
+  std::string message;  // for the banner: which checkpoint, what was skipped and why, what differs
   std::vector<std::string> warnings;
 };
 
@@ -34,7 +34,8 @@ Resume ChooseResume(const Config& config, const std::string& fingerprint, Sessio
 class Checkpoints {
  public:
   // Rank 0 takes the fence for this attempt; all ranks call it.
-  Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, FlatState& state, Session& session, const Resume& resume);
+  Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, FlatState& state,
+              Session& session, const Resume& resume);
 
   // Fills state from the chosen checkpoint (rank 0 reads and broadcasts), or from init.from, or
   // leaves the initial values. All ranks call it.
@@ -64,6 +65,10 @@ class Checkpoints {
 
 // Writes the model's parameters, float32, under their state_dict names. Throws StorageError.
 void ExportModel(const FlatState& state, const std::string& path);
+
+// Fills the master from a checkpoint, the newest good one of a directory, or a safetensors file.
+// Throws ConfigError when there is none or it is of another identity.
+void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, FlatState& state);
 
 // Fills the master from a safetensors file. Names that are missing or not known, and shapes that
 // differ, are listed in one ConfigError.

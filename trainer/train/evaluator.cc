@@ -12,7 +12,8 @@ bool AgreeOnStop(Communicator& communicator, const std::string& where) {
   return stop > 0;
 }
 
-std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, int64_t step, Communicator& communicator, const std::function<void(int, int)>& progress) {
+std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, int64_t step, Communicator& communicator,
+                                              const std::function<void(int, int)>& progress) {
   const std::unique_ptr<Evaluation> evaluation = task.Evaluate(kind, step, communicator.rank(), communicator.size());
   const int chunks = evaluation->num_chunks();
   for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -25,7 +26,8 @@ std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, i
     double flags[2] = {StopRequested() ? 1.0 : 0.0, error ? 1.0 : 0.0};
     communicator.AllReduceNow(flags, Format("evaluation chunk %d", chunk));
     if (error) std::rethrow_exception(error);
-    if (flags[1] > 0) throw PeerError(Format("another rank failed in the evaluation after step %lld", static_cast<long long>(step)));
+    if (flags[1] > 0)
+      throw PeerError(Format("another rank failed in the evaluation after step %lld", static_cast<long long>(step)));
     progress(chunk + 1, chunks);
     if (flags[0] > 0) return std::nullopt;
   }

@@ -29,23 +29,31 @@ Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resu
   const int64_t auto_global = wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world));
   plan.global_batch = config.batch.global.value_or(resumed_global > 0 ? resumed_global : auto_global);
   if (plan.global_batch % world != 0) {
-    throw ConfigError(Format("batch.global: %lld is not divisible by the world size %d; the nearest that are: %lld and %lld", static_cast<Long>(plan.global_batch), world,
-                             static_cast<Long>(std::max<int64_t>(1, plan.global_batch / world) * world), static_cast<Long>((plan.global_batch / world + 1) * world)));
+    throw ConfigError(
+        Format("batch.global: %lld is not divisible by the world size %d; the nearest that are: %lld and %lld",
+               static_cast<Long>(plan.global_batch), world,
+               static_cast<Long>(std::max<int64_t>(1, plan.global_batch / world) * world),
+               static_cast<Long>((plan.global_batch / world + 1) * world)));
   }
   plan.share = plan.global_batch / world;
   plan.micro = config.batch.micro ? *config.batch.micro : LargestDivisor(plan.share, kAutoMicro);
   if (plan.micro > plan.share || plan.share % plan.micro != 0) {
-    throw ConfigError(Format("batch.micro: %lld does not divide a rank's share %lld (batch.global %lld / %d ranks); the largest that does: %lld", static_cast<Long>(plan.micro),
-                             static_cast<Long>(plan.share), static_cast<Long>(plan.global_batch), world, static_cast<Long>(LargestDivisor(plan.share, plan.micro))));
+    throw ConfigError(
+        Format("batch.micro: %lld does not divide a rank's share %lld (batch.global %lld / %d ranks); the largest that "
+               "does: %lld",
+               static_cast<Long>(plan.micro), static_cast<Long>(plan.share), static_cast<Long>(plan.global_batch),
+               world, static_cast<Long>(LargestDivisor(plan.share, plan.micro))));
   }
   plan.accumulation = plan.share / plan.micro;
   const bool drop = config.data.last == "drop";
   const int64_t epoch = drop ? num_samples / plan.global_batch * plan.global_batch : num_samples;
   if (epoch == 0) {
-    throw ConfigError(Format("batch.global: %lld is more than the %lld samples of an epoch, and data.last is drop", static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples)));
+    throw ConfigError(Format("batch.global: %lld is more than the %lld samples of an epoch, and data.last is drop",
+                             static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples)));
   }
   plan.steps_per_epoch = (epoch + plan.global_batch - 1) / plan.global_batch;
-  plan.total_steps = config.train.steps ? *config.train.steps : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
+  plan.total_steps = config.train.steps ? *config.train.steps
+                                        : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.precision = config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
   plan.loader_threads = static_cast<int>(config.data.workers.value_or(1));
   plan.peak_lr = ScaledRate(config.optim, world);
@@ -57,15 +65,24 @@ std::string Describe(const Plan& plan, const Config& config, int world, int64_t 
   std::string text;
   auto line = [&](const char* name, const std::string& value) { text += Format("  %-12s %s\n", name, value.c_str()); };
   line("task", config.task.name + ", " + config.task.mode + ", loss at " + config.task.loss);
-  line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters), plan.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
-  line("data", Format("%s: %lld samples, %lld steps per epoch", config.data.path.c_str(), static_cast<Long>(num_samples), static_cast<Long>(plan.steps_per_epoch)));
-  line("batch", Format("%lld = micro %lld x accumulation %lld x ranks %d", static_cast<Long>(plan.global_batch), static_cast<Long>(plan.micro), static_cast<Long>(plan.accumulation), world));
+  line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
+                       plan.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
+  line("data", Format("%s: %lld samples, %lld steps per epoch", config.data.path.c_str(),
+                      static_cast<Long>(num_samples), static_cast<Long>(plan.steps_per_epoch)));
+  line("batch", Format("%lld = micro %lld x accumulation %lld x ranks %d", static_cast<Long>(plan.global_batch),
+                       static_cast<Long>(plan.micro), static_cast<Long>(plan.accumulation), world));
   line("steps", Format("%lld (%.2f epochs)", static_cast<Long>(plan.total_steps), epochs));
-  line("optimizer", Format("AdamW, lr %g%s, %s, warm-up %lld, clip %g", plan.peak_lr, plan.peak_lr == config.optim.lr ? "" : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
+  line("optimizer", Format("AdamW, lr %g%s, %s, warm-up %lld, clip %g", plan.peak_lr,
+                           plan.peak_lr == config.optim.lr
+                               ? ""
+                               : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
                            config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip));
   line("parallel", Format("ddp, buckets of %g MiB", config.parallel.bucket_mib));
   line("run.dir", config.run.dir);
-  line("checkpoints", config.checkpoint.dir + (config.checkpoint.every ? Format(", every %lld steps", static_cast<Long>(config.checkpoint.every)) : ", at the end"));
+  line("checkpoints",
+       config.checkpoint.dir + (config.checkpoint.every
+                                    ? Format(", every %lld steps", static_cast<Long>(config.checkpoint.every))
+                                    : ", at the end"));
   return text;
 }
 

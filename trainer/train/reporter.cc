@@ -15,7 +15,8 @@ constexpr double kThroughputWindowSeconds = 5;
 
 StatusPublisher::StatusPublisher(bool serve) : channel_(ReportChannel::FromEnvironment()) {
   if (!channel_.connected() && serve) {
-    server_ = std::make_unique<StatusServer>(StatusAddressFromEnvironment(), StatusPortFromEnvironment(), [this] { return std::vector<RankStatus>{board_.Get()}; });
+    server_ = std::make_unique<StatusServer>(StatusAddressFromEnvironment(), StatusPortFromEnvironment(),
+                                             [this] { return std::vector<RankStatus>{board_.Get()}; });
   }
   thread_ = std::thread([this] {
     while (!stopping_) {
@@ -31,9 +32,17 @@ StatusPublisher::~StatusPublisher() {
   thread_.join();
 }
 
-Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, const Session& session, StatusPublisher& publisher, const TrainState& train)
-    : config_(config), plan_(plan), metric_names_(task.train_metrics()), attempt_(session.attempt), leader_(session.world.rank == 0), records_(!config.train.record.empty()),
-      board_(publisher.board()), window_start_(UnixTime()), window_step_(train.step) {
+Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, const Session& session,
+                   StatusPublisher& publisher, const TrainState& train)
+    : config_(config),
+      plan_(plan),
+      metric_names_(task.train_metrics()),
+      attempt_(session.attempt),
+      leader_(session.world.rank == 0),
+      records_(!config.train.record.empty()),
+      board_(publisher.board()),
+      window_start_(UnixTime()),
+      window_step_(train.step) {
   board_.Update([&](RankStatus& s) {
     s.step = train.step;
     s.total_steps = plan.total_steps;
@@ -45,17 +54,21 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
 }
 
-void Reporter::ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples, uint64_t input_hash, const PhaseClock& clock,
-                          const CheckpointWriter& writer) {
+void Reporter::ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
+                          uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer) {
   const double now = UnixTime();
   if (now - window_start_ >= kThroughputWindowSeconds || samples_per_second_ == 0) {
-    samples_per_second_ = static_cast<double>((train.step - window_step_) * plan_.global_batch) / std::max(1e-9, now - window_start_);
+    samples_per_second_ =
+        static_cast<double>((train.step - window_step_) * plan_.global_batch) / std::max(1e-9, now - window_start_);
   }
   if (now - window_start_ >= kThroughputWindowSeconds) {
     window_start_ = now;
     window_step_ = train.step;
   }
-  const double eta = samples_per_second_ > 0 ? static_cast<double>((plan_.total_steps - train.step) * plan_.global_batch) / samples_per_second_ : 0;
+  const double eta =
+      samples_per_second_ > 0
+          ? static_cast<double>((plan_.total_steps - train.step) * plan_.global_batch) / samples_per_second_
+          : 0;
   const auto checkpoint = writer.last();
   board_.Update([&](RankStatus& s) {
     s.phase = "training";
@@ -69,19 +82,30 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     ++(result.finite ? s.steps_ok : s.steps_skipped);
     s.phase_seconds = clock.seconds();
     if (checkpoint) s.checkpoint = {checkpoint->step, checkpoint->time, checkpoint->bytes, true, checkpoint->seconds};
-    if (auto it = s.phase_seconds.find("checkpoint"); it != s.phase_seconds.end()) s.checkpoint_stall_seconds = it->second;
+    if (auto it = s.phase_seconds.find("checkpoint"); it != s.phase_seconds.end())
+      s.checkpoint_stall_seconds = it->second;
     if (telemetry_) s.telemetry_dropped = telemetry_->dropped();
   });
   if (!leader_) return;
   if (record_) {
-    record_->Write({.attempt = attempt_, .step = train.step, .samples = samples, .input_xxh3 = input_hash, .loss = result.loss, .grad_norm = result.grad_norm, .lr = result.lr});
+    record_->Write({.attempt = attempt_,
+                    .step = train.step,
+                    .samples = samples,
+                    .input_xxh3 = input_hash,
+                    .loss = result.loss,
+                    .grad_norm = result.grad_norm,
+                    .lr = result.lr});
   }
   if (train.step % config_.train.log_every == 0 || train.step == plan_.total_steps) {
-    Scalars scalars = {{"train/loss", result.loss}, {"train/lr", result.lr}, {"train/grad_norm", result.grad_norm}, {"train/samples_per_second", samples_per_second_}};
+    Scalars scalars = {{"train/loss", result.loss},
+                       {"train/lr", result.lr},
+                       {"train/grad_norm", result.grad_norm},
+                       {"train/samples_per_second", samples_per_second_}};
     for (size_t i = 0; i < metric_names_.size(); ++i) scalars.emplace_back(metric_names_[i], result.metrics[i]);
     telemetry_->Add(train.step, std::move(scalars));
   }
-  progress_->Update(train.step, Format("loss %.4f  lr %.2e  %.0f samples/s", result.loss, result.lr, samples_per_second_));
+  progress_->Update(train.step,
+                    Format("loss %.4f  lr %.2e  %.0f samples/s", result.loss, result.lr, samples_per_second_));
 }
 
 void Reporter::ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics) {
@@ -103,7 +127,8 @@ void Reporter::EvaluationProgress(int done, int total) {
   board_.Progress("evaluating");
   if (!leader_) return;
   progress_->Clear();
-  if (!evaluation_progress_) evaluation_progress_ = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
+  if (!evaluation_progress_)
+    evaluation_progress_ = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
   evaluation_progress_->Update(done, "");
 }
 

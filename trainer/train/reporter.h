@@ -43,11 +43,12 @@ class StatusPublisher {
 class Reporter {
  public:
   // Rank 0 opens the logs; other ranks only keep their status. `first_step`: steps already done.
-  Reporter(const Config& config, const Plan& plan, const Task& task, const Session& session, StatusPublisher& publisher, const TrainState& train);
+  Reporter(const Config& config, const Plan& plan, const Task& task, const Session& session, StatusPublisher& publisher,
+           const TrainState& train);
 
   // After a step. `samples`: every rank's, in global order, when recording (else empty).
-  void ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples, uint64_t input_hash, const PhaseClock& clock,
-                  const CheckpointWriter& writer);
+  void ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
+                  uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer);
   void ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics);
   void EvaluationProgress(int done, int total);
   // A line for people, on rank 0.
@@ -65,7 +66,7 @@ class Reporter {
   std::unique_ptr<Progress> evaluation_progress_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<Record> record_;
-  double window_start_ = 0;       // of the throughput figure
+  double window_start_ = 0;  // of the throughput figure
   int64_t window_step_ = 0;
   double samples_per_second_ = 0;
 };

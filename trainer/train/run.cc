@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -11,7 +12,6 @@
 #include "trainer/base/hash.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
-#include "trainer/checkpoint/reader.h"
 #include "trainer/data/prefetcher.h"
 #include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
@@ -25,14 +25,17 @@ namespace {
 using Json = nlohmann::json;
 
 SampleStream MakeStream(const Config& config, const Plan& plan, const Task& task) {
-  return {task.num_samples(), static_cast<uint64_t>(config.run.seed), config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry, plan.global_batch};
+  return {task.num_samples(), static_cast<uint64_t>(config.run.seed),
+          config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry, plan.global_batch};
 }
 
-Share CollateShare(const Task& task, const SampleStream& stream, const Plan& plan, int rank, int64_t step, bool hash_inputs) {
+Share CollateShare(const Task& task, const SampleStream& stream, const Plan& plan, int rank, int64_t step,
+                   bool hash_inputs) {
   const std::vector<int64_t> ids = stream.Ids(step * plan.global_batch + rank * plan.share, plan.share);
   Share share;
   for (int64_t m = 0; m < plan.accumulation; ++m) {
-    share.push_back(task.Collate(std::span(ids).subspan(static_cast<size_t>(m * plan.micro), static_cast<size_t>(plan.micro)), hash_inputs));
+    share.push_back(task.Collate(
+        std::span(ids).subspan(static_cast<size_t>(m * plan.micro), static_cast<size_t>(plan.micro)), hash_inputs));
   }
   return share;
 }
@@ -67,38 +70,61 @@ GatheredInputs GatherInputs(const Share& share, Communicator& communicator) {
 }
 
 // Losses are better when smaller, everything else when larger.
-double Badness(const std::string& metric, double value) { return metric.find("loss") != std::string::npos ? value : -value; }
+double Badness(const std::string& metric, double value) {
+  return metric.find("loss") != std::string::npos ? value : -value;
+}
 
-double MetricOf(const std::map<std::string, double>& metrics, const std::string& name, const char* field) {
-  if (const auto it = metrics.find(name); it != metrics.end()) return Badness(name, it->second);
-  std::vector<std::string> known;
-  for (const auto& [metric, value] : metrics) known.push_back(metric);
-  throw ConfigError(std::string(field) + ": no metric " + name + "; this evaluation gives " + Join(known));
+// Metrics that decide something must be ones that every evaluation gives.
+void RequireKnownMetrics(const Config& config, const Task& task) {
+  const std::vector<std::string> known = task.evaluation_metrics();
+  auto require = [&](const char* field, const std::string& name) {
+    if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
+    const std::string nearest = NearestName(name, known);
+    throw ConfigError(std::string(field) + ": no metric " + name + "; expected one of " + Join(known) +
+                      (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
+  };
+  require("checkpoint.keep_best", config.checkpoint.keep_best);
+  require("train.early_stop.metric", config.train.early_stop.metric);
+  require("schedule.metric", config.schedule.metric);
 }
 
 // The parts of a run, in the order in which they are built.
 class Training {
  public:
-  Training(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session, const Resume& resume)
-      : config_(config), publisher_(publisher), task_(std::move(task)), session_(std::move(session)), train_(resume.train),
-        plan_(MakePlan(config, task_->num_samples(), session_.world.size, resume.global_batch)), state_(FlatLayout(task_->Parameters(), session_.world.size), plan_.precision),
-        checkpoints_(config, plan_, task_->fingerprint(), state_, session_, resume), step_(config, plan_, *task_, state_, *session_.communicator, clock_),
-        reporter_(config, plan_, *task_, session_, publisher, train_), stream_(MakeStream(config, plan_, *task_)) {
+  Training(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
+           const Resume& resume)
+      : config_(config),
+        publisher_(publisher),
+        task_(std::move(task)),
+        session_(std::move(session)),
+        train_(resume.train),
+        plan_(MakePlan(config, task_->num_samples(), session_.world.size, resume.global_batch)),
+        state_(FlatLayout(task_->Parameters(), session_.world.size), plan_.precision),
+        checkpoints_(config, plan_, task_->fingerprint(), state_, session_, resume),
+        step_(config, plan_, *task_, state_, *session_.communicator, clock_),
+        reporter_(config, plan_, *task_, session_, publisher, train_),
+        stream_(MakeStream(config, plan_, *task_)) {
     state_.Initialize(static_cast<uint64_t>(config.run.seed));
     checkpoints_.Load();
     task_->Bind(state_);
     reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
                   Describe(plan_, config, session_.world.size, state_.layout().num_parameters(), task_->num_samples()) +
-                  (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status", StatusAddressFromEnvironment().c_str(), publisher.port()) : ""));
+                  (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
+                                             StatusAddressFromEnvironment().c_str(), publisher.port())
+                                    : ""));
     for (const std::string& warning : resume.warnings) Warn(warning);
   }
 
   void Run() {
     publisher_.board().Progress("training");
-    if (AgreeOnStop(*session_.communicator, "before the first step")) throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
+    if (AgreeOnStop(*session_.communicator, "before the first step"))
+      throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
     if (train_.evaluation_pending) Evaluate();
-    Prefetcher<Share> loader([this](int64_t step) { return CollateShare(*task_, stream_, plan_, session_.world.rank, step, reporter_.records()); }, train_.step,
-                             plan_.total_steps, plan_.loader_threads, config_.data.prefetch);
+    Prefetcher<Share> loader(
+        [this](int64_t step) {
+          return CollateShare(*task_, stream_, plan_, session_.world.rank, step, reporter_.records());
+        },
+        train_.step, plan_.total_steps, plan_.loader_threads, config_.data.prefetch);
     while (!AtEnd()) {
       const bool stop = TakeStep(loader);
       const bool due = EvaluationDue();
@@ -116,11 +142,17 @@ class Training {
 
  private:
   bool AtEnd() const { return train_.step >= plan_.total_steps || train_.ended_early; }
-  bool EvaluationDue() const { return AtEnd() || (config_.train.eval_every > 0 && train_.step % config_.train.eval_every == 0); }
+  bool EvaluationDue() const {
+    return AtEnd() || (config_.train.eval_every > 0 && train_.step % config_.train.eval_every == 0);
+  }
 
   void Warn(const std::string& text) {
     reporter_.Say("warning: " + text);
-    publisher_.board().Update([&](RankStatus& s) { s.warnings.push_back(text); });
+    publisher_.board().Update([&](RankStatus& s) {
+      constexpr size_t kKept = 20;  // A status is one line of bounded length.
+      s.warnings.push_back(text.substr(0, 300));
+      if (s.warnings.size() > kKept) s.warnings.erase(s.warnings.begin());
+    });
   }
 
   // Returns whether some rank was asked to stop.
@@ -137,10 +169,19 @@ class Training {
   // Every rank comes here or none: loss and norm are global.
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids) {
     const std::string file = config_.run.dir + Format("/nonfinite-step-%lld.json", static_cast<long long>(train_.step));
-    const std::string what = Format("step %lld is not finite (loss %g, gradient norm %g); its samples are in %s", static_cast<long long>(train_.step), result.loss, result.grad_norm, file.c_str());
-    if (session_.world.rank == 0) WriteFileAtomic(file, Json{{"step", train_.step}, {"loss", JsonFloat(result.loss)}, {"grad_norm", JsonFloat(result.grad_norm)}, {"samples", ids}}.dump() + "\n");
+    const std::string what = Format("step %lld is not finite (loss %g, gradient norm %g); its samples are in %s",
+                                    static_cast<long long>(train_.step), result.loss, result.grad_norm, file.c_str());
+    if (session_.world.rank == 0)
+      WriteFileAtomic(file, Json{{"step", train_.step},
+                                 {"loss", JsonFloat(result.loss)},
+                                 {"grad_norm", JsonFloat(result.grad_norm)},
+                                 {"samples", ids}}
+                                    .dump() +
+                                "\n");
     if (config_.faults.nonfinite == "stop") throw NonFiniteError(what + " (faults.nonfinite: stop)");
-    if (train_.skipped_in_row > config_.faults.max_skips) throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)", static_cast<long long>(train_.skipped_in_row)));
+    if (train_.skipped_in_row > config_.faults.max_skips)
+      throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)",
+                                         static_cast<long long>(train_.skipped_in_row)));
     Warn(what + "; the update was skipped");
   }
 
@@ -154,13 +195,17 @@ class Training {
 
   void RunOneEvaluation(EvaluationKind kind) {
     publisher_.board().Progress("evaluating");
-    const auto result = RunEvaluation(*task_, kind, train_.step, *session_.communicator, [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
+    const auto result = RunEvaluation(*task_, kind, train_.step, *session_.communicator,
+                                      [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
     if (!result) SaveAndStop(true);
     reporter_.ReportEvaluation(train_.step, result->metrics);
     if (kind == EvaluationKind::kFinal) {
       final_done_ = true;
       table_ = result->table;
-      if (session_.world.rank == 0) WriteFileAtomic(config_.run.dir + "/evaluation.json", Json{{"step", train_.step}, {"metrics", result->metrics}, {"table", result->table}}.dump(1) + "\n");
+      if (session_.world.rank == 0)
+        WriteFileAtomic(
+            config_.run.dir + "/evaluation.json",
+            Json{{"step", train_.step}, {"metrics", result->metrics}, {"table", result->table}}.dump(1) + "\n");
     }
     if (kind == EvaluationKind::kFinal && train_.ended_early) return;  // The periodic one has been acted upon.
     Act(result->metrics);
@@ -168,22 +213,27 @@ class Training {
 
   // What follows from an evaluation; the same on every rank.
   void Act(const std::map<std::string, double>& metrics) {
-    if (config_.schedule.name == "plateau") train_.plateau.Update(config_.schedule, MetricOf(metrics, config_.schedule.metric, "schedule.metric"));
+    if (config_.schedule.name == "plateau")
+      train_.plateau.Update(config_.schedule, Badness(config_.schedule.metric, metrics.at(config_.schedule.metric)));
     if (const std::string& best = config_.checkpoint.keep_best; !best.empty()) {
-      const double badness = MetricOf(metrics, best, "checkpoint.keep_best");
+      const double badness = Badness(best, metrics.at(best));
       if (badness < train_.best) {
         train_.best = badness;
         train_.best_step = train_.step;
         if (session_.world.rank == 0) {
           ExportModel(state_, config_.run.dir + "/best/model.safetensors");
-          WriteFileAtomic(config_.run.dir + "/best/best.json", Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
+          WriteFileAtomic(config_.run.dir + "/best/best.json",
+                          Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
         }
       }
     }
     const EarlyStopConfig& early = config_.train.early_stop;
-    if (!early.metric.empty() && !AtEnd() && train_.early_stop.Update(early, MetricOf(metrics, early.metric, "train.early_stop.metric"))) {
+    if (!early.metric.empty() && !AtEnd() &&
+        train_.early_stop.Update(early, Badness(early.metric, metrics.at(early.metric)))) {
       train_.ended_early = true;
-      reporter_.Say(Format("early stop after step %lld: %s has not improved for %lld evaluations", static_cast<long long>(train_.step), early.metric.c_str(), static_cast<long long>(early.patience)));
+      reporter_.Say(Format("early stop after step %lld: %s has not improved for %lld evaluations",
+                           static_cast<long long>(train_.step), early.metric.c_str(),
+                           static_cast<long long>(early.patience)));
     }
   }
 
@@ -191,7 +241,8 @@ class Training {
     publisher_.board().Progress("saving");
     train_.evaluation_pending = evaluation_pending;
     checkpoints_.SaveNow(train_);
-    throw StoppedError(Format("stopped on request after step %lld of %lld; its checkpoint is durable", static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps)));
+    throw StoppedError(Format("stopped on request after step %lld of %lld; its checkpoint is durable",
+                              static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps)));
   }
 
   void Finish() {
@@ -202,8 +253,9 @@ class Training {
     publisher_.board().Progress("done");
     if (session_.world.rank != 0) return;
     std::string text = table_.empty() ? "" : "\n" + table_;
-    text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run", config_.run.dir.c_str(), "checkpoint", config_.checkpoint.dir.c_str(),
-                   StepName(train_.step).c_str(), "weights", config_.run.dir.c_str(), "TensorBoard", config_.run.dir.c_str());
+    text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run",
+                   config_.run.dir.c_str(), "checkpoint", config_.checkpoint.dir.c_str(), StepName(train_.step).c_str(),
+                   "weights", config_.run.dir.c_str(), "TensorBoard", config_.run.dir.c_str());
     reporter_.Say(text);
   }
 
@@ -233,7 +285,10 @@ void ApplyDeterminism(const Config& config) {
 // A world of one around a task, without any file: for dry runs and evaluations.
 struct Alone {
   explicit Alone(const Config& config)
-      : task(BuildTask(config)), plan(MakePlan(config, task->num_samples(), 1, 0)), state(FlatLayout(task->Parameters(), 1), plan.precision), communicator(MakeSingleCommunicator()) {
+      : task(BuildTask(config)),
+        plan(MakePlan(config, task->num_samples(), 1, 0)),
+        state(FlatLayout(task->Parameters(), 1), plan.precision),
+        communicator(MakeSingleCommunicator()) {
     ApplyDeterminism(config);
     state.Initialize(static_cast<uint64_t>(config.run.seed));
     task->Bind(state);
@@ -244,28 +299,6 @@ struct Alone {
   std::unique_ptr<Communicator> communicator;
 };
 
-void LoadModel(const std::string& path, FlatState& state) {
-  if (!fs::is_directory(path)) return LoadWeights(path, state);
-  fs::path directory = path;
-  if (!fs::exists(directory / "manifest.json")) {
-    const Choice choice = ChooseCheckpoint(directory);
-    if (!choice.found) throw ConfigError("--checkpoint: " + path + " holds no checkpoint");
-    directory = choice.found->path;
-  }
-  std::map<std::string, std::span<float>> targets;
-  std::vector<std::string> required;
-  for (size_t i = 0; i < state.layout().parameters().size(); ++i) {
-    const Range range = state.layout().range(i);
-    required.push_back("model." + state.layout().parameters()[i].name);
-    targets[required.back()] = Floats(state.master).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
-  }
-  LoadTensors(VerifyCheckpoint(directory), required, [&](const std::string& key, const std::vector<int64_t>&) {
-    const auto it = targets.find(key);
-    return it == targets.end() ? std::span<float>() : it->second;
-  });
-  state.PublishParameters();
-}
-
 }  // namespace
 
 void RunTraining(const Config& config, StatusPublisher& publisher) {
@@ -273,7 +306,9 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
-  MakePlan(config, task->num_samples(), world.size, 0);  // What does not fit together is refused before anything is written.
+  MakePlan(config, task->num_samples(), world.size,
+           0);  // What does not fit together is refused before anything is written.
+  RequireKnownMetrics(config, *task);
   Session session = JoinWorld(config, task->fingerprint());
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
@@ -299,17 +334,19 @@ void DryRun(const Config& config) {
   const Share share = CollateShare(*alone.task, MakeStream(config, alone.plan, *alone.task), alone.plan, 0, 0, false);
   const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
   std::printf("%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
-              Describe(alone.plan, config, 1, alone.state.layout().num_parameters(), alone.task->num_samples()).c_str(), result.loss, result.grad_norm);
+              Describe(alone.plan, config, 1, alone.state.layout().num_parameters(), alone.task->num_samples()).c_str(),
+              result.loss, result.grad_norm);
 }
 
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
   Alone alone(config);
-  LoadModel(path, alone.state);
+  LoadModel(path, config, alone.task->fingerprint(), alone.state);
   std::unique_ptr<Progress> bar;
-  const auto result = RunEvaluation(*alone.task, EvaluationKind::kFinal, 0, *alone.communicator, [&](int done, int total) {
-    if (!bar) bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
-    bar->Update(done, "");
-  });
+  const auto result =
+      RunEvaluation(*alone.task, EvaluationKind::kFinal, 0, *alone.communicator, [&](int done, int total) {
+        if (!bar) bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
+        bar->Update(done, "");
+      });
   if (!result) throw StoppedError("stopped on request");
   std::printf("%s\n%s\n", result->table.c_str(), Json(result->metrics).dump(1).c_str());
 }

@@ -34,20 +34,24 @@ std::string MakeUuid() {
 
 }  // namespace
 
-std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config, const std::string& saved_fingerprint, const Config& now,
+std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config,
+                                             const std::string& saved_fingerprint, const Config& now,
                                              const std::string& fingerprint) {
   std::vector<std::string> warnings, refused;
   for (const ConfigDifference& difference : CompareConfig(Json::parse(saved_config), now)) {
-    const bool was_auto = difference.path == "batch.global" && (difference.before == "\"auto\"" || difference.after == "\"auto\"");
+    const bool was_auto =
+        difference.path == "batch.global" && (difference.before == "\"auto\"" || difference.after == "\"auto\"");
     if (difference.identity && !was_auto) {
       refused.push_back(difference.path + ": " + difference.before + " there, " + difference.after + " here");
     } else if (!difference.identity) {
       warnings.push_back(difference.path + ": was " + difference.before + ", now " + difference.after);
     }
   }
-  if (saved_fingerprint != fingerprint) refused.push_back("the data's fingerprint: " + saved_fingerprint + " there, " + fingerprint + " here");
+  if (saved_fingerprint != fingerprint)
+    refused.push_back("the data's fingerprint: " + saved_fingerprint + " there, " + fingerprint + " here");
   if (!refused.empty()) {
-    throw ConfigError(origin + " holds a run of another identity; " + Join(refused, "; ") + ". Name another run.dir and checkpoint.dir, or go back to the old values");
+    throw ConfigError(origin + " holds a run of another identity; " + Join(refused, "; ") +
+                      ". Name another run.dir and checkpoint.dir, or go back to the old values");
   }
   return warnings;
 }
@@ -58,8 +62,10 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerpr
   RequireWritableDirectory(config.checkpoint.dir, "checkpoint.dir");
   if (fs::exists(saved)) {
     const Json before = Json::parse(ReadFile(saved), nullptr, false);
-    if (!before.is_object() || !before.contains("config") || !before.contains("data_fingerprint")) throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
-    RequireSameIdentity("run.dir: " + directory.string(), before["config"].dump(), before["data_fingerprint"].get<std::string>(), config, data_fingerprint);
+    if (!before.is_object() || !before.contains("config") || !before.contains("data_fingerprint"))
+      throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
+    RequireSameIdentity("run.dir: " + directory.string(), before["config"].dump(),
+                        before["data_fingerprint"].get<std::string>(), config, data_fingerprint);
   }
   Attempt attempt;
   const fs::path uid_file = directory / "uid", attempt_file = directory / "attempt";

@@ -28,7 +28,8 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerpr
 
 // Throws ConfigError if what is trained differs between a saved configuration and `now`; returns the
 // warnings about schedule fields that are now taken from the file.
-std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config, const std::string& saved_fingerprint, const Config& now,
+std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config,
+                                             const std::string& saved_fingerprint, const Config& now,
                                              const std::string& fingerprint);
 
 }  // namespace trainyard

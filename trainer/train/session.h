@@ -18,7 +18,6 @@ struct Session {
   std::string job_uid;
   int64_t attempt = 1;
   std::shared_ptr<Store> store;  // keys of this attempt
-  std::shared_ptr<void> keep_alive;  // what the store and the communicator are built on
   std::unique_ptr<Communicator> communicator;
 };
 

@@ -1,5 +1,6 @@
 #include "trainer/train/step.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -24,9 +25,16 @@ void PhaseClock::Enter(const std::string& phase) {
   since_ = now;
 }
 
-Step::Step(const Config& config, const Plan& plan, Task& task, FlatState& state, Communicator& communicator, PhaseClock& clock)
-    : config_(config), plan_(plan), task_(task), state_(state), communicator_(communicator), clock_(clock),
-      reducer_(state, communicator, static_cast<int64_t>(config.parallel.bucket_mib * (1 << 20))), optimizer_(config.optim, state) {}
+Step::Step(const Config& config, const Plan& plan, Task& task, FlatState& state, Communicator& communicator,
+           PhaseClock& clock)
+    : config_(config),
+      plan_(plan),
+      task_(task),
+      state_(state),
+      communicator_(communicator),
+      clock_(clock),
+      reducer_(state, communicator, static_cast<int64_t>(config.parallel.bucket_mib * (1 << 20))),
+      optimizer_(config.optim, state) {}
 
 StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer) {
   Local local;
@@ -72,8 +80,10 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
   try {
     for (size_t m = 0; m < share.size(); ++m) {
       // Randomness depends on the step and on the micro-batch's place in the global batch alone.
-      const int64_t first = step * plan_.global_batch + communicator_.rank() * plan_.share + static_cast<int64_t>(m) * plan_.micro;
-      const uint64_t key = HashKey(static_cast<uint64_t>(config_.run.seed), static_cast<uint64_t>(step), static_cast<uint64_t>(first));
+      const int64_t first =
+          step * plan_.global_batch + communicator_.rank() * plan_.share + static_cast<int64_t>(m) * plan_.micro;
+      const uint64_t key =
+          HashKey(static_cast<uint64_t>(config_.run.seed), static_cast<uint64_t>(step), static_cast<uint64_t>(first));
       clock_.Enter("forward");
       const LossResult loss = task_.Loss(*share[m], denominators, key);
       local.loss += loss.share.item<double>();
@@ -111,7 +121,9 @@ StepResult Step::Agree(const Local& local) {
 void Step::Update(TrainState& train, StepResult& result, CheckpointWriter* writer) {
   const std::span<const float> gradient = Floats(state_.gradient);
   result.grad_norm = BlockNorm(gradient, norm_scratch_);
-  result.lr = LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.total_steps) * train.plateau.multiplier;
+  result.lr =
+      LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.total_steps) * train.plateau.multiplier;
+  if (train.plateau.multiplier < 1) result.lr = std::max(result.lr, config_.schedule.min_lr);
   result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   if (result.finite) {
     const float scale = ClipScale(result.grad_norm, config_.optim.clip);

@@ -26,9 +26,9 @@ struct StepResult {
   double loss = 0;       // global
   double grad_norm = 0;  // global, before clipping
   double lr = 0;
-  bool finite = true;            // else the optimizer left everything as it was
-  bool stop = false;             // some rank was asked to stop
-  std::vector<double> metrics;   // global, Task::train_metrics
+  bool finite = true;           // else the optimizer left everything as it was
+  bool stop = false;            // some rank was asked to stop
+  std::vector<double> metrics;  // global, Task::train_metrics
 };
 
 // The time of the step thread, by phase, since the start.
@@ -48,15 +48,14 @@ class PhaseClock {
 // tells the others in the consensus, so an error on one rank never leaves another waiting.
 class Step {
  public:
-  Step(const Config& config, const Plan& plan, Task& task, FlatState& state, Communicator& communicator, PhaseClock& clock);
+  Step(const Config& config, const Plan& plan, Task& task, FlatState& state, Communicator& communicator,
+       PhaseClock& clock);
 
   // Runs the step after `train.step` steps and advances `train`. `fetch` delivers this rank's share,
   // which must stay until Run returns, and may throw. On CPU the result is complete on return.
   // Throws this rank's own error, or PeerError naming the rank that failed; `train` and the
   // parameters are then unchanged.
   StepResult Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer);
-
-  size_t num_buckets() const { return reducer_.num_buckets(); }
 
  private:
   struct Local {

@@ -33,7 +33,8 @@ TrainState TrainState::FromJson(const Json& json) {
   state.step = json.at("step").get<int64_t>();
   state.clean_steps = json.at("clean_steps").get<int64_t>();
   state.skipped_in_row = json.at("skipped_in_row").get<int64_t>();
-  state.plateau = {FromExact(json.at("plateau").at("multiplier")), FromExact(json.at("plateau").at("best")), json.at("plateau").at("bad").get<int64_t>()};
+  state.plateau = {FromExact(json.at("plateau").at("multiplier")), FromExact(json.at("plateau").at("best")),
+                   json.at("plateau").at("bad").get<int64_t>()};
   state.early_stop = {FromExact(json.at("early_stop").at("best")), json.at("early_stop").at("bad").get<int64_t>()};
   state.ended_early = json.at("ended_early").get<bool>();
   state.best = FromExact(json.at("best"));

@@ -9,16 +9,16 @@ namespace {
 
 // The original's split: Python's random.seed(0) and random.shuffle of the task indices, cut at 90 %.
 // Its order is shipped because reproducing it would need Python's generator.
-constexpr int kDarkRoomOrder[] = {
-    24, 48, 26, 75, 9,  76, 29, 44, 37, 60, 1,  11, 42, 8,  23, 47, 69, 41, 10, 34, 56, 14, 66, 59, 67, 7,  63,
-    52, 2,  50, 74, 80, 15, 55, 31, 73, 25, 78, 0,  71, 3,  16, 77, 28, 58, 79, 13, 40, 39, 20, 70, 22, 72, 35,
-    30, 21, 43, 54, 57, 4,  46, 6,  19, 18, 32, 12, 68, 36, 17, 64, 27, 45, 61, 38, 51, 62, 65, 33, 5,  53, 49};
+constexpr int kDarkRoomOrder[] = {24, 48, 26, 75, 9,  76, 29, 44, 37, 60, 1,  11, 42, 8,  23, 47, 69, 41, 10, 34, 56,
+                                  14, 66, 59, 67, 7,  63, 52, 2,  50, 74, 80, 15, 55, 31, 73, 25, 78, 0,  71, 3,  16,
+                                  77, 28, 58, 79, 13, 40, 39, 20, 70, 22, 72, 35, 30, 21, 43, 54, 57, 4,  46, 6,  19,
+                                  18, 32, 12, 68, 36, 17, 64, 27, 45, 61, 38, 51, 62, 65, 33, 5,  53, 49};
 constexpr int kPermutedOrder[] = {
-    57, 103, 99,  3,   111, 59, 73,  22,  30, 25, 47, 69, 23, 67, 75,  16,  85, 29, 2,   76, 8,   107, 43, 84,
-    98, 44,  46,  115, 80,  37, 10,  24,  48, 50, 104, 93, 13, 52, 21, 112, 72, 91, 35,  19, 6,   102, 95, 20,
-    118, 114, 28, 34,  54,  88, 94,  15,  14, 109, 58, 83, 4,  81, 82, 41,  31, 86, 63,  0,  110, 11,  1,  92,
-    7,  116, 66,  56,  119, 70, 26,  78,  40, 55, 105, 89, 71, 60, 42, 87,  9,  117, 39, 18, 77,  90,  68, 32,
-    79, 12,  96,  101, 36,  17, 64,  27,  74, 45, 61, 38, 106, 100, 51, 62, 65, 33, 5,   53, 113, 97,  49, 108};
+    57,  103, 99, 3,   111, 59, 73, 22, 30, 25,  47,  69, 23,  67,  75, 16,  85, 29,  2,  76, 8,   107, 43, 84,
+    98,  44,  46, 115, 80,  37, 10, 24, 48, 50,  104, 93, 13,  52,  21, 112, 72, 91,  35, 19, 6,   102, 95, 20,
+    118, 114, 28, 34,  54,  88, 94, 15, 14, 109, 58,  83, 4,   81,  82, 41,  31, 86,  63, 0,  110, 11,  1,  92,
+    7,   116, 66, 56,  119, 70, 26, 78, 40, 55,  105, 89, 71,  60,  42, 87,  9,  117, 39, 18, 77,  90,  68, 32,
+    79,  12,  96, 101, 36,  17, 64, 27, 74, 45,  61,  38, 106, 100, 51, 62,  65, 33,  5,  53, 113, 97,  49, 108};
 constexpr size_t kDarkRoomTrain = 73, kPermutedTrain = 108;
 
 TaskSet Split(std::vector<DarkRoom> tasks, std::span<const int> order, size_t train) {
@@ -32,11 +32,20 @@ TaskSet Split(std::vector<DarkRoom> tasks, std::span<const int> order, size_t tr
 
 Cell DarkRoom::Step(Cell state, int action) const {
   switch (meaning[static_cast<size_t>(action)]) {
-    case 0: ++state.row; break;
-    case 1: --state.row; break;
-    case 2: ++state.column; break;
-    case 3: --state.column; break;
-    default: break;
+    case 0:
+      ++state.row;
+      break;
+    case 1:
+      --state.row;
+      break;
+    case 2:
+      ++state.column;
+      break;
+    case 3:
+      --state.column;
+      break;
+    default:
+      break;
   }
   return {std::clamp(state.row, 0, kGridSize - 1), std::clamp(state.column, 0, kGridSize - 1)};
 }
@@ -78,7 +87,8 @@ double RandomReturn(const DarkRoom& task) {
     for (int s = 0; s < kNumStates; ++s) {
       for (int a = 0; a < kNumActions; ++a) {
         const Cell after = task.Step({s / kGridSize, s % kGridSize}, a);
-        next[static_cast<size_t>(after.row * kGridSize + after.column)] += probability[static_cast<size_t>(s)] / kNumActions;
+        next[static_cast<size_t>(after.row * kGridSize + after.column)] +=
+            probability[static_cast<size_t>(s)] / kNumActions;
       }
     }
     probability = next;

@@ -20,7 +20,11 @@ constexpr int kSlotsPerItem = 6;  // loss, correct, count of actions; the same o
 class HistoryEvaluation : public Evaluation {
  public:
   explicit HistoryEvaluation(const EvaluationSetup& setup)
-      : model_(setup.model), windows_(setup.windows), compressed_(setup.config.task.mode == "compressed"), rank_(setup.rank), world_(setup.world) {
+      : model_(setup.model),
+        windows_(setup.windows),
+        compressed_(setup.config.task.mode == "compressed"),
+        rank_(setup.rank),
+        world_(setup.world) {
     // A fixed choice, spread over all windows.
     const int64_t count = std::min(setup.config.task.eval_windows, windows_.size());
     const Permutation order(static_cast<uint64_t>(windows_.size()), HashKey(0, NameKey("evaluation windows")));
@@ -34,7 +38,8 @@ class HistoryEvaluation : public Evaluation {
     const int64_t item = int64_t{chunk} * world_ + rank_;
     if (item >= num_items()) return;
     const c10::InferenceMode inference;
-    const int64_t begin = item * kWindowsPerItem, end = std::min<int64_t>(begin + kWindowsPerItem, static_cast<int64_t>(ids_.size()));
+    const int64_t begin = item * kWindowsPerItem,
+                  end = std::min<int64_t>(begin + kWindowsPerItem, static_cast<int64_t>(ids_.size()));
     std::vector<Window> windows;
     for (int64_t i = begin; i < end; ++i) windows.push_back(windows_.at(ids_[static_cast<size_t>(i)]));
     DistillationBatch batch;
@@ -44,7 +49,8 @@ class HistoryEvaluation : public Evaluation {
     const Score action = ScoreOf(output.actions, batch.actions);
     const Score type = compressed_ ? ScoreOf(output.types, batch.types) : Score{};
     double* slot = slots_.data() + item * kSlotsPerItem;
-    for (double value : {action.loss, action.correct, action.count, type.loss, type.correct, type.count}) *slot++ = value;
+    for (double value : {action.loss, action.correct, action.count, type.loss, type.correct, type.count})
+      *slot++ = value;
   }
 
   std::vector<double>& slots() override { return slots_; }
@@ -52,7 +58,8 @@ class HistoryEvaluation : public Evaluation {
   std::map<std::string, double> Metrics() const override {
     double sum[kSlotsPerItem] = {};
     for (size_t i = 0; i < slots_.size(); ++i) sum[i % kSlotsPerItem] += slots_[i];
-    std::map<std::string, double> metrics = {{"test/loss_action", sum[0] / sum[2]}, {"test/acc_action", sum[1] / sum[2]}};
+    std::map<std::string, double> metrics = {{"test/loss_action", sum[0] / sum[2]},
+                                             {"test/acc_action", sum[1] / sum[2]}};
     if (compressed_) {
       metrics["test/loss_token_type"] = sum[3] / sum[5];
       metrics["test/acc_token_type"] = sum[4] / sum[5];
@@ -90,7 +97,11 @@ Interval MeanInterval(std::span<const double> values) {
 class InContextEvaluation : public Evaluation {
  public:
   explicit InContextEvaluation(const EvaluationSetup& setup)
-      : history_(setup), set_(setup.set), episodes_(static_cast<int>(setup.config.task.eval_episodes)), rank_(setup.rank), world_(setup.world) {
+      : history_(setup),
+        set_(setup.set),
+        episodes_(static_cast<int>(setup.config.task.eval_episodes)),
+        rank_(setup.rank),
+        world_(setup.world) {
     std::vector<DarkRoom> rooms;
     std::vector<int> ids;
     for (size_t g = static_cast<size_t>(rank_); g < set_.test.size(); g += static_cast<size_t>(world_)) {
@@ -131,7 +142,9 @@ class InContextEvaluation : public Evaluation {
     std::copy_n(slots_.begin(), summed.slots().size(), summed.slots().begin());
     std::map<std::string, double> metrics = summed.Metrics();
     const std::vector<double> curve = Curve(0), control = Curve(1);
-    auto mean = [](std::span<const double> x) { return x.empty() ? 0 : std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size()); };
+    auto mean = [](std::span<const double> x) {
+      return x.empty() ? 0 : std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+    };
     const size_t ten = std::min<size_t>(10, curve.size());
     metrics["test/return_first10"] = mean(std::span(curve).first(ten));
     metrics["test/return_last10"] = mean(std::span(curve).last(ten));
@@ -149,25 +162,33 @@ class InContextEvaluation : public Evaluation {
     for (size_t g = 0; g < set_.test.size(); ++g) {
       const DarkRoom& room = set_.tasks[static_cast<size_t>(set_.test[g])];
       const Interval played = MeanInterval(LastOf(0, g)), control = MeanInterval(Of(1, g));
-      const std::string name = room.meaning == DarkRoom{}.meaning ? Format("(%d,%d)", room.goal.row, room.goal.column) : Format("perm %d", set_.test[g]);
-      text += Format("%-8s %11.2f +- %5.2f %9.2f %8.2f %12.2f\n", name.c_str(), played.mean, played.half, room.OptimalReturn(), RandomReturn(room), control.mean);
+      const std::string name = room.meaning == DarkRoom{}.meaning ? Format("(%d,%d)", room.goal.row, room.goal.column)
+                                                                  : Format("perm %d", set_.test[g]);
+      text += Format("%-8s %11.2f +- %5.2f %9.2f %8.2f %12.2f\n", name.c_str(), played.mean, played.half,
+                     room.OptimalReturn(), RandomReturn(room), control.mean);
       for (size_t i = 0; i < all.size(); ++i) all[i] += LastOf(0, g)[i] / goals;
       optimum += room.OptimalReturn() / goals;
       random += RandomReturn(room) / goals;
       none += control.mean / goals;
     }
     const Interval mean = MeanInterval(all);
-    return text + Format("%-8s %11.2f +- %5.2f %9.2f %8.2f %12.2f\n", "mean", mean.mean, mean.half, optimum, random, none);
+    return text +
+           Format("%-8s %11.2f +- %5.2f %9.2f %8.2f %12.2f\n", "mean", mean.mean, mean.half, optimum, random, none);
   }
 
  private:
   size_t Slot(int kind, size_t goal, int episode) const {
-    return history_size() + (static_cast<size_t>(kind) * set_.test.size() + goal) * static_cast<size_t>(episodes_) + static_cast<size_t>(episode);
+    return history_size() + (static_cast<size_t>(kind) * set_.test.size() + goal) * static_cast<size_t>(episodes_) +
+           static_cast<size_t>(episode);
   }
   size_t history_size() const { return slots_.size() - 2 * set_.test.size() * static_cast<size_t>(episodes_); }
   int Last() const { return std::min(10, episodes_); }
-  std::span<const double> Of(int kind, size_t goal) const { return std::span(slots_).subspan(Slot(kind, goal, 0), static_cast<size_t>(episodes_)); }
-  std::span<const double> LastOf(int kind, size_t goal) const { return Of(kind, goal).last(static_cast<size_t>(Last())); }
+  std::span<const double> Of(int kind, size_t goal) const {
+    return std::span(slots_).subspan(Slot(kind, goal, 0), static_cast<size_t>(episodes_));
+  }
+  std::span<const double> LastOf(int kind, size_t goal) const {
+    return Of(kind, goal).last(static_cast<size_t>(Last()));
+  }
   std::vector<double> Curve(int kind) const {
     std::vector<double> curve(static_cast<size_t>(episodes_), 0);
     for (size_t g = 0; g < set_.test.size(); ++g) {
@@ -195,7 +216,11 @@ Score ScoreOf(const at::Tensor& logits, const at::Tensor& targets) {
   return score;
 }
 
-std::unique_ptr<Evaluation> MakeHistoryEvaluation(const EvaluationSetup& setup) { return std::make_unique<HistoryEvaluation>(setup); }
-std::unique_ptr<Evaluation> MakeInContextEvaluation(const EvaluationSetup& setup) { return std::make_unique<InContextEvaluation>(setup); }
+std::unique_ptr<Evaluation> MakeHistoryEvaluation(const EvaluationSetup& setup) {
+  return std::make_unique<HistoryEvaluation>(setup);
+}
+std::unique_ptr<Evaluation> MakeInContextEvaluation(const EvaluationSetup& setup) {
+  return std::make_unique<InContextEvaluation>(setup);
+}
 
 }  // namespace trainyard::ad

@@ -32,9 +32,13 @@ HeadLoss LossOfHead(const at::Tensor& logits, const at::Tensor& targets, double 
 class DistillationTask : public Task {
  public:
   explicit DistillationTask(const Config& config)
-      : config_(config), set_(MakeTaskSet(config.task.env)),
-        histories_(ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), config.task.max_transitions)),
-        train_(histories_, set_.train, set_.tasks, config), test_(histories_, set_.test, set_.tasks, config), model_(config),
+      : config_(config),
+        set_(MakeTaskSet(config.task.env)),
+        histories_(
+            ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), config.task.max_transitions)),
+        train_(histories_, set_.train, set_.tasks, config),
+        test_(histories_, set_.test, set_.tasks, config),
+        model_(config),
         compressed_(config.task.mode == "compressed") {}
 
   int64_t num_samples() const override { return train_.size(); }
@@ -68,9 +72,14 @@ class DistillationTask : public Task {
     const HeadLoss action = LossOfHead(output.actions, b.actions, denominators[0]);
     if (!compressed_) return {action.share, {action.loss, action.accuracy}};
     const HeadLoss type = LossOfHead(output.types, b.types, denominators[1]);
-    return {action.share + config_.task.type_loss_weight * type.share, {action.loss, action.accuracy, type.loss, type.accuracy}};
+    return {action.share + config_.task.type_loss_weight * type.share,
+            {action.loss, action.accuracy, type.loss, type.accuracy}};
   }
 
+  std::vector<std::string> evaluation_metrics() const override {
+    if (!compressed_) return {"test/loss_action", "test/acc_action"};
+    return {"test/loss_action", "test/acc_action", "test/loss_token_type", "test/acc_token_type"};
+  }
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, int rank, int world) override {
     const EvaluationSetup setup{config_, model_, test_, set_, rank, world};
     const bool play = kind == EvaluationKind::kFinal && config_.task.eval_episodes > 0;

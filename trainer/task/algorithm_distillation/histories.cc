@@ -18,8 +18,8 @@ namespace {
 // The arrays of one task, each (transitions, streams[, 2]) as in the original's files.
 struct ArrayField {
   const char* name;
-  int width;            // values per step
-  int limit;            // values lie in [0, limit)
+  int width;  // values per step
+  int limit;  // values lie in [0, limit)
   bool is_bool, needed;
   uint8_t Transition::*members[2];
 };
@@ -45,7 +45,8 @@ IntArray Gather(const Histories& histories, int64_t task, const ArrayField& fiel
   return array;
 }
 
-void Scatter(const IntArray& array, const ArrayField& field, const std::string& where, int64_t task, Histories& histories) {
+void Scatter(const IntArray& array, const ArrayField& field, const std::string& where, int64_t task,
+             Histories& histories) {
   const int64_t streams = histories.streams();
   for (int64_t t = 0; t < histories.length(); ++t) {
     for (int64_t s = 0; s < streams; ++s) {
@@ -54,8 +55,8 @@ void Scatter(const IntArray& array, const ArrayField& field, const std::string& 
         const int64_t index = (t * streams + s) * field.width + w;
         const int32_t value = array.values[static_cast<size_t>(index)];
         if (value < 0 || value >= field.limit) {
-          throw DataError(Format("%s: step %lld of stream %lld is %d, outside [0, %d)", where.c_str(), static_cast<long long>(t),
-                                 static_cast<long long>(s), value, field.limit));
+          throw DataError(Format("%s: step %lld of stream %lld is %d, outside [0, %d)", where.c_str(),
+                                 static_cast<long long>(t), static_cast<long long>(s), value, field.limit));
         }
         step.*field.members[w] = static_cast<uint8_t>(value);
       }
@@ -63,7 +64,8 @@ void Scatter(const IntArray& array, const ArrayField& field, const std::string& 
   }
 }
 
-void RequireShape(const IntArray& array, const ArrayField& field, const std::string& where, int64_t length, int64_t streams) {
+void RequireShape(const IntArray& array, const ArrayField& field, const std::string& where, int64_t length,
+                  int64_t streams) {
   std::vector<int64_t> expected = {length, streams};
   if (field.width == 2) expected.push_back(2);
   if (array.shape == expected) return;
@@ -80,7 +82,8 @@ using ReadArray = std::function<IntArray(int64_t task, const ArrayField& field)>
 using HasArray = std::function<bool(int64_t task, const ArrayField& field)>;
 using NameArray = std::function<std::string(int64_t task, const ArrayField& field)>;
 
-Histories Read(int64_t num_tasks, int64_t max_transitions, const ReadArray& read, const HasArray& has, const NameArray& name) {
+Histories Read(int64_t num_tasks, int64_t max_transitions, const ReadArray& read, const HasArray& has,
+               const NameArray& name) {
   const IntArray first = read(0, kFields[1]);
   if (first.shape.size() != 2 || first.shape[0] < 2 || first.shape[1] < 1) {
     throw DataError(name(0, kFields[1]) + ": expected the shape (transitions, streams)");
@@ -106,7 +109,9 @@ fs::path OnlyHdf5In(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     if (entry.path().extension() == ".hdf5") files.push_back(entry.path());
   }
-  if (files.size() > 1) throw DataError(directory.string() + ": holds " + std::to_string(files.size()) + " .hdf5 files; name one of them in data.path");
+  if (files.size() > 1)
+    throw DataError(directory.string() + ": holds " + std::to_string(files.size()) +
+                    " .hdf5 files; name one of them in data.path");
   return files.empty() ? fs::path() : files[0];
 }
 
@@ -147,12 +152,16 @@ Histories ReadHistories(const fs::path& path, int64_t num_tasks, int64_t max_tra
     const Hdf5File file = Hdf5File::Open(hdf5);
     auto in_file = [](int64_t task, const ArrayField& field) { return std::to_string(task) + "/" + field.name; };
     return Read(
-        num_tasks, max_transitions, [&](int64_t task, const ArrayField& field) { return file.Read(in_file(task, field)); },
+        num_tasks, max_transitions,
+        [&](int64_t task, const ArrayField& field) { return file.Read(in_file(task, field)); },
         [&](int64_t task, const ArrayField& field) { return file.Has(in_file(task, field)); },
         [&](int64_t task, const ArrayField& field) { return hdf5.string() + ": " + in_file(task, field); });
   }
-  if (!fs::exists(path / FolderName(0))) throw DataError("data.path: " + path.string() + ": holds neither an .hdf5 file nor " + FolderName(0));
-  auto npy = [&](int64_t task, const ArrayField& field) { return path / FolderName(task) / (std::string(field.name) + ".npy"); };
+  if (!fs::exists(path / FolderName(0)))
+    throw DataError("data.path: " + path.string() + ": holds neither an .hdf5 file nor " + FolderName(0));
+  auto npy = [&](int64_t task, const ArrayField& field) {
+    return path / FolderName(task) / (std::string(field.name) + ".npy");
+  };
   return Read(
       num_tasks, max_transitions, [&](int64_t task, const ArrayField& field) { return ReadNpy(npy(task, field)); },
       [&](int64_t task, const ArrayField& field) { return fs::exists(npy(task, field)); },

@@ -8,10 +8,12 @@
 
 namespace trainyard::ad {
 
-Player::Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids, const PlayerOptions& options)
+Player::Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids,
+               const PlayerOptions& options)
     : model_(model), options_(options) {
   for (size_t i = 0; i < rooms.size(); ++i) {
-    const KeyedRandom random(options.seed, options.history ? "in_context" : "no_history", static_cast<uint64_t>(ids[i]));
+    const KeyedRandom random(options.seed, options.history ? "in_context" : "no_history",
+                             static_cast<uint64_t>(ids[i]));
     seats_.push_back({rooms[i], random, {}, {}, rooms[i].start});
   }
 }
@@ -32,7 +34,8 @@ Window Player::Look(const Seat& seat) const {
     window.rows.push_back({kStartToken, nullptr});
   }
   if (options_.history) add_region(seat.current);
-  window.queries.push_back({seat.state.row * kGridSize + seat.state.column, static_cast<int32_t>(window.rows.size()), kIgnored, kIgnored});
+  window.queries.push_back(
+      {seat.state.row * kGridSize + seat.state.column, static_cast<int32_t>(window.rows.size()), kIgnored, kIgnored});
   return window;
 }
 
@@ -75,7 +78,8 @@ std::vector<int> Player::ChooseActions() {
 void Player::Remember(Seat& seat, const Transition& step) const {
   if (!options_.history) return;
   seat.current.push_back(step);
-  if (!options_.compressed && static_cast<int64_t>(seat.current.size()) > options_.max_transitions) seat.current.erase(seat.current.begin());
+  if (!options_.compressed && static_cast<int64_t>(seat.current.size()) > options_.max_transitions)
+    seat.current.erase(seat.current.begin());
 }
 
 std::vector<double> Player::PlayEpisode() {
@@ -87,9 +91,9 @@ std::vector<double> Player::PlayEpisode() {
       Seat& seat = seats_[i];
       const Cell after = seat.room.Step(seat.state, actions[i]);
       const double reward = seat.room.Reward(after);
-      Remember(seat, {static_cast<uint8_t>(seat.state.row), static_cast<uint8_t>(seat.state.column), static_cast<uint8_t>(actions[i]),
-                      static_cast<uint8_t>(reward), static_cast<uint8_t>(after.row), static_cast<uint8_t>(after.column),
-                      static_cast<uint8_t>(t == kHorizon - 1), 0});
+      Remember(seat, {static_cast<uint8_t>(seat.state.row), static_cast<uint8_t>(seat.state.column),
+                      static_cast<uint8_t>(actions[i]), static_cast<uint8_t>(reward), static_cast<uint8_t>(after.row),
+                      static_cast<uint8_t>(after.column), static_cast<uint8_t>(t == kHorizon - 1), 0});
       seat.state = after;
       returns[i] += reward;
     }

@@ -25,7 +25,8 @@ struct PlayerOptions {
 class Player {
  public:
   // `ids` are the rooms' task numbers.
-  Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids, const PlayerOptions& options);
+  Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids,
+         const PlayerOptions& options);
   // Plays the next episode of every room; returns their returns.
   std::vector<double> PlayEpisode();
 

@@ -48,7 +48,8 @@ struct Layer {
     }
     for (int o = 0; o < outputs; ++o) {
       for (int i = 0; i < inputs; ++i) {
-        const double x = outputs <= inputs ? basis[static_cast<size_t>(o)][static_cast<size_t>(i)] : basis[static_cast<size_t>(i)][static_cast<size_t>(o)];
+        const double x = outputs <= inputs ? basis[static_cast<size_t>(o)][static_cast<size_t>(i)]
+                                           : basis[static_cast<size_t>(i)][static_cast<size_t>(o)];
         value[static_cast<size_t>(o * inputs + i)] = gain * static_cast<float>(x);
       }
     }
@@ -83,7 +84,9 @@ struct Layer {
 struct Network {
   Layer first, second, head;
   Network(int outputs, float head_gain, KeyedRandom& random)
-      : first(kInputs, kHidden, std::sqrt(2.f), random), second(kHidden, kHidden, std::sqrt(2.f), random), head(kHidden, outputs, head_gain, random) {}
+      : first(kInputs, kHidden, std::sqrt(2.f), random),
+        second(kHidden, kHidden, std::sqrt(2.f), random),
+        head(kHidden, outputs, head_gain, random) {}
 
   struct Activations {
     std::array<float, kHidden> a, b;
@@ -129,7 +132,10 @@ struct Sample {
 class Learner {
  public:
   Learner(const DarkRoom& room, int64_t task, uint64_t seed, int64_t streams)
-      : room_(room), random_(seed, "ppo", static_cast<uint64_t>(task)), policy_(kNumActions, 0.01f, random_), value_(1, 1.f, random_),
+      : room_(room),
+        random_(seed, "ppo", static_cast<uint64_t>(task)),
+        policy_(kNumActions, 0.01f, random_),
+        value_(1, 1.f, random_),
         states_(static_cast<size_t>(streams), room.start) {}
 
   // Plays `steps` steps from t on in every stream, then learns from them.
@@ -164,9 +170,10 @@ class Learner {
     const Cell after = room_.Step(state, sample.action);
     sample.reward = static_cast<float>(room_.Reward(after));
     sample.done = t % kHorizon == kHorizon - 1;
-    step = {static_cast<uint8_t>(state.row), static_cast<uint8_t>(state.column), static_cast<uint8_t>(sample.action),
-            static_cast<uint8_t>(sample.reward), static_cast<uint8_t>(after.row), static_cast<uint8_t>(after.column),
-            static_cast<uint8_t>(sample.done), static_cast<uint8_t>(first ? 1 : last ? 2 : 0)};
+    step = {static_cast<uint8_t>(state.row),     static_cast<uint8_t>(state.column),
+            static_cast<uint8_t>(sample.action), static_cast<uint8_t>(sample.reward),
+            static_cast<uint8_t>(after.row),     static_cast<uint8_t>(after.column),
+            static_cast<uint8_t>(sample.done),   static_cast<uint8_t>(first ? 1 : last ? 2 : 0)};
     states_[stream] = sample.done ? room_.start : after;
     return sample;
   }
@@ -235,10 +242,12 @@ class Learner {
     std::copy_n(policy_.Layers().begin(), 3, layers.begin());
     std::copy_n(value_.Layers().begin(), 3, layers.begin() + 3);
     double square = 0;
-    for (const Layer* layer : layers) square += std::inner_product(layer->gradient.begin(), layer->gradient.end(), layer->gradient.begin(), 0.0);
+    for (const Layer* layer : layers)
+      square += std::inner_product(layer->gradient.begin(), layer->gradient.end(), layer->gradient.begin(), 0.0);
     const auto scale = std::min(1.f, kMaxNorm / (static_cast<float>(std::sqrt(square)) + 1e-6f));
     ++steps_;
-    const float bias1 = 1 - std::pow(0.9f, static_cast<float>(steps_)), bias2 = 1 - std::pow(0.999f, static_cast<float>(steps_));
+    const float bias1 = 1 - std::pow(0.9f, static_cast<float>(steps_)),
+                bias2 = 1 - std::pow(0.999f, static_cast<float>(steps_));
     for (Layer* layer : layers) {
       for (size_t i = 0; i < layer->value.size(); ++i) {
         const float g = layer->gradient[i] * scale;

@@ -30,14 +30,16 @@ const T& Choose(const std::map<std::string, T>& table, const std::string& name, 
   std::vector<std::string> names;
   for (const auto& [key, value] : table) names.push_back(key);
   const std::string nearest = NearestName(name, names);
-  throw UsageError(flag + ": " + name + " is not allowed; expected one of " + Join(names) + (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
+  throw UsageError(flag + ": " + name + " is not allowed; expected one of " + Join(names) +
+                   (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
 }
 
 void Play(const SynthOptions& options, const TaskSet& set, Source source, Histories& histories) {
   const auto total = static_cast<int64_t>(set.tasks.size());
   std::atomic<int64_t> next{0}, done{0};
   std::vector<std::jthread> threads;
-  const unsigned count = options.threads > 0 ? static_cast<unsigned>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
+  const unsigned count =
+      options.threads > 0 ? static_cast<unsigned>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned i = 0; i < count; ++i) {
     threads.emplace_back([&] {
       for (int64_t task; (task = next++) < total;) {
@@ -57,10 +59,20 @@ void Play(const SynthOptions& options, const TaskSet& set, Source source, Histor
 nlohmann::json Truth(const SynthOptions& options, const TaskSet& set, const Histories& histories) {
   nlohmann::json tasks = nlohmann::json::array();
   for (const DarkRoom& room : set.tasks) {
-    tasks.push_back({{"goal", {room.goal.row, room.goal.column}}, {"actions", room.meaning}, {"optimal_return", room.OptimalReturn()}, {"random_return", RandomReturn(room)}});
+    tasks.push_back({{"goal", {room.goal.row, room.goal.column}},
+                     {"actions", room.meaning},
+                     {"optimal_return", room.OptimalReturn()},
+                     {"random_return", RandomReturn(room)}});
   }
-  return {{"source", options.source}, {"env", options.env}, {"seed", options.seed}, {"streams", histories.streams()}, {"transitions", histories.length()},
-          {"fingerprint", histories.Fingerprint()}, {"train", set.train}, {"test", set.test}, {"tasks", tasks}};
+  return {{"source", options.source},
+          {"env", options.env},
+          {"seed", options.seed},
+          {"streams", histories.streams()},
+          {"transitions", histories.length()},
+          {"fingerprint", histories.Fingerprint()},
+          {"train", set.train},
+          {"test", set.test},
+          {"tasks", tasks}};
 }
 
 }  // namespace
@@ -75,7 +87,8 @@ void Synthesize(const SynthOptions& options, const fs::path& out) {
   Histories histories(static_cast<int64_t>(set.tasks.size()), size.streams, size.length);
   Play(options, set, source, histories);
   if (options.format == "hdf5") {
-    WriteHdf5(histories, out / Format("history_%s_%s_alg-seed%llu.hdf5", options.env.c_str(), options.source.c_str(), static_cast<unsigned long long>(options.seed)));
+    WriteHdf5(histories, out / Format("history_%s_%s_alg-seed%llu.hdf5", options.env.c_str(), options.source.c_str(),
+                                      static_cast<unsigned long long>(options.seed)));
   } else {
     WriteNpyFolders(histories, out);
   }

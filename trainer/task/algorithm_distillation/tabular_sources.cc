@@ -15,12 +15,19 @@ uint8_t Marker(int64_t t) {
 
 Transition Record(const DarkRoom& room, Cell state, int action, int64_t t) {
   const Cell after = room.Step(state, action);
-  return {static_cast<uint8_t>(state.row), static_cast<uint8_t>(state.column), static_cast<uint8_t>(action),
-          static_cast<uint8_t>(room.Reward(after)), static_cast<uint8_t>(after.row), static_cast<uint8_t>(after.column),
-          static_cast<uint8_t>(t % kHorizon == kHorizon - 1), Marker(t)};
+  return {static_cast<uint8_t>(state.row),
+          static_cast<uint8_t>(state.column),
+          static_cast<uint8_t>(action),
+          static_cast<uint8_t>(room.Reward(after)),
+          static_cast<uint8_t>(after.row),
+          static_cast<uint8_t>(after.column),
+          static_cast<uint8_t>(t % kHorizon == kHorizon - 1),
+          Marker(t)};
 }
 
-Cell Next(const DarkRoom& room, const Transition& step) { return step.done ? room.start : Cell{step.next_row, step.next_column}; }
+Cell Next(const DarkRoom& room, const Transition& step) {
+  return step.done ? room.start : Cell{step.next_row, step.next_column};
+}
 
 // Falls linearly from 1 to 0 over the first `share` of the steps.
 double Epsilon(int64_t t, int64_t length, double share) {
@@ -47,7 +54,8 @@ void LearnFrom(const std::vector<std::vector<Transition>>& streams, int64_t begi
         const Transition& step = stream[static_cast<size_t>(t)];
         const auto& next = q[static_cast<size_t>(step.next_row * kGridSize + step.next_column)];
         double& value = q[static_cast<size_t>(step.row * kGridSize + step.column)][step.action];
-        const double target = step.reward + (step.done ? 0 : kGamma * *std::max_element(next.begin(), next.end()));
+        // An episode ends because time is up, not because of its state: the value goes on behind it.
+        const double target = step.reward + kGamma * *std::max_element(next.begin(), next.end());
         value += kAlpha * (target - value);
       }
     }
@@ -62,7 +70,8 @@ void SharedTableQ(const DarkRoom& room, int64_t task, uint64_t seed, Histories& 
   std::vector<std::vector<Transition>> streams(num_streams, std::vector<Transition>(static_cast<size_t>(length)));
   std::vector<Cell> states(num_streams, room.start);
   std::vector<KeyedRandom> random;
-  for (size_t s = 0; s < num_streams; ++s) random.emplace_back(HashKey(seed, s), "shared_q", static_cast<uint64_t>(task));
+  for (size_t s = 0; s < num_streams; ++s)
+    random.emplace_back(HashKey(seed, s), "shared_q", static_cast<uint64_t>(task));
   QTable q{};
   for (int64_t t = 0; t < length; ++t) {
     const double epsilon = Epsilon(t, length, 0.7);
@@ -77,7 +86,8 @@ void SharedTableQ(const DarkRoom& room, int64_t task, uint64_t seed, Histories& 
     if ((t + 1) % kRolloutSteps == 0) LearnFrom(streams, t + 1 - kRolloutSteps, t + 1, q);
   }
   for (int64_t s = 0; s < histories.streams(); ++s) {
-    std::copy(streams[static_cast<size_t>(s)].begin(), streams[static_cast<size_t>(s)].end(), histories.at(task, s).begin());
+    std::copy(streams[static_cast<size_t>(s)].begin(), streams[static_cast<size_t>(s)].end(),
+              histories.at(task, s).begin());
   }
 }
 

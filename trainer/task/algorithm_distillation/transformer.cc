@@ -17,7 +17,8 @@ namespace {
 using Kind = Initial::Kind;
 
 // torch.nn.Linear: weight and bias uniform in +-1/sqrt(inputs) (He et al. with a = sqrt 5).
-void AddLinear(std::vector<ParameterSpec>& list, const std::string& name, int64_t outputs, int64_t inputs, const std::string& unit) {
+void AddLinear(std::vector<ParameterSpec>& list, const std::string& name, int64_t outputs, int64_t inputs,
+               const std::string& unit) {
   const double bound = 1 / std::sqrt(static_cast<double>(inputs));
   list.push_back({name + ".weight", {outputs, inputs}, unit, {Kind::kUniform, bound}});
   list.push_back({name + ".bias", {outputs}, unit, {Kind::kUniform, bound}});
@@ -31,7 +32,9 @@ void AddNorm(std::vector<ParameterSpec>& list, const std::string& name, int64_t 
 }  // namespace
 
 Transformer::Transformer(const Config& config)
-    : model_(config.model), compressed_(config.task.mode == "compressed"), ffn_(config.model.ffn.value_or(4 * config.model.dim)) {}
+    : model_(config.model),
+      compressed_(config.task.mode == "compressed"),
+      ffn_(config.model.ffn.value_or(4 * config.model.dim)) {}
 
 std::vector<ParameterSpec> Transformer::Parameters() const {
   const int64_t D = model_.dim;
@@ -51,9 +54,13 @@ std::vector<ParameterSpec> Transformer::Parameters() const {
     const std::string unit = Format("layer %lld", static_cast<long long>(i));
     const std::string prefix = Format("transformer_encoder.layers.%lld.", static_cast<long long>(i));
     // torch.nn.MultiheadAttention: Glorot's uniform bound for the packed projection, zero biases.
-    list.push_back({prefix + "self_attn.in_proj_weight", {3 * D, D}, unit, {Kind::kUniform, std::sqrt(6.0 / static_cast<double>(4 * D))}});
+    list.push_back({prefix + "self_attn.in_proj_weight",
+                    {3 * D, D},
+                    unit,
+                    {Kind::kUniform, std::sqrt(6.0 / static_cast<double>(4 * D))}});
     list.push_back({prefix + "self_attn.in_proj_bias", {3 * D}, unit, {Kind::kConstant, 0}});
-    list.push_back({prefix + "self_attn.out_proj.weight", {D, D}, unit, {Kind::kUniform, 1 / std::sqrt(static_cast<double>(D))}});
+    list.push_back(
+        {prefix + "self_attn.out_proj.weight", {D, D}, unit, {Kind::kUniform, 1 / std::sqrt(static_cast<double>(D))}});
     list.push_back({prefix + "self_attn.out_proj.bias", {D}, unit, {Kind::kConstant, 0}});
     AddLinear(list, prefix + "linear1", ffn_, D, unit);
     AddLinear(list, prefix + "linear2", D, ffn_, unit);
@@ -81,9 +88,10 @@ void Transformer::Bind(const FlatState& state) {
   for (int64_t i = 0; i < model_.layers; ++i) {
     const std::string prefix = Format("transformer_encoder.layers.%lld.", static_cast<long long>(i));
     auto leaf = [&](const char* name) { return state.leaf(prefix + name); };
-    layers_.push_back({leaf("self_attn.in_proj_weight"), leaf("self_attn.in_proj_bias"), leaf("self_attn.out_proj.weight"), leaf("self_attn.out_proj.bias"),
-                       leaf("linear1.weight"), leaf("linear1.bias"), leaf("linear2.weight"), leaf("linear2.bias"), leaf("norm1.weight"), leaf("norm1.bias"),
-                       leaf("norm2.weight"), leaf("norm2.bias")});
+    layers_.push_back({leaf("self_attn.in_proj_weight"), leaf("self_attn.in_proj_bias"),
+                       leaf("self_attn.out_proj.weight"), leaf("self_attn.out_proj.bias"), leaf("linear1.weight"),
+                       leaf("linear1.bias"), leaf("linear2.weight"), leaf("linear2.bias"), leaf("norm1.weight"),
+                       leaf("norm1.bias"), leaf("norm2.weight"), leaf("norm2.bias")});
   }
 }
 
@@ -95,7 +103,8 @@ at::Tensor Transformer::Embed(const TransformerInput& input) const {
   if (compressed_) {
     // Tokens have no features; the bias must not reach them either.
     const at::Tensor is_step = input.kinds.eq(kTransitionToken).unsqueeze(-1).to(dtype);
-    const at::Tensor tokens_3D = type_embedding_ + at::cat({at::zeros_like(start_token_), start_token_, end_token_}, 1).view({3, D});
+    const at::Tensor tokens_3D =
+        type_embedding_ + at::cat({at::zeros_like(start_token_), start_token_, end_token_}, 1).view({3, D});
     x_BCD = x_BCD * is_step + at::embedding(tokens_3D, input.kinds);
   } else {
     x_BCD = x_BCD + type_embedding_.narrow(0, kTransitionToken, 1);
@@ -106,13 +115,17 @@ at::Tensor Transformer::Embed(const TransformerInput& input) const {
   return at::cat({x_BCD, q_BQD}, 1);
 }
 
-at::Tensor Transformer::FeedForward(const Layer& layer, const at::Tensor& x, const at::Tensor& attended, DropoutKeys& dropout) const {
-  const at::Tensor y = DropoutAddNorm(x, at::linear(attended, layer.out_weight, layer.out_bias), layer.norm1_weight, layer.norm1_bias, dropout);
+at::Tensor Transformer::FeedForward(const Layer& layer, const at::Tensor& x, const at::Tensor& attended,
+                                    DropoutKeys& dropout) const {
+  const at::Tensor y = DropoutAddNorm(x, at::linear(attended, layer.out_weight, layer.out_bias), layer.norm1_weight,
+                                      layer.norm1_bias, dropout);
   const at::Tensor h = GeluDropout(at::linear(y, layer.up_weight, layer.up_bias), dropout);
-  return DropoutAddNorm(y, at::linear(h, layer.down_weight, layer.down_bias), layer.norm2_weight, layer.norm2_bias, dropout);
+  return DropoutAddNorm(y, at::linear(h, layer.down_weight, layer.down_bias), layer.norm2_weight, layer.norm2_bias,
+                        dropout);
 }
 
-at::Tensor Transformer::RunLayer(const Layer& layer, const at::Tensor& x, const TransformerInput& input, bool last, DropoutKeys& dropout) const {
+at::Tensor Transformer::RunLayer(const Layer& layer, const at::Tensor& x, const TransformerInput& input, bool last,
+                                 DropoutKeys& dropout) const {
   const int64_t D = model_.dim, C = input.features.size(1), Q = input.states.size(1);
   const AttentionLayout layout{C, model_.heads};
   if (!last) {

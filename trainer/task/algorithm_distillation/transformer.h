@@ -46,8 +46,10 @@ class Transformer {
     at::Tensor norm1_weight, norm1_bias, norm2_weight, norm2_bias;  // (D)
   };
   at::Tensor Embed(const TransformerInput& input) const;
-  at::Tensor FeedForward(const Layer& layer, const at::Tensor& x, const at::Tensor& attended, DropoutKeys& dropout) const;
-  at::Tensor RunLayer(const Layer& layer, const at::Tensor& x, const TransformerInput& input, bool last, DropoutKeys& dropout) const;
+  at::Tensor FeedForward(const Layer& layer, const at::Tensor& x, const at::Tensor& attended,
+                         DropoutKeys& dropout) const;
+  at::Tensor RunLayer(const Layer& layer, const at::Tensor& x, const TransformerInput& input, bool last,
+                      DropoutKeys& dropout) const;
 
   ModelConfig model_;
   bool compressed_;

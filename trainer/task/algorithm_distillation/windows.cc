@@ -18,8 +18,12 @@ int StateAfter(std::span<const Transition> history, size_t i, Cell start) {
 }  // namespace
 
 Windows::Windows(const Histories& histories, std::vector<int> tasks, std::vector<DarkRoom> rooms, const Config& config)
-    : histories_(histories), tasks_(std::move(tasks)), rooms_(std::move(rooms)), compressed_(config.task.mode == "compressed"),
-      every_(config.task.loss == "every_position"), transitions_(config.model.context - 1) {
+    : histories_(histories),
+      tasks_(std::move(tasks)),
+      rooms_(std::move(rooms)),
+      compressed_(config.task.mode == "compressed"),
+      every_(config.task.loss == "every_position"),
+      transitions_(config.model.context - 1) {
   const int64_t length = histories_.length();
   if (compressed_) {
     per_history_ = length / kRolloutSteps * (every_ ? 1 : kRolloutSteps + 1);
@@ -27,12 +31,12 @@ Windows::Windows(const Histories& histories, std::vector<int> tasks, std::vector
     per_history_ = length - transitions_;
   }
   if (per_history_ < 1) {
-    throw DataError(Format("data.path: histories of %lld transitions are too short; model.context %lld needs at least %lld", static_cast<long long>(length),
-                           static_cast<long long>(config.model.context), static_cast<long long>(compressed_ ? kRolloutSteps : config.model.context)));
+    throw DataError(
+        Format("data.path: histories of %lld transitions are too short; model.context %lld needs at least %lld",
+               static_cast<long long>(length), static_cast<long long>(config.model.context),
+               static_cast<long long>(compressed_ ? kRolloutSteps : config.model.context)));
   }
 }
-
-int64_t Windows::max_rows() const { return compressed_ ? 2 * kRolloutSteps + 3 : transitions_; }
 
 Window Windows::at(int64_t id) const {
   const int64_t history = id / per_history_, offset = id % per_history_;
@@ -46,7 +50,8 @@ Window Windows::at(int64_t id) const {
 
 Window Windows::Standard(std::span<const Transition> history, int64_t start) const {
   Window window;
-  for (int64_t i = 0; i < transitions_; ++i) window.rows.push_back({kTransitionToken, &history[static_cast<size_t>(start + i)]});
+  for (int64_t i = 0; i < transitions_; ++i)
+    window.rows.push_back({kTransitionToken, &history[static_cast<size_t>(start + i)]});
   for (int64_t i = every_ ? 0 : transitions_; i <= transitions_; ++i) {
     const Transition& next = history[static_cast<size_t>(start + i)];
     window.queries.push_back({StateOf(next), static_cast<int32_t>(i), next.action, kIgnored});
@@ -54,11 +59,13 @@ Window Windows::Standard(std::span<const Transition> history, int64_t start) con
   return window;
 }
 
-Window Windows::Compressed(std::span<const Transition> history, int64_t region, int64_t from, int64_t to, Cell start) const {
+Window Windows::Compressed(std::span<const Transition> history, int64_t region, int64_t from, int64_t to,
+                           Cell start) const {
   Window window;
   auto add_region = [&](int64_t first, int64_t count) {
     window.rows.push_back({kStartToken, nullptr});
-    for (int64_t i = 0; i < count; ++i) window.rows.push_back({kTransitionToken, &history[static_cast<size_t>(first + i)]});
+    for (int64_t i = 0; i < count; ++i)
+      window.rows.push_back({kTransitionToken, &history[static_cast<size_t>(first + i)]});
   };
   const int64_t begin = region * kRolloutSteps;
   if (region > 0) {
@@ -73,7 +80,8 @@ Window Windows::Compressed(std::span<const Transition> history, int64_t region, 
       const Transition& next = history[static_cast<size_t>(begin + k)];
       window.queries.push_back({StateOf(next), visible, next.action, 0});
     } else {
-      window.queries.push_back({StateAfter(history, static_cast<size_t>(begin + k - 1), start), visible, kIgnored, kEndToken});
+      window.queries.push_back(
+          {StateAfter(history, static_cast<size_t>(begin + k - 1), start), visible, kIgnored, kEndToken});
     }
   }
   return window;

@@ -32,10 +32,10 @@ struct Window {
     const Transition* step;
   };
   struct Query {
-    int state;            // 9 row + column
-    int32_t visible;      // context rows it sees
-    int64_t action;       // target, or kIgnored
-    int64_t token_type;   // target in compressed mode (0 action, 2 </c>), or kIgnored
+    int state;           // 9 row + column
+    int32_t visible;     // context rows it sees
+    int64_t action;      // target, or kIgnored
+    int64_t token_type;  // target in compressed mode (0 action, 2 </c>), or kIgnored
   };
   std::vector<Row> rows;
   std::vector<Query> queries;
@@ -48,7 +48,6 @@ class Windows {
   Windows(const Histories& histories, std::vector<int> tasks, std::vector<DarkRoom> rooms, const Config& config);
 
   int64_t size() const { return per_history_ * histories_.streams() * static_cast<int64_t>(tasks_.size()); }
-  int64_t max_rows() const;
   Window at(int64_t id) const;  // REQUIRES: 0 <= id < size()
 
  private:

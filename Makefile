@@ -1,0 +1,49 @@
+# Everything a person needs; `make help` lists it. Binaries land in build/<preset>/bin.
+SHELL := /bin/bash
+BIN := build/release/bin
+PYTHON = $(shell cmake/deps.sh --python)
+
+.PHONY: help deps configure build demo test sanitize bench verify format clean
+
+help: ## Lists the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+deps: ## Installs what is missing: Debian packages, the pinned LibTorch, readers for the tests
+	@cmake/deps.sh
+
+build/release/build.ninja: | deps
+	@cmake --preset release >/dev/null
+
+build: deps build/release/build.ninja ## Builds the programs
+	@echo "building (the first time takes some minutes)"
+	@cmake --build --preset release
+
+demo: deps build/release/build.ninja ## Synthesizes data, trains on two ranks, prints the in-context return
+	@cmake --build --preset release --target trainyard
+	@tests/demo.sh
+
+test: build ## Every test that needs no GPU and no cluster
+	@ctest --test-dir build/release --output-on-failure --no-tests=error -j 2
+
+sanitize: deps ## Unit tests under the address sanitizer, and without LibTorch under the thread sanitizer
+	@cmake --preset asan >/dev/null && cmake --build --preset asan
+	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan --output-on-failure --no-tests=error -j 2
+	@cmake --preset tsan >/dev/null && cmake --build --preset tsan
+	@TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --no-tests=error -j 2
+
+bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md holds ours
+	@LD_LIBRARY_PATH=$$(cmake/deps.sh --stubs) $(PYTHON) tests/bench/step_time.py
+	@$(PYTHON) tests/bench/startup.py
+
+verify: build ## Format, and generated files up to date
+	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
+	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make docs/config.md"; exit 1; }
+
+docs/config.md: build
+	@$(BIN)/trainyard config-reference > $@
+
+format: ## Formats the sources
+	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'tests/*.cc' | xargs clang-format -i
+
+clean: ## Removes what was built
+	@rm -rf build

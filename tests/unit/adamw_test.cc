@@ -1,0 +1,70 @@
+#include "trainer/optim/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include "trainer/base/error.h"
+
+namespace trainyard {
+namespace {
+
+FlatState Example() {
+  FlatState state(FlatLayout({{"net.weight", {8, 8}, "u", {Initial::Kind::kConstant, 1}},
+                              {"net.bias", {8}, "u", {Initial::Kind::kConstant, 1}}},
+                             1),
+                  Precision::kFp32);
+  state.Initialize(1);
+  state.gradient.fill_(0);
+  return state;
+}
+
+TEST(AdamW, OnlyMatricesDecay) {
+  FlatState state = Example();
+  OptimConfig config;
+  config.decay = "matrices";
+  config.weight_decay = 0.5;
+  AdamW(config, state).Step(1, 0.1, 1);
+  EXPECT_FLOAT_EQ(state.leaf("net.weight").flatten()[0].item<float>(), 0.95f);
+  EXPECT_FLOAT_EQ(state.leaf("net.bias")[0].item<float>(), 1);
+}
+
+TEST(AdamW, GroupsHaveTheirOwnRateAndDecay) {
+  FlatState state = Example();
+  OptimConfig config;
+  config.weight_decay = 0.5;
+  config.groups = {{"*.bias", 0.5, 1.0}};
+  AdamW(config, state).Step(1, 0.1, 1);
+  EXPECT_FLOAT_EQ(state.leaf("net.weight").flatten()[0].item<float>(), 0.95f);
+  EXPECT_FLOAT_EQ(state.leaf("net.bias")[0].item<float>(), 0.95f);  // 1 - 0.1 * 0.5 * 1
+}
+
+TEST(AdamW, APatternThatMatchesNothingIsAnError) {
+  FlatState state = Example();
+  OptimConfig config;
+  config.groups = {{"nett.*", 1, {}}};
+  EXPECT_THROW(AdamW(config, state), ConfigError);
+}
+
+TEST(AdamW, PaddingStaysZero) {
+  FlatState state = Example();
+  state.gradient.narrow(0, 0, 64).fill_(3);
+  AdamW optimizer(OptimConfig{}, state);
+  for (int step = 1; step < 5; ++step) optimizer.Step(step, 0.1, 1);
+  EXPECT_EQ(state.master.narrow(0, 72, 56).abs().sum().item<float>(), 0);
+}
+
+TEST(FlatState, Bf16IsACopyOfTheMaster) {
+  FlatState state(FlatLayout({{"w", {4}, "u", {Initial::Kind::kConstant, 0.3}},
+                              {"norm", {4}, "u", {Initial::Kind::kConstant, 0.3}, true}},
+                             1),
+                  Precision::kBf16);
+  state.Initialize(1);
+  EXPECT_EQ(state.leaf("w").scalar_type(), at::kBFloat16);
+  EXPECT_EQ(state.leaf("norm").scalar_type(), at::kFloat);
+  EXPECT_NEAR(state.leaf("w")[0].item<float>(), 0.3, 0.3 / 256);
+  state.master.fill_(2);
+  state.PublishParameters();
+  EXPECT_EQ(state.leaf("w")[3].item<float>(), 2);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,59 @@
+#include "trainer/base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "trainer/base/error.h"
+#include "trainer/base/hash.h"
+
+namespace trainyard {
+namespace {
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest() : directory_(fs::path(testing::TempDir()) / ("file_test-" + std::to_string(getpid()))) {
+    fs::create_directories(directory_);
+  }
+  ~FileTest() override {
+    fs::remove_all(directory_);
+    unsetenv("TRAINYARD_VOLUMES");
+  }
+  fs::path directory_;
+};
+
+TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothing) {
+  WriteFileAtomic(directory_ / "a", "one");
+  WriteFileAtomic(directory_ / "a", "two");
+  EXPECT_EQ(ReadFile(directory_ / "a"), "two");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, FailedWriteNamesThePathAndKeepsTheOld) {
+  EXPECT_THROW(
+      try { WriteFileAtomic(directory_ / "missing" / "a", "x"); } catch (const StorageError& e) {
+        EXPECT_NE(std::string(e.what()).find("missing/a"), std::string::npos);
+        throw;
+      },
+      StorageError);
+}
+
+TEST_F(FileTest, LongestVolumeWins) {
+  setenv("TRAINYARD_VOLUMES", R"({"/data": "/host/d", "/data/dark-room": "/host/room", "/": "/host/root"})", 1);
+  EXPECT_EQ(ResolveVolume("/data/x/y"), "/host/d/x/y");
+  EXPECT_EQ(ResolveVolume("/data/dark-room"), "/host/room");
+  EXPECT_EQ(ResolveVolume("/data/dark-rooms"), "/host/d/dark-rooms");
+  EXPECT_EQ(ResolveVolume("relative"), "relative");
+  setenv("TRAINYARD_VOLUMES", "[1]", 1);
+  EXPECT_THROW(ResolveVolume("/data"), ConfigError);
+}
+
+TEST_F(FileTest, HashesOfPiecesAndOfTheWhole) {
+  WriteFileAtomic(directory_ / "a", std::string(3'000'000, 'x'));
+  const std::string content = ReadFile(directory_ / "a");
+  EXPECT_EQ(Xxh3File(directory_ / "a"), Xxh3(std::as_bytes(std::span(content))));
+  EXPECT_EQ(HexDigest(Xxh3({})), "2d06800538d394c2");  // the specification's value for no input
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,49 @@
+#include "trainer/parallel/flat_layout.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+std::vector<ParameterSpec> Example() {
+  return {{"a", {10, 10}, "one", {}}, {"b", {3}, "one", {}}, {"c", {200}, "two", {}}};
+}
+
+TEST(FlatLayout, AlignsParametersAndUnits) {
+  const FlatLayout layout(Example(), 3);
+  EXPECT_EQ(layout.range(0), (Range{0, 100}));
+  EXPECT_EQ(layout.range(1), (Range{128, 131}));
+  EXPECT_EQ(layout.range(2), (Range{192, 392}));  // a new unit starts at a multiple of 64 x 3
+  EXPECT_EQ(layout.total() % (64 * 3), 0);
+  EXPECT_EQ(layout.num_parameters(), 303);
+}
+
+TEST(FlatLayout, ShardsPartitionTheWhole) {
+  for (int world : {1, 2, 3, 5}) {
+    const FlatLayout layout(Example(), world);
+    int64_t expected = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(layout.Shard(rank).begin, expected);
+      EXPECT_EQ(layout.Shard(rank).size() % 64, 0);
+      expected = layout.Shard(rank).end;
+    }
+    EXPECT_EQ(expected, layout.total());
+  }
+}
+
+TEST(FlatLayout, BucketsRunFromTheEndAndCoverAll) {
+  for (int64_t bytes : {1, 300, 1000, 1 << 20}) {
+    const FlatLayout layout(Example(), 2);
+    int64_t end = layout.total();
+    for (const Range& bucket : layout.Buckets(bytes)) {
+      EXPECT_EQ(bucket.end, end);
+      EXPECT_EQ(bucket.size() % 128, 0);
+      EXPECT_GT(bucket.size(), 0);
+      end = bucket.begin;
+    }
+    EXPECT_EQ(end, 0);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,156 @@
+#include "trainer/parallel/gradient_reducer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tanh.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "trainer/comm/in_process.h"
+#include "trainer/parallel/block_norm.h"
+
+namespace trainyard {
+namespace {
+
+std::vector<ParameterSpec> Example() {
+  const Initial normal{Initial::Kind::kNormal, 0.1};
+  return {{"first", {40, 40}, "a", normal},
+          {"second", {40, 40}, "b", normal},
+          {"unused", {77}, "b", normal},
+          {"third", {40, 40}, "c", normal}};
+}
+
+at::Tensor Loss(const FlatState& state, float input, bool use_second = true) {
+  at::Tensor x = at::ones({4, 40}, at::kFloat) * input;
+  x = at::tanh(at::mm(x, state.leaf("first")));
+  if (use_second) x = at::tanh(at::mm(x, state.leaf("second")));
+  x = at::tanh(at::mm(x, state.leaf("third")));
+  return x.sum();
+}
+
+// The summed gradient of `world` ranks, each with `micro` micro-batches.
+at::Tensor Reduced(int world, int micro, int64_t bucket_bytes) {
+  auto communicators = MakeInProcessWorld(world);
+  std::vector<std::thread> threads;
+  at::Tensor result;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      FlatState state(FlatLayout(Example(), world), Precision::kFp32);
+      state.Initialize(1);
+      GradientReducer reducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
+      reducer.BeginStep();
+      for (int m = 0; m < micro; ++m) {
+        reducer.BeginBackward(m + 1 == micro);
+        Loss(state, 0.3f + 0.1f * static_cast<float>(rank * micro + m)).backward();
+      }
+      reducer.Finish();
+      if (rank == 0) result = state.gradient.clone();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+TEST(GradientReducer, SumsOverRanksAndMicroBatches) {
+  const at::Tensor one = Reduced(1, 6, 1 << 20), two = Reduced(2, 3, 1 << 20), three = Reduced(3, 2, 1 << 20);
+  auto numbers = [](const at::Tensor& flat, int world, size_t p) {
+    const FlatLayout layout(Example(), world);
+    return flat.narrow(0, layout.range(p).begin, layout.range(p).size());
+  };
+  for (size_t p = 0; p < Example().size(); ++p) {
+    // Six fp32 values of order ten in another order.
+    EXPECT_TRUE(numbers(one, 1, p).allclose(numbers(two, 2, p), 1e-5, 1e-5));
+    EXPECT_TRUE(numbers(one, 1, p).allclose(numbers(three, 3, p), 1e-5, 1e-5));
+  }
+  EXPECT_EQ(numbers(one, 1, 2).abs().sum().item<float>(), 0) << "an unused parameter's gradient is zero";
+}
+
+TEST(GradientReducer, BucketsDoNotChangeABit) {
+  const at::Tensor whole = Reduced(3, 2, 1 << 20);
+  for (int64_t bytes : {256, 1000, 5000}) EXPECT_TRUE(whole.equal(Reduced(3, 2, bytes))) << bytes;
+}
+
+TEST(GradientReducer, RanksMayUseDifferentParameters) {
+  auto communicators = MakeInProcessWorld(2);
+  std::vector<std::thread> threads;
+  std::vector<at::Tensor> results(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+      state.Initialize(1);
+      GradientReducer reducer(state, *communicators[static_cast<size_t>(rank)], 1000);
+      for (int step = 0; step < 3; ++step) {
+        reducer.BeginStep();
+        reducer.BeginBackward(true);
+        Loss(state, 1, rank == 0).backward();
+        reducer.Finish();
+      }
+      results[static_cast<size_t>(rank)] = state.gradient.clone();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(results[0].equal(results[1]));
+}
+
+TEST(GradientReducer, ARankThatFailsDrains) {
+  auto communicators = MakeInProcessWorld(2);
+  std::thread failing([&] {
+    FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+    GradientReducer reducer(state, *communicators[1], 1000);
+    reducer.BeginStep();
+    reducer.Drain();
+    communicators[1]->Barrier("consensus");
+  });
+  FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+  state.Initialize(1);
+  GradientReducer reducer(state, *communicators[0], 1000);
+  reducer.BeginStep();
+  reducer.BeginBackward(true);
+  Loss(state, 1).backward();
+  reducer.Finish();
+  communicators[0]->Barrier("consensus");
+  failing.join();
+}
+
+TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
+  auto communicators = MakeInProcessWorld(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      Communicator& communicator = *communicators[static_cast<size_t>(rank)];
+      FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+      state.Initialize(1);
+      GradientReducer reducer(state, communicator, 6400);
+      reducer.BeginStep();
+      reducer.BeginBackward(true);
+      const at::Tensor loss = Loss(state, 1);
+      state.leaf("first").register_hook([](const at::Tensor& g) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the last gradient takes long
+        return g;
+      });
+      loss.backward();
+      const auto backward_end = std::chrono::steady_clock::now();
+      reducer.Finish();
+      EXPECT_LT(communicator.recorder().Entries()[0].finished, backward_end);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(BlockNorm, IsTheNormAndSeesWhatIsNotFinite) {
+  std::vector<float> x(640, 0.5f);
+  std::vector<double> scratch;
+  EXPECT_DOUBLE_EQ(BlockNorm(x, scratch), std::sqrt(640 * 0.25));
+  x[333] = NAN;
+  EXPECT_TRUE(std::isnan(BlockNorm(x, scratch)));
+  EXPECT_EQ(ClipScale(2, 1), static_cast<float>(1 / (2 + 1e-6)));
+  EXPECT_EQ(ClipScale(0.5, 1), 1);
+  EXPECT_EQ(ClipScale(5, 0), 1);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,131 @@
+#include "trainer/kernels/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "trainer/base/random.h"
+
+namespace trainyard::kernels {
+
+namespace avx512 {
+extern const Table kTable;
+}
+namespace avx2 {
+extern const Table kTable;
+}
+namespace baseline {
+extern const Table kTable;
+}
+
+namespace {
+
+std::vector<float> Draws(size_t n, const char* name) {
+  KeyedRandom random(1, name);
+  std::vector<float> values(n);
+  for (float& x : values) x = static_cast<float>(random.Normal());
+  return values;
+}
+
+std::vector<const Table*> RunnableTables() {
+  std::vector<const Table*> tables = {&baseline::kTable};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables.push_back(&avx2::kTable);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) tables.push_back(&avx512::kTable);
+  return tables;
+}
+
+TEST(Kernels, TheBestTableIsChosen) { EXPECT_EQ(&Kernels(), RunnableTables().back()); }
+
+TEST(Kernels, AdamWIsTheTextbooksUpdate) {
+  for (const Table* table : RunnableTables()) {
+    std::vector<float> param = Draws(128, "p"), m = Draws(128, "m"), v = Draws(128, "v"), grad = Draws(128, "g");
+    for (float& x : v) x = x * x;
+    const std::vector<float> p0 = param, m0 = m, v0 = v;
+    const AdamWArgs args{param.data(), m.data(), v.data(), grad.data(), 0.5f,  0.01f,
+                         0.9f,         0.99f,    1e-8f,    0.1f,        0.19f, std::sqrt(0.0199f)};
+    table->adamw(args, 64, 128);
+    for (size_t i = 0; i < 128; ++i) {
+      if (i < 64) {
+        EXPECT_EQ(param[i], p0[i]) << "outside the range";
+        continue;
+      }
+      const double g = 0.5 * grad[i], em = 0.9 * m0[i] + 0.1 * g, ev = 0.99 * v0[i] + 0.01 * g * g;
+      const double expected = p0[i] * (1 - 0.01 * 0.1) - 0.01 / 0.19 * em / (std::sqrt(ev) / std::sqrt(0.0199) + 1e-8);
+      EXPECT_NEAR(param[i], expected, 1e-5) << table->name;  // fp32 rounding of values of order one
+    }
+  }
+}
+
+TEST(Kernels, BlockSquaresAreSumsOfSquares) {
+  const std::vector<float> x = Draws(192, "x");
+  for (const Table* table : RunnableTables()) {
+    std::vector<double> sums(3, -1);
+    table->block_squares(x.data(), sums.data(), 0, 3);
+    for (size_t b = 0; b < 3; ++b) {
+      double expected = 0;
+      for (size_t i = 0; i < 64; ++i) expected += static_cast<double>(x[b * 64 + i]) * x[b * 64 + i];
+      EXPECT_NEAR(sums[b], expected, 1e-12 * expected);
+    }
+  }
+}
+
+TEST(Kernels, Bf16RoundsToNearestEven) {
+  const float values[] = {1.0f, 1.00390625f, 1.01171875f, -2.5f, 3.14159265f, 0.0f};
+  const uint16_t expected[] = {0x3F80, 0x3F80, 0x3F82, 0xC020, 0x4049, 0x0000};
+  for (const Table* table : RunnableTables()) {
+    Bf16 out[6];
+    table->to_bf16(values, out, 6);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(out[i].bits, expected[i]) << i;
+    float sum[6] = {1, 1, 1, 1, 1, 1};
+    table->add_bf16(out, sum, 6);
+    EXPECT_EQ(sum[3], -1.5f);
+  }
+}
+
+TEST(Kernels, DropoutKeepsItsShareAndScales) {
+  constexpr int64_t kRows = 512, kColumns = 96;
+  std::vector<float> x(kRows * kColumns, 10.0f), y(x.size());  // gelu(10) is 10 in fp32
+  for (const Table* table : RunnableTables()) {
+    const GeluArgs<float> args{kColumns, {.key = 5, .p = 0.25f}, x.data(), y.data(), nullptr, nullptr};
+    table->gelu_forward(args, 0, kRows);
+    int64_t kept = 0;
+    for (float value : y) {
+      if (value == 0) continue;
+      ++kept;
+      EXPECT_NEAR(value, 10 / 0.75f, 1e-4);
+    }
+    // Five standard deviations of a binomial share.
+    EXPECT_NEAR(static_cast<double>(kept) / static_cast<double>(y.size()), 0.75,
+                5 * std::sqrt(0.1875 / static_cast<double>(y.size())));
+  }
+}
+
+TEST(Kernels, EveryInstructionSetGivesTheSameWithinRounding) {
+  constexpr int64_t kRows = 7, kColumns = 50;  // no multiple of any vector width
+  const std::vector<float> x = Draws(kRows * kColumns, "x"), r = Draws(kRows * kColumns, "r"),
+                           gamma = Draws(kColumns, "g"), beta = Draws(kColumns, "b");
+  std::vector<float> reference;
+  for (const Table* table : RunnableTables()) {
+    std::vector<float> y(x.size()), z(x.size()), mean(kRows), rstd(kRows);
+    NormArgs<float> args{};
+    args.D = kColumns;
+    args.eps = 1e-5f;
+    args.dropout = {9, 0.1f};
+    args.x = x.data();
+    args.r = r.data();
+    args.gamma = gamma.data();
+    args.beta = beta.data();
+    args.y = y.data();
+    args.z = z.data();
+    args.mean = mean.data();
+    args.rstd = rstd.data();
+    table->norm_forward(args, 0, kRows);
+    if (reference.empty()) reference = y;
+    for (size_t i = 0; i < y.size(); ++i)
+      EXPECT_NEAR(y[i], reference[i], 2e-5) << table->name;  // values up to ten, summed in another order
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels

@@ -1,0 +1,142 @@
+#include "trainer/launch/launcher.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "trainer/base/file.h"
+
+namespace trainyard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Ranks are shell scripts; the launcher runs in a child process, as it takes over signals.
+class LauncherTest : public testing::Test {
+ protected:
+  LauncherTest() : directory_(fs::path(testing::TempDir()) / ("launcher-" + std::to_string(getpid()))) {
+    fs::create_directories(directory_);
+  }
+  ~LauncherTest() override { fs::remove_all(directory_); }
+
+  // Starts the launcher of `procs` ranks that run `script`; returns its pid.
+  pid_t Start(int procs, const std::string& script) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    LaunchOptions options;
+    options.world.procs = procs;
+    options.command = {"/bin/sh", "-c", script};
+    options.rank0_address = "127.0.0.1";
+    options.termination_log = (directory_ / "termination").string();
+    options.quiet = true;
+    const StoreFactory stores{[](int fd, int) {
+                                close(fd);
+                                return std::make_unique<MemoryStore>();
+                              },
+                              {}};
+    int code = 99;
+    try {
+      code = Launch(options, stores);
+    } catch (...) {
+    }
+    _exit(code);
+  }
+
+  static int Wait(pid_t pid) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  nlohmann::json Termination() { return nlohmann::json::parse(ReadFile(directory_ / "termination")); }
+
+  void WaitFor(const fs::path& file) {
+    const auto deadline = Clock::now() + std::chrono::seconds(10);
+    while (!fs::exists(file) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(fs::exists(file));
+  }
+
+  fs::path directory_;
+};
+
+TEST_F(LauncherTest, AllRanksSucceed) {
+  EXPECT_EQ(Wait(Start(3,
+                       "test $WORLD_SIZE = 3 && test $LOCAL_WORLD_SIZE = 3 && test $MASTER_ADDR = 127.0.0.1 && test "
+                       "$TORCHELASTIC_USE_AGENT_STORE = True")),
+            0);
+  EXPECT_EQ(Termination()["reason"], "Completed");
+}
+
+TEST_F(LauncherTest, TheCauseWinsOverItsConsequences) {
+  // Rank 0 fails at once as a peer, rank 2 later for a reason of its own.
+  EXPECT_EQ(Wait(Start(3, "case $RANK in 0) exit 69;; 1) exit 69;; 2) sleep 0.3; echo broken file; exit 65;; esac")),
+            65);
+  EXPECT_EQ(Termination()["rank"], 2);
+  EXPECT_EQ(Termination()["tail"][0], "broken file");
+}
+
+TEST_F(LauncherTest, AKilledRankIsTheCauseAndHangingOnesGo) {
+  const auto start = Clock::now();
+  EXPECT_EQ(Wait(Start(2, "if [ $RANK = 1 ]; then kill -9 $$; fi; trap '' TERM; sleep 60")), 137);
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(9)) << "five seconds to end by themselves, then SIGKILL";
+  EXPECT_EQ(Termination()["signal"], 9);
+  EXPECT_EQ(Termination()["rank"], 1);
+}
+
+TEST_F(LauncherTest, AStopIsForwarded) {
+  // Ranks start with SIGTERM blocked; a shell cannot unblock it, python can.
+  const std::string ready = (directory_ / "ready").string();
+  const pid_t launcher = Start(2,
+                               "exec python3 -c \"import os,signal,time,sys\nsignal.signal(15, lambda *a: "
+                               "sys.exit(75))\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nopen('" +
+                                   ready + "'+os.environ['RANK'],'w')\ntime.sleep(60)\"");
+  WaitFor(ready + "0");
+  WaitFor(ready + "1");
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(Wait(launcher), 75);
+}
+
+TEST_F(LauncherTest, ASecondSignalEndsEverythingAtOnce) {
+  const std::string ready = (directory_ / "ready").string();
+  const pid_t launcher = Start(1, "trap '' TERM; touch " + ready + "; sleep 60");
+  WaitFor(ready);
+  kill(launcher, SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  kill(launcher, SIGINT);
+  EXPECT_EQ(Wait(launcher), 128 + SIGINT);
+}
+
+TEST_F(LauncherTest, RanksDoNotOutliveTheLauncher) {
+  const std::string file = (directory_ / "pid").string();
+  const pid_t launcher = Start(1, "echo $$ > " + file + ".tmp; mv " + file + ".tmp " + file + "; sleep 60");
+  WaitFor(file);
+  const pid_t rank = std::stoi(ReadFile(file));
+  kill(launcher, SIGKILL);
+  Wait(launcher);
+  const auto deadline = Clock::now() + std::chrono::seconds(5);
+  while (kill(rank, 0) == 0 && Clock::now() < deadline) {
+    const std::string stat =
+        fs::exists("/proc/" + std::to_string(rank)) ? ReadFile("/proc/" + std::to_string(rank) + "/stat") : " Z ";
+    if (stat.find(") Z") != std::string::npos) break;  // an orphan that nobody has collected yet
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_LT(Clock::now(), deadline);
+}
+
+TEST_F(LauncherTest, ACommandThatDoesNotExist) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    LaunchOptions options;
+    options.command = {"/no/such/program"};
+    options.rank0_address = "127.0.0.1";
+    _exit(Launch(options, {[](int fd, int) { return close(fd), std::make_unique<MemoryStore>(); }, {}}));
+  }
+  EXPECT_EQ(Wait(pid), 127);
+}
+
+}  // namespace
+}  // namespace trainyard

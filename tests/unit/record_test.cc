@@ -1,0 +1,61 @@
+#include "trainer/metrics/record.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "trainer/base/file.h"
+
+namespace trainyard {
+namespace {
+
+class RecordTest : public testing::Test {
+ protected:
+  RecordTest() : path_(fs::path(testing::TempDir()) / ("record-" + std::to_string(getpid()))) {}
+  ~RecordTest() override { fs::remove(path_); }
+
+  void Steps(int64_t attempt, int64_t first, int64_t last) {
+    Record record(path_, first - 1);
+    const int64_t ids[] = {7, 9};
+    for (int64_t step = first; step <= last; ++step) {
+      record.Write({.attempt = attempt,
+                    .step = step,
+                    .samples = ids,
+                    .input_xxh3 = 255,
+                    .loss = 0.1,
+                    .grad_norm = NAN,
+                    .lr = 1e-3});
+    }
+  }
+  fs::path path_;
+};
+
+TEST_F(RecordTest, TheLineOfTheContract) {
+  Steps(1, 1, 1);
+  EXPECT_EQ(ReadFile(path_),
+            "{\"attempt\":1,\"step\":1,\"samples\":[7,9],\"input_xxh3\":\"00000000000000ff\",\"loss\":0.100000001,"
+            "\"grad_norm\":\"nan\",\"lr\":0.001}\n");
+}
+
+TEST_F(RecordTest, ResumeCutsWhatIsDoneAgain) {
+  Steps(1, 1, 9);
+  const std::string first = ReadFile(path_);
+  Steps(2, 6, 9);
+  const std::string both = ReadFile(path_);
+  EXPECT_EQ(std::count(both.begin(), both.end(), '\n'), 9);
+  EXPECT_EQ(both.substr(0, first.find("{\"attempt\":1,\"step\":6")),
+            first.substr(0, first.find("{\"attempt\":1,\"step\":6")));
+  EXPECT_NE(both.find("{\"attempt\":2,\"step\":6"), std::string::npos);
+}
+
+TEST_F(RecordTest, AHalfWrittenLineGoes) {
+  Steps(1, 1, 3);
+  const std::string whole = ReadFile(path_);
+  WriteFileAtomic(path_, whole.substr(0, whole.size() - 5));
+  Steps(2, 4, 4);
+  const std::string text = ReadFile(path_);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,34 @@
+#include "trainer/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace trainyard {
+namespace {
+
+TEST(NearestName, FindsWhatWasMeant) {
+  const std::vector<std::string> names = {"optim.lr", "optim.eps", "optim.weight_decay"};
+  EXPECT_EQ(NearestName("optim.weight_decai", names), "optim.weight_decay");
+  EXPECT_EQ(NearestName("optim.l", names), "optim.lr");
+  EXPECT_EQ(NearestName("zzzzz", names), "");
+}
+
+TEST(HumanUnits, ReadWell) {
+  EXPECT_EQ(HumanBytes(1536), "1.5 KiB");
+  EXPECT_EQ(HumanSeconds(65), "1m05s");
+  EXPECT_EQ(HumanSeconds(3725), "1h02m");
+  EXPECT_EQ(HumanSeconds(2.5), "2.5s");
+}
+
+TEST(JsonFloat, NineDigitsBringAFloatBack) {
+  const float x = 0.1f;
+  EXPECT_EQ(std::stof(JsonFloat(x)), x);
+  EXPECT_EQ(JsonFloat(NAN), "\"nan\"");
+  EXPECT_EQ(JsonFloat(-INFINITY), "\"-inf\"");
+}
+
+TEST(UtcTime, IsIso8601) { EXPECT_EQ(UtcTime(0), "1970-01-01T00:00:00Z"); }
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,128 @@
+#include "trainer/launch/world.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "trainer/base/error.h"
+
+namespace trainyard {
+namespace {
+
+// Sets variables for one test.
+class WorldTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "GROUP_RANK",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "TORCHELASTIC_USE_AGENT_STORE",
+                             "PET_NNODES",
+                             "PET_NPROC_PER_NODE",
+                             "PET_NODE_RANK",
+                             "PET_MASTER_ADDR",
+                             "PET_MASTER_PORT",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_NODEID",
+                             "SLURM_NNODES",
+                             "SLURM_JOB_NODELIST",
+                             "SLURM_JOB_ID",
+                             "TRAINYARD_MASTER_FILE"}) {
+      unsetenv(name);
+    }
+  }
+  void TearDown() override { SetUp(); }
+  static void Set(const std::map<std::string, std::string>& values) {
+    for (const auto& [name, value] : values) setenv(name.c_str(), value.c_str(), 1);
+  }
+};
+
+TEST_F(WorldTest, AloneByDefault) {
+  const World world = WorldFromEnvironment();
+  EXPECT_EQ(world.size, 1);
+  EXPECT_EQ(NodeWorldFromEnvironment(3).procs, 3);
+}
+
+TEST_F(WorldTest, Torchrun) {
+  Set({{"RANK", "3"},
+       {"WORLD_SIZE", "4"},
+       {"LOCAL_RANK", "1"},
+       {"LOCAL_WORLD_SIZE", "2"},
+       {"GROUP_RANK", "1"},
+       {"MASTER_ADDR", "h"},
+       {"MASTER_PORT", "29501"},
+       {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  const World world = WorldFromEnvironment();
+  EXPECT_EQ(world.rank, 3);
+  EXPECT_EQ(world.local_rank, 1);
+  EXPECT_EQ(world.master_addr, "h");
+  EXPECT_EQ(world.master_port, 29501);
+  EXPECT_TRUE(world.store_is_hosted);
+}
+
+TEST_F(WorldTest, Slurm) {
+  Set({{"SLURM_PROCID", "5"},
+       {"SLURM_NTASKS", "8"},
+       {"SLURM_LOCALID", "1"},
+       {"SLURM_NODEID", "1"},
+       {"SLURM_NNODES", "2"},
+       {"SLURM_JOB_NODELIST", "gpu[07-08,11]"},
+       {"SLURM_JOB_ID", "123456"}});
+  const World world = WorldFromEnvironment();
+  EXPECT_EQ(world.rank, 5);
+  EXPECT_EQ(world.size, 8);
+  EXPECT_EQ(world.local_size, 4);
+  EXPECT_EQ(world.master_addr, "gpu07");
+  EXPECT_EQ(world.master_port, 23456);
+}
+
+TEST_F(WorldTest, NodeLists) {
+  EXPECT_EQ(FirstSlurmHost("node1"), "node1");
+  EXPECT_EQ(FirstSlurmHost("a,b"), "a");
+  EXPECT_EQ(FirstSlurmHost("n[3,5-6],m"), "n3");
+}
+
+TEST_F(WorldTest, PodsOfTheContract) {
+  Set({{"RANK", "1"},
+       {"WORLD_SIZE", "2"},
+       {"LOCAL_RANK", "0"},
+       {"LOCAL_WORLD_SIZE", "1"},
+       {"GROUP_RANK", "1"},
+       {"MASTER_ADDR", "job-1-0.job.ns.svc"},
+       {"MASTER_PORT", "20005"}});
+  const NodeWorld one = NodeWorldFromEnvironment(std::nullopt);
+  EXPECT_EQ(one.nodes, 2);
+  EXPECT_EQ(one.node, 1);
+  EXPECT_EQ(one.procs, 1);
+  SetUp();
+  Set({{"PET_NNODES", "3"},
+       {"PET_NPROC_PER_NODE", "2"},
+       {"PET_NODE_RANK", "2"},
+       {"PET_MASTER_ADDR", "m"},
+       {"PET_MASTER_PORT", "20006"}});
+  const NodeWorld many = NodeWorldFromEnvironment(std::nullopt);
+  EXPECT_EQ(many.nodes, 3);
+  EXPECT_EQ(many.procs, 2);
+  EXPECT_EQ(many.master_addr, "m");
+  EXPECT_EQ(many.master_port, 20006);
+}
+
+TEST_F(WorldTest, WrongVariablesAreNamed) {
+  Set({{"RANK", "4"}, {"WORLD_SIZE", "4"}});
+  EXPECT_THROW(WorldFromEnvironment(), ConfigError);
+  Set({{"RANK", "x"}});
+  EXPECT_THROW(WorldFromEnvironment(), ConfigError);
+  SetUp();
+  Set({{"WORLD_SIZE", "4"}});
+  EXPECT_THROW(WorldFromEnvironment(), ConfigError);
+}
+
+}  // namespace
+}  // namespace trainyard
