@@ -60,6 +60,7 @@ struct Layer {
     for (int o = 0; o < outputs; ++o) {
       const float* w = value.data() + o * inputs;
       float sum = bias[o];
+#pragma omp simd reduction(+ : sum)
       for (int i = 0; i < inputs; ++i) sum += w[i] * x[i];
       y[o] = sum;
     }
@@ -71,8 +72,10 @@ struct Layer {
     for (int o = 0; o < outputs; ++o) {
       float* dw = gradient.data() + o * inputs;
       const float* w = value.data() + o * inputs;
+#pragma omp simd
       for (int i = 0; i < inputs; ++i) dw[i] += dy[o] * x[i];
       if (dx) {
+#pragma omp simd
         for (int i = 0; i < inputs; ++i) dx[i] += dy[o] * w[i];
       }
       gradient[static_cast<size_t>(outputs * inputs + o)] += dy[o];
