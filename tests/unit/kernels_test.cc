@@ -1,23 +1,12 @@
-#include "trainer/kernels/kernels.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "trainer/base/random.h"
+#include "trainer/kernels/tables.h"
 
 namespace trainyard::kernels {
-
-namespace avx512 {
-extern const Table kTable;
-}
-namespace avx2 {
-extern const Table kTable;
-}
-namespace baseline {
-extern const Table kTable;
-}
 
 namespace {
 

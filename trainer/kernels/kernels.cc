@@ -1,16 +1,6 @@
-#include "trainer/kernels/kernels.h"
+#include "trainer/kernels/tables.h"
 
 namespace trainyard::kernels {
-
-namespace avx512 {
-extern const Table kTable;
-}
-namespace avx2 {
-extern const Table kTable;
-}
-namespace baseline {
-extern const Table kTable;
-}
 
 const Table& Kernels() {
   static const Table& table = [&]() -> const Table& {
