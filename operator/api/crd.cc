@@ -1,0 +1,285 @@
+#include "operator/api/crd.h"
+
+#include <cctype>
+#include <cstring>
+#include <sstream>
+
+#include "operator/api/fields.h"
+#include "operator/api/rules.h"
+
+namespace trainyard::api {
+namespace {
+
+std::string Description(const FieldText& text) {
+  std::string description = text.text;
+  if (std::string_view(text.changes) == kNotWhileRunning)
+    description += std::string(" May change only ") + text.changes + ".";
+  return description;
+}
+
+class SchemaBuilder {
+ public:
+  Json properties = Json::object();
+  Json required = Json::array();
+
+  template <class T>
+  void Integer(const char* name, T&, Range range, const FieldText& text) {
+    Json& field = Add(name, text, {{"type", "integer"}, {"format", "int64"}});
+    Limit(field, range);
+  }
+  void IntegerOrAuto(const char* name, std::optional<int64_t>&, Range range, const FieldText& text) {
+    Json& field = Add(name, text, {{"x-kubernetes-int-or-string", true}});
+    field["anyOf"] = Json::array({{{"type", "integer"}}, {{"type", "string"}}});
+    field["x-kubernetes-validations"] = {
+        {{"rule", "type(self) == int ? self >= " + std::to_string(range.min) +
+                      " && self <= " + std::to_string(range.max) + " : self == 'auto'"},
+         {"message",
+          "an integer from " + std::to_string(range.min) + " to " + std::to_string(range.max) + ", or auto"}}};
+  }
+  void Number(const char* name, double&, const FieldText& text) { Add(name, text, {{"type", "number"}}); }
+  void Boolean(const char* name, bool&, const FieldText& text) { Add(name, text, {{"type", "boolean"}}); }
+  void Text(const char* name, std::string&, const Allowed& allowed, const FieldText& text) {
+    Json& field = Add(name, text, {{"type", "string"}});
+    for (const std::string_view value : allowed.values) field["enum"].push_back(value);
+    if (allowed.max_length > 0) field["maxLength"] = allowed.max_length;
+  }
+  void Moment(const char* name, std::optional<Time>&, const FieldText& text) {
+    Add(name, text, {{"type", "string"}, {"format", "date-time"}});
+  }
+  void Free(const char* name, Json&, const FieldText& text) {
+    Add(name, text, {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}});
+  }
+  void Integers(const char* name, std::vector<int64_t>&, Range range, const FieldText& text) {
+    Json& field = Add(name, text, {{"type", "array"}, {"maxItems", 256}});
+    field["items"] = {{"type", "integer"}, {"format", "int64"}};
+    Limit(field["items"], range);
+  }
+  void Texts(const char* name, std::vector<std::string>&, const FieldText& text) {
+    Add(name, text, {{"type", "array"}, {"maxItems", 256}})["items"] = {{"type", "string"}};
+  }
+  template <class T>
+  void Object(const char* name, T& member, const FieldText& text) {
+    Json& field = Add(name, text, {});
+    field.update(Schema(member));
+  }
+  template <class T>
+  void Object(const char* name, std::optional<T>&, const FieldText& text) {
+    T member;
+    Object(name, member, text);
+  }
+  template <class T>
+  void List(const char* name, std::vector<T>&, const FieldText& text) {
+    Json& field = Add(name, text, {{"type", "array"}, {"maxItems", 256}});
+    T item;
+    field["items"] = Schema(item);
+    if constexpr (std::is_same_v<T, Condition>) {
+      field["x-kubernetes-list-type"] = "map";
+      field["x-kubernetes-list-map-keys"] = {"type"};
+    } else {
+      field["x-kubernetes-list-type"] = "atomic";
+    }
+  }
+
+  template <class T>
+  static Json Schema(T& member) {
+    SchemaBuilder builder;
+    Fields(builder, member);
+    Json schema = {{"type", "object"}, {"properties", std::move(builder.properties)}};
+    if (!builder.required.empty()) schema["required"] = std::move(builder.required);
+    return schema;
+  }
+
+ private:
+  Json& Add(const char* name, const FieldText& text, Json schema) {
+    if (text.required) required.push_back(name);
+    if (schema.is_null()) schema = Json::object();
+    schema["description"] = Description(text);
+    return properties[name] = std::move(schema);
+  }
+  static void Limit(Json& field, Range range) {
+    field["minimum"] = range.min;
+    if (range.max != Range{}.max) field["maximum"] = range.max;
+  }
+};
+
+// A row per field, in the order of fields.h.
+class ReferenceBuilder {
+ public:
+  ReferenceBuilder(std::ostream& out, std::string prefix) : out_(out), prefix_(std::move(prefix)) {}
+
+  template <class T>
+  void Integer(const char* name, T&, Range range, const FieldText& text) {
+    Row(name,
+        range.max == Range{}.max ? "integer"
+                                 : "integer, " + std::to_string(range.min) + " to " + std::to_string(range.max),
+        text);
+  }
+  void IntegerOrAuto(const char* name, std::optional<int64_t>&, Range range, const FieldText& text) {
+    Row(name, "integer, " + std::to_string(range.min) + " to " + std::to_string(range.max) + ", or auto", text);
+  }
+  void Number(const char* name, double&, const FieldText& text) { Row(name, "number", text); }
+  void Boolean(const char* name, bool&, const FieldText& text) { Row(name, "boolean", text); }
+  void Text(const char* name, std::string&, const Allowed& allowed, const FieldText& text) {
+    std::string type = "string";
+    for (size_t i = 0; i < allowed.values.size(); ++i) type += (i == 0 ? ": " : ", ") + std::string(allowed.values[i]);
+    Row(name, type, text);
+  }
+  void Moment(const char* name, std::optional<Time>&, const FieldText& text) { Row(name, "time", text); }
+  void Free(const char* name, Json&, const FieldText& text) { Row(name, "object", text); }
+  void Integers(const char* name, std::vector<int64_t>&, Range, const FieldText& text) {
+    Row(name, "list of integers", text);
+  }
+  void Texts(const char* name, std::vector<std::string>&, const FieldText& text) { Row(name, "list of strings", text); }
+  template <class T>
+  void Object(const char* name, T& member, const FieldText& text) {
+    Row(name, "object", text);
+    ReferenceBuilder inner(out_, prefix_ + name + ".");
+    Fields(inner, member);
+  }
+  template <class T>
+  void Object(const char* name, std::optional<T>&, const FieldText& text) {
+    T member;
+    Object(name, member, text);
+  }
+  template <class T>
+  void List(const char* name, std::vector<T>&, const FieldText& text) {
+    Row(name, "list", text);
+    T item;
+    ReferenceBuilder inner(out_, prefix_ + name + "[].");
+    Fields(inner, item);
+  }
+
+ private:
+  void Row(const char* name, const std::string& type, const FieldText& text) {
+    out_ << "| `" << prefix_ << name << "` | " << type << " | " << Description(text)
+         << (text.required && *text.changes ? " Required." : "") << " |\n";
+  }
+  std::ostream& out_;
+  std::string prefix_;
+};
+
+bool Plain(const std::string& text) {
+  if (text.empty() || text == "true" || text == "false" || text == "null" || text == "yes" || text == "no" ||
+      text == "on" || text == "off")
+    return false;
+  for (const char c : text) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("./_-", c)) return false;
+  }
+  return std::isalpha(static_cast<unsigned char>(text.front())) != 0;
+}
+
+// Block style for objects and lists; scalars as JSON, which YAML contains, unless plain is safe.
+void WriteYaml(std::ostream& out, const Json& value, int indent, bool in_list) {
+  const std::string pad(static_cast<size_t>(indent), ' ');
+  if (value.is_object() && !value.empty()) {
+    bool first = in_list;
+    for (const auto& [key, item] : value.items()) {
+      out << (first ? "" : pad) << (Plain(key) ? key : Json(key).dump()) << ':';
+      first = false;
+      if (item.is_structured() && !item.empty()) {
+        out << '\n';
+        WriteYaml(out, item, item.is_array() ? indent : indent + 2, false);
+      } else {
+        out << ' ';
+        WriteYaml(out, item, 0, false);
+      }
+    }
+  } else if (value.is_array() && !value.empty()) {
+    for (const Json& item : value) {
+      out << pad << "- ";
+      WriteYaml(out, item, indent + 2, true);
+    }
+  } else {
+    out << (value.is_string() && Plain(value.get_ref<const std::string&>()) ? value.get<std::string>() : value.dump())
+        << '\n';
+  }
+}
+
+Json Column(const char* name, const char* type, const char* path, int priority = 0) {
+  Json column = {{"name", name}, {"type", type}, {"jsonPath", path}};
+  if (priority > 0) column["priority"] = priority;
+  return column;
+}
+
+}  // namespace
+
+Json JobSchema() {
+  JobSpec spec;
+  JobStatus status;
+  Json schema = {{"type", "object"},
+                 {"required", {"spec"}},
+                 {"description", "A distributed training run: workers that start, restart and end together."}};
+  Json& properties = schema["properties"];
+  properties["apiVersion"] = {{"type", "string"}, {"description", "trainyard.dev/v1alpha1"}};
+  properties["kind"] = {{"type", "string"}, {"description", "TrainingJob"}};
+  properties["metadata"] = {{"type", "object"}};
+  properties["spec"] = SchemaBuilder::Schema(spec);
+  properties["spec"]["description"] = "What to run, and what to do when it fails.";
+  properties["spec"]["properties"]["restart"]["properties"]["rules"]["items"]["x-kubernetes-validations"] = {
+      {{"rule", "has(self.onPodCondition) != has(self.onExitCodes)"},
+       {"message", "exactly one of onPodCondition and onExitCodes is set"}}};
+  properties["status"] = SchemaBuilder::Schema(status);
+  properties["status"]["description"] = "What the operator sees, and why it does what it does.";
+  for (const Rule& rule : RootRules()) {
+    Json item = {{"rule", rule.cel}, {"message", rule.message}};
+    schema["x-kubernetes-validations"].push_back(std::move(item));
+  }
+  return schema;
+}
+
+Json CustomResourceDefinition() {
+  Json version = {
+      {"name", kVersion}, {"served", true}, {"storage", true}, {"subresources", {{"status", Json::object()}}}};
+  version["schema"]["openAPIV3Schema"] = JobSchema();
+  version["additionalPrinterColumns"] = {
+      Column("Phase", "string", ".status.phase"),
+      Column("Ready", "integer", ".status.workers.ready"),
+      Column("Desired", "integer", ".status.workers.desired"),
+      Column("Step", "integer", ".status.progress.step"),
+      Column("Progress%", "integer", ".status.progress.percent"),
+      Column("ETA(s)", "integer", ".status.progress.etaSeconds"),
+      Column("Restarts", "integer", ".status.restarts.total"),
+      Column("Age", "date", ".metadata.creationTimestamp"),
+      Column("Attempt", "integer", ".status.attempt", 1),
+      Column("Loss", "number", ".status.progress.loss", 1),
+      Column("Cause", "string", ".status.firstFailure.reason", 1),
+  };
+  return {{"apiVersion", "apiextensions.k8s.io/v1"},
+          {"kind", "CustomResourceDefinition"},
+          {"metadata", {{"name", std::string(kPlural) + "." + kGroup}}},
+          {"spec",
+           {{"group", kGroup},
+            {"scope", "Namespaced"},
+            {"names",
+             {{"kind", kKind},
+              {"listKind", "TrainingJobList"},
+              {"plural", kPlural},
+              {"singular", "trainingjob"},
+              {"shortNames", {"tj"}},
+              {"categories", {"all"}}}},
+            {"versions", {version}}}}};
+}
+
+std::string CrdYaml() {
+  std::ostringstream out;
+  out << "# Generated by `trainyard-operator crd`; do not edit.\n";
+  WriteYaml(out, CustomResourceDefinition(), 0, false);
+  return out.str();
+}
+
+std::string ReferenceMarkdown() {
+  std::ostringstream out;
+  out << "# TrainingJob " << kApiVersion
+      << "\n\n<!-- Generated by `trainyard-operator crd --reference`; do not edit. -->\n\n"
+      << "## spec\n\n| field | type | meaning |\n|---|---|---|\n";
+  JobSpec spec;
+  ReferenceBuilder spec_builder(out, "spec.");
+  Fields(spec_builder, spec);
+  out << "\n## status\n\nWritten by the operator alone.\n\n| field | type | meaning |\n|---|---|---|\n";
+  JobStatus status;
+  ReferenceBuilder status_builder(out, "status.");
+  Fields(status_builder, status);
+  return out.str();
+}
+
+}  // namespace trainyard::api

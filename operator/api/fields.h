@@ -1,0 +1,276 @@
+// The one description of the API's fields: JSON name, meaning, range. Visitors make of it the decoder,
+// the encoder, the CRD's schema and the API reference.
+//
+// A visitor has, for a field `name` bound to a member:
+//   Integer(name, int64_t& or optional<int64_t>&, Range, FieldText)
+//   Number(name, double&, FieldText)        Boolean(name, bool&, FieldText)
+//   Text(name, string&, Allowed, FieldText)  Moment(name, optional<Time>&, FieldText)
+//   IntegerOrAuto(name, optional<int64_t>&, Range, FieldText)
+//   Free(name, Json&, FieldText): an object that is not looked into
+//   Integers(name, vector&, Range, FieldText), Texts(name, vector&, FieldText)
+//   Object(name, T& or optional<T>&, FieldText), List(name, vector<T>&, FieldText): Fields(visitor, T) describes T
+#ifndef TRAINYARD_OPERATOR_API_FIELDS_H_
+#define TRAINYARD_OPERATOR_API_FIELDS_H_
+
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "operator/api/training_job.h"
+
+namespace trainyard::api {
+
+struct Range {
+  int64_t min = 0, max = std::numeric_limits<int64_t>::max();
+};
+
+// The values that are allowed; empty: any text.
+struct Allowed {
+  std::vector<std::string_view> values;
+  int64_t max_length = 0;  // 0: not limited
+};
+
+struct FieldText {
+  const char* text;  // what it does, with unit and what its absence means
+  bool required = false;
+  const char* changes = "at any time";  // when it may change
+};
+
+inline constexpr char kNotWhileRunning[] = "while the job is suspended, or before its first attempt";
+inline constexpr char kByOperator[] = "";  // status
+
+template <class V>
+void Fields(V& v, RestartRule& r) {
+  v.Text("onPodCondition", r.on_pod_condition, Allowed{.max_length = 316},
+         {"Matches when the culprit's pod has this condition with status True, such as DisruptionTarget. Exactly one "
+          "of onPodCondition and onExitCodes is set."});
+  v.Integers("onExitCodes", r.on_exit_codes, Range{0, 255},
+             {"Matches when the culprit's container ended with one of these exit codes."});
+  v.Text("action", r.action, Allowed{.values = {"Restart", "Fail"}},
+         {"Restart starts a new attempt; Fail ends the job.", true});
+  v.Boolean("charge", r.charge, {"Whether a restart by this rule counts against maxRestarts. Default true."});
+}
+
+template <class V>
+void Fields(V& v, Backoff& b) {
+  v.Integer("initialSeconds", b.initial_seconds, Range{0, 86400},
+            {"Seconds before the first restart; doubled for each charged one. Default 5."});
+  v.Integer("maxSeconds", b.max_seconds, Range{0, 86400}, {"The longest such wait, in seconds. Default 300."});
+}
+
+template <class V>
+void Fields(V& v, AvoidNodes& a) {
+  v.Integer("afterFailures", a.after_failures, Range{1, 1000},
+            {"So many culprits on one node keep later attempts away from it. Default 2."});
+  v.Integer("forSeconds", a.for_seconds, Range{0, 31536000}, {"For how long, in seconds. Default 3600."});
+}
+
+template <class V>
+void Fields(V& v, Restart& r) {
+  v.Integer("maxRestarts", r.max_restarts, Range{0, 1000000},
+            {"How many charged restarts the job may take; the next failure that would be charged ends it. A restart is "
+             "charged only if no newer durable checkpoint was reached since the last one. Default 10."});
+  v.Integer("sameStepLimit", r.same_step_limit, Range{1, 1000},
+            {"The same reason at the same step so many times in a row ends the job. Default 3."});
+  v.Object("backoff", r.backoff, {"The wait before a restart."});
+  v.Object("avoidNodes", r.avoid_nodes, {"Nodes on which workers keep failing."});
+  v.List("rules", r.rules,
+         {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
+          "restart. Default: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, 126 and 127 fail; 75 "
+          "restarts uncharged."});
+}
+
+template <class V>
+void Fields(V& v, Deadlines& d) {
+  v.Integer("scheduleSeconds", d.schedule_seconds, Range{1, 31536000},
+            {"Seconds from the creation of an attempt's pods until all are scheduled. Absent: no limit."});
+  v.Integer("startSeconds", d.start_seconds, Range{1, 31536000},
+            {"Seconds from there until all workers are ready. Default 1800."});
+  v.Integer("stallSeconds", d.stall_seconds, Range{1, 31536000},
+            {"Seconds without progress, by the trainer's own account, before an attempt counts as hung. Default 600."});
+  v.Integer("activeSeconds", d.active_seconds, Range{1, 31536000},
+            {"Seconds that the job may take in all. Absent: no limit."});
+  v.Integer("terminateSeconds", d.terminate_seconds, Range{1, 86400},
+            {"Seconds after its deletion and grace before a pod that does not go is deleted by force. Default 60."});
+}
+
+template <class V>
+void Fields(V& v, Checkpoint& c) {
+  v.Free("volume", c.volume,
+         {"A volume source (such as persistentVolumeClaim) that every worker mounts at path; TRAINYARD_CHECKPOINT_DIR "
+          "names it. Absent: the template has its own, or none.",
+          false, kNotWhileRunning});
+  v.Text("path", c.path, Allowed{.max_length = 1024},
+         {"Where the volume is mounted. Default /checkpoints.", false, kNotWhileRunning});
+  v.Integer("graceSeconds", c.grace_seconds, Range{0, 86400},
+            {"Seconds that a worker gets to save after SIGTERM. Default 60.", false, kNotWhileRunning});
+}
+
+template <class V>
+void Fields(V& v, SharedMemory& s) {
+  v.Text("sizeLimit", s.size_limit, Allowed{.max_length = 32},
+         {"Size of the memory-backed /dev/shm that workers get when the template mounts none, as a quantity such as "
+          "8Gi. Absent: the node's own limit."});
+}
+
+template <class V>
+void Fields(V& v, Scheduling& s) {
+  v.Text("gang", s.gang, Allowed{.values = {"none", "volcano", "coscheduling"}},
+         {"Which scheduler starts all workers or none. Default none. Kueue is chosen by the label "
+          "kueue.x-k8s.io/queue-name on the TrainingJob."});
+  v.Text("queue", s.queue, Allowed{.max_length = 253}, {"Volcano's queue. Absent: its default queue."});
+  v.Text("priorityClassName", s.priority_class_name, Allowed{.max_length = 253},
+         {"Priority class of the workers. Absent: the template's."});
+}
+
+template <class V>
+void Fields(V& v, JobSpec& s) {
+  v.Integer("workers", s.workers, Range{1, 10000}, {"Number of worker pods.", true, kNotWhileRunning});
+  v.IntegerOrAuto("procsPerWorker", s.procs_per_worker, Range{1, 1024},
+                  {"Processes in each worker: a number, or auto: the sum of the trainer container's limits named */gpu "
+                   "or nvidia.com/mig-*, else 1. Default auto.",
+                   false, kNotWhileRunning});
+  v.Free("config", s.config,
+         {"The trainer's configuration (docs/config.md), at most 64 KiB as JSON. It reaches the worker as a file, "
+          "named by TRAINYARD_CONFIG. Absent: the command in the template names its own.",
+          false, kNotWhileRunning});
+  v.Free("template", s.pod_template,
+         {"Pod template of a worker. The container named trainer, or the first, gets the worker environment. "
+          "restartPolicy is Never.",
+          true, kNotWhileRunning});
+  v.Object("restart", s.restart, {"What happens after a failure."});
+  v.Object("deadlines", s.deadlines,
+           {"How long each stage may take. Each ends in a reason that says which one passed."});
+  v.Object("checkpoint", s.checkpoint, {"Where checkpoints lie, and the time to write one on a stop."});
+  v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
+  v.Object("scheduling", s.scheduling, {"How workers are scheduled together."});
+  v.Boolean("suspend", s.suspend,
+            {"true ends the workers after a checkpoint and creates none; false goes on from there. Default false."});
+  v.Text("managedBy", s.managed_by, Allowed{.max_length = 63},
+         {"Another controller's name keeps this operator away from the job. Absent or trainyard.dev/operator: this "
+          "operator."});
+  v.Text("cleanPodPolicy", s.clean_pod_policy, Allowed{.values = {"All", "Running", "None"}},
+         {"Which pods are deleted when the job ends: all of them, those that still run, or none. Default Running."});
+  v.Integer("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Range{0, 31536000},
+            {"Seconds after its end before the job is deleted. Absent: never."});
+  v.Text("successPolicy", s.success_policy, Allowed{.values = {"AllWorkers", "RankZero"}},
+         {"Who must succeed for the job to succeed. Default AllWorkers."});
+}
+
+template <class V>
+void Fields(V& v, Condition& c) {
+  v.Text("type", c.type, Allowed{.max_length = 316},
+         {"Queued, Scheduled, Ready, Running, Stalled, ProgressUnknown, Restarting, Suspended, InvalidSpec, Succeeded "
+          "or Failed.",
+          true, kByOperator});
+  v.Text("status", c.status, Allowed{.values = {"True", "False", "Unknown"}}, {"Whether it holds.", true, kByOperator});
+  v.Text("reason", c.reason, Allowed{.max_length = 1024}, {"Why, as one word.", true, kByOperator});
+  v.Text("message", c.message, Allowed{.max_length = 32768}, {"Why, for people.", true, kByOperator});
+  v.Moment("lastTransitionTime", c.last_transition_time, {"When status last changed.", true, kByOperator});
+  v.Integer("observedGeneration", c.observed_generation, Range{},
+            {"The generation of the spec that it speaks of.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, Restarts& r) {
+  v.Integer("total", r.total, Range{}, {"Restarts so far.", false, kByOperator});
+  v.Integer("charged", r.charged, Range{}, {"Those that count against maxRestarts.", false, kByOperator});
+  v.Integer("durableStep", r.durable_step, Range{},
+            {"Step of the newest durable checkpoint when the job was last restarted: a failure beyond a newer one is "
+             "not charged.",
+             false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, Workers& w) {
+  v.Integer("desired", w.desired, Range{}, {"Workers that the attempt should have.", false, kByOperator});
+  v.Integer(
+      "created", w.created, Range{},
+      {"The most pods that this attempt has had at once: one that is missing then has vanished.", false, kByOperator});
+  v.Integer("active", w.active, Range{}, {"Pods that exist and have not ended.", false, kByOperator});
+  v.Integer("ready", w.ready, Range{}, {"Pods that are ready.", false, kByOperator});
+  v.Integer("succeeded", w.succeeded, Range{}, {"Workers whose trainer ended with 0.", false, kByOperator});
+  v.Integer("failed", w.failed, Range{}, {"Workers whose trainer ended otherwise.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, WorldStatus& w) {
+  v.Integer("size", w.size, Range{}, {"Ranks in all.", false, kByOperator});
+  v.Integer("generation", w.generation, Range{}, {"How often the size has changed.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, Master& m) {
+  v.Text("address", m.address, Allowed{}, {"Rank 0's name.", false, kByOperator});
+  v.Integer("port", m.port, Range{}, {"The rendezvous port of this attempt.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, Progress& p) {
+  v.Integer("step", p.step, Range{}, {"Optimizer steps done.", false, kByOperator});
+  v.Integer("totalSteps", p.total_steps, Range{}, {"Optimizer steps of the whole run.", false, kByOperator});
+  v.Integer("percent", p.percent, Range{}, {"step of totalSteps, 0 to 100.", false, kByOperator});
+  v.Number("samplesPerSecond", p.samples_per_second, {"Over all ranks.", false, kByOperator});
+  v.Integer("etaSeconds", p.eta_seconds, Range{}, {"Seconds that are left at this speed.", false, kByOperator});
+  v.Number("loss", p.loss, {"The newest global loss.", false, kByOperator});
+  v.Moment("lastUpdate", p.last_update, {"When rank 0 last answered.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, CheckpointStatus& c) {
+  v.Integer("step", c.step, Range{}, {"Step of the newest durable checkpoint.", false, kByOperator});
+  v.Moment("time", c.time, {"When it became durable.", false, kByOperator});
+  v.Text("path", c.path, Allowed{}, {"Its directory in the worker.", false, kByOperator});
+  v.Integer("bytes", c.bytes, Range{}, {"Its size in bytes.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, Failure& f) {
+  v.Integer("attempt", f.attempt, Range{}, {"The attempt that failed.", false, kByOperator});
+  v.Integer("rank", f.rank, Range{}, {"The culprit's rank.", false, kByOperator});
+  v.Text("pod", f.pod, Allowed{}, {"The culprit's pod.", false, kByOperator});
+  v.Text("node", f.node, Allowed{}, {"The node it ran on.", false, kByOperator});
+  v.Integer("exitCode", f.exit_code, Range{}, {"Its exit code.", false, kByOperator});
+  v.Integer("signal", f.signal, Range{}, {"The signal that ended it; 0: none.", false, kByOperator});
+  v.Text("reason", f.reason, Allowed{}, {"Why, as one word.", false, kByOperator});
+  v.Text("message", f.message, Allowed{}, {"What it said.", false, kByOperator});
+  v.Moment("time", f.time, {"When it ended.", false, kByOperator});
+  v.Texts("tail", f.tail, {"The last lines of its output.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, FailureStreak& f) {
+  v.Text("reason", f.reason, Allowed{}, {"Their reason.", false, kByOperator});
+  v.Integer("step", f.step, Range{}, {"The step at which they happened.", false, kByOperator});
+  v.Integer("count", f.count, Range{}, {"How many in a row.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, JobStatus& s) {
+  v.Integer("observedGeneration", s.observed_generation, Range{},
+            {"The generation of the spec that this status speaks of.", false, kByOperator});
+  v.Text("specHash", s.spec_hash, Allowed{},
+         {"Hash of the spec that the current attempt was made from.", false, kByOperator});
+  v.Text("phase", s.phase, Allowed{},
+         {"Pending, Starting, Running, Restarting, Suspending, Suspended, Invalid, Succeeded or Failed: a summary of "
+          "the conditions.",
+          false, kByOperator});
+  v.List("conditions", s.conditions, {"Each stage, with the reason.", false, kByOperator});
+  v.Integer("attempt", s.attempt, Range{}, {"Which attempt this is, from 1; it never decreases.", false, kByOperator});
+  v.Object("restarts", s.restarts, {"How often the job was restarted.", false, kByOperator});
+  v.Moment("startTime", s.start_time, {"When the first attempt began.", false, kByOperator});
+  v.Moment("completionTime", s.completion_time, {"When the job ended.", false, kByOperator});
+  v.Object("workers", s.workers, {"The workers of this attempt.", false, kByOperator});
+  v.Object("world", s.world, {"The ranks of this attempt.", false, kByOperator});
+  v.Object("master", s.master, {"Where the ranks of this attempt meet.", false, kByOperator});
+  v.Object("progress", s.progress, {"How far training is, as rank 0 says.", false, kByOperator});
+  v.Object("checkpoint", s.checkpoint, {"The newest durable checkpoint.", false, kByOperator});
+  v.Object("firstFailure", s.first_failure,
+           {"The cause of the newest failed attempt: the evidence that would otherwise go with the pods.", false,
+            kByOperator});
+  v.Object("failureStreak", s.failure_streak, {"Failures in a row with one reason at one step.", false, kByOperator});
+}
+
+}  // namespace trainyard::api
+
+#endif  // TRAINYARD_OPERATOR_API_FIELDS_H_

@@ -1,0 +1,293 @@
+#include "operator/api/json.h"
+
+#include <algorithm>
+
+#include "operator/api/fields.h"
+
+namespace trainyard::api {
+namespace {
+
+std::string RangeText(const Range& range) {
+  if (range.max == Range{}.max) return "an integer >= " + std::to_string(range.min);
+  return "an integer from " + std::to_string(range.min) + " to " + std::to_string(range.max);
+}
+
+std::string ValuesText(const Allowed& allowed) {
+  std::string text;
+  for (const std::string_view value : allowed.values) text += (text.empty() ? "one of " : ", ") + std::string(value);
+  return text;
+}
+
+// Sets members from a JSON object and remembers which keys it was asked for.
+class Decoder {
+ public:
+  Decoder(const Json& object, std::string path, std::vector<FieldError>& errors)
+      : object_(object), path_(std::move(path)), errors_(errors) {}
+
+  void Integer(const char* name, int64_t& member, Range range, const FieldText& text) {
+    if (const Json* value = Find(name, text, RangeText(range)); value && Whole(*value, range, At(name)))
+      member = value->get<int64_t>();
+  }
+  void Integer(const char* name, std::optional<int64_t>& member, Range range, const FieldText& text) {
+    if (const Json* value = Find(name, text, RangeText(range)); value && Whole(*value, range, At(name)))
+      member = value->get<int64_t>();
+  }
+  void IntegerOrAuto(const char* name, std::optional<int64_t>& member, Range range, const FieldText& text) {
+    const Json* value = Find(name, text, RangeText(range) + ", or auto");
+    if (!value || *value == "auto") return;
+    if (value->is_number_integer() && InRange(*value, range)) {
+      member = value->get<int64_t>();
+    } else {
+      Wrong(At(name), *value, RangeText(range) + ", or auto");
+    }
+  }
+  void Number(const char* name, double& member, const FieldText& text) {
+    const Json* value = Find(name, text, "a number");
+    if (!value) return;
+    value->is_number() ? void(member = value->get<double>()) : Wrong(At(name), *value, "a number");
+  }
+  void Boolean(const char* name, bool& member, const FieldText& text) {
+    const Json* value = Find(name, text, "true or false");
+    if (!value) return;
+    value->is_boolean() ? void(member = value->get<bool>()) : Wrong(At(name), *value, "true or false");
+  }
+  void Text(const char* name, std::string& member, const Allowed& allowed, const FieldText& text) {
+    const std::string what = allowed.values.empty() ? "a string" : ValuesText(allowed);
+    const Json* value = Find(name, text, what);
+    if (!value) return;
+    if (!value->is_string()) return Wrong(At(name), *value, what);
+    const auto& content = value->get_ref<const std::string&>();
+    if (!allowed.values.empty() &&
+        std::find(allowed.values.begin(), allowed.values.end(), content) == allowed.values.end()) {
+      return Wrong(At(name), *value, what);
+    }
+    if (allowed.max_length > 0 && content.size() > static_cast<size_t>(allowed.max_length)) {
+      return Wrong(At(name), *value, "at most " + std::to_string(allowed.max_length) + " characters");
+    }
+    member = content;
+  }
+  void Moment(const char* name, std::optional<Time>& member, const FieldText& text) {
+    const Json* value = Find(name, text, "a time");
+    if (!value) return;
+    if (value->is_string()) member = ParseTime(value->get_ref<const std::string&>());
+    if (!member) Wrong(At(name), *value, "a time as RFC 3339 has it");
+  }
+  void Free(const char* name, Json& member, const FieldText& text) {
+    const Json* value = Find(name, text, "an object");
+    if (!value) return;
+    value->is_object() ? void(member = *value) : Wrong(At(name), *value, "an object");
+  }
+  void Integers(const char* name, std::vector<int64_t>& member, Range range, const FieldText& text) {
+    const Json* value = Find(name, text, "a list of integers");
+    if (!value) return;
+    if (!value->is_array()) return Wrong(At(name), *value, "a list of integers");
+    member.clear();
+    for (size_t i = 0; i < value->size(); ++i) {
+      if (Whole((*value)[i], range, At(name, i))) member.push_back((*value)[i].get<int64_t>());
+    }
+  }
+  void Texts(const char* name, std::vector<std::string>& member, const FieldText& text) {
+    const Json* value = Find(name, text, "a list of strings");
+    if (!value || !value->is_array()) return;
+    for (const Json& item : *value) {
+      if (item.is_string()) member.push_back(item.get<std::string>());
+    }
+  }
+  template <class T>
+  void Object(const char* name, T& member, const FieldText& text) {
+    const Json* value = Find(name, text, "an object");
+    if (!value) return;
+    if (!value->is_object()) return Wrong(At(name), *value, "an object");
+    Into(*value, At(name), member);
+  }
+  template <class T>
+  void Object(const char* name, std::optional<T>& member, const FieldText& text) {
+    const Json* value = Find(name, text, "an object");
+    if (!value) return;
+    if (!value->is_object()) return Wrong(At(name), *value, "an object");
+    Into(*value, At(name), member.emplace());
+  }
+  template <class T>
+  void List(const char* name, std::vector<T>& member, const FieldText& text) {
+    const Json* value = Find(name, text, "a list");
+    if (!value) return;
+    if (!value->is_array()) return Wrong(At(name), *value, "a list");
+    member.clear();
+    for (size_t i = 0; i < value->size(); ++i) {
+      if (!(*value)[i].is_object()) {
+        Wrong(At(name, i), (*value)[i], "an object");
+        continue;
+      }
+      Into((*value)[i], At(name, i), member.emplace_back());
+    }
+  }
+
+  // After all fields: keys that nobody asked for.
+  void RefuseUnknown() {
+    for (const auto& [key, value] : object_.items()) {
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      const std::string nearest = Nearest(key, known_);
+      errors_.push_back({FieldError::Kind::kUnknown, path_ + "." + key, Shown(value),
+                         nearest.empty() ? "" : "did you mean " + nearest + "?"});
+    }
+  }
+
+ private:
+  template <class T>
+  void Into(const Json& object, const std::string& path, T& member) {
+    Decoder decoder(object, path, errors_);
+    Fields(decoder, member);
+    decoder.RefuseUnknown();
+  }
+  std::string At(const char* name) const { return path_ + "." + name; }
+  std::string At(const char* name, size_t i) const { return At(name) + "[" + std::to_string(i) + "]"; }
+  // null is absence, as in the API's own decoding.
+  const Json* Find(const char* name, const FieldText& text, const std::string& allowed) {
+    known_.emplace_back(name);
+    const auto found = object_.find(name);
+    if (found != object_.end() && !found->is_null()) return &*found;
+    if (text.required) errors_.push_back({FieldError::Kind::kRequired, At(name), "", allowed});
+    return nullptr;
+  }
+  void Wrong(const std::string& field, const Json& value, const std::string& allowed) {
+    errors_.push_back({FieldError::Kind::kInvalid, field, Shown(value), allowed});
+  }
+  static bool InRange(const Json& value, Range range) {
+    if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(range.max)) return false;
+    return value.get<int64_t>() >= range.min && value.get<int64_t>() <= range.max;
+  }
+  bool Whole(const Json& value, Range range, const std::string& field) {
+    if (value.is_number_integer() && InRange(value, range)) return true;
+    Wrong(field, value, RangeText(range));
+    return false;
+  }
+
+  const Json& object_;
+  std::string path_;
+  std::vector<FieldError>& errors_;
+  std::vector<std::string> known_;
+};
+
+// Writes members that hold something.
+class Encoder {
+ public:
+  Json object = Json::object();
+
+  void Integer(const char* name, int64_t& member, Range, const FieldText&) { object[name] = member; }
+  void Integer(const char* name, std::optional<int64_t>& member, Range, const FieldText&) {
+    if (member) object[name] = *member;
+  }
+  void IntegerOrAuto(const char* name, std::optional<int64_t>& member, Range, const FieldText&) {
+    if (member) object[name] = *member;
+  }
+  void Number(const char* name, double& member, const FieldText&) { object[name] = member; }
+  void Boolean(const char* name, bool& member, const FieldText&) { object[name] = member; }
+  void Text(const char* name, std::string& member, const Allowed&, const FieldText& text) {
+    if (!member.empty() || text.required) object[name] = member;
+  }
+  void Moment(const char* name, std::optional<Time>& member, const FieldText&) {
+    if (member) object[name] = FormatTime(*member);
+  }
+  void Free(const char* name, Json& member, const FieldText&) {
+    if (!member.is_null()) object[name] = member;
+  }
+  void Integers(const char* name, std::vector<int64_t>& member, Range, const FieldText&) {
+    if (!member.empty()) object[name] = member;
+  }
+  void Texts(const char* name, std::vector<std::string>& member, const FieldText&) {
+    if (!member.empty()) object[name] = member;
+  }
+  template <class T>
+  void Object(const char* name, T& member, const FieldText&) {
+    Encoder encoder;
+    Fields(encoder, member);
+    object[name] = std::move(encoder.object);
+  }
+  template <class T>
+  void Object(const char* name, std::optional<T>& member, const FieldText& text) {
+    if (member) Object(name, *member, text);
+  }
+  template <class T>
+  void List(const char* name, std::vector<T>& member, const FieldText&) {
+    if (member.empty()) return;
+    Json& list = object[name] = Json::array();
+    for (T& item : member) {
+      Encoder encoder;
+      Fields(encoder, item);
+      list.push_back(std::move(encoder.object));
+    }
+  }
+};
+
+std::string TextOf(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+std::vector<RestartRule> DefaultRules() {
+  return {{.on_pod_condition = "DisruptionTarget", .on_exit_codes = {}, .action = "Restart", .charge = false},
+          {.on_pod_condition = "", .on_exit_codes = {2, 64, 65, 72, 126, 127}, .action = "Fail", .charge = true},
+          {.on_pod_condition = "", .on_exit_codes = {75}, .action = "Restart", .charge = false}};
+}
+
+std::string Shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= 80 ? text : text.substr(0, 77) + "...";
+}
+
+TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
+  TrainingJob job;
+  const Json metadata = object.value("metadata", Json::object());
+  job.name = TextOf(metadata, "name");
+  job.ns = TextOf(metadata, "namespace");
+  job.uid = TextOf(metadata, "uid");
+  job.resource_version = TextOf(metadata, "resourceVersion");
+  if (const auto found = metadata.find("generation"); found != metadata.end() && found->is_number_integer())
+    job.generation = found->get<int64_t>();
+  job.deleting = metadata.contains("deletionTimestamp") && !metadata["deletionTimestamp"].is_null();
+  job.created = ParseTime(TextOf(metadata, "creationTimestamp"));
+  job.labels = metadata.value("labels", Json::object());
+  const auto spec = object.find("spec");
+  if (spec == object.end() || !spec->is_object()) {
+    errors.push_back({FieldError::Kind::kRequired, "spec", "", "an object"});
+  } else {
+    Decoder decoder(*spec, "spec", errors);
+    Fields(decoder, job.spec);
+    decoder.RefuseUnknown();
+  }
+  if (const auto status = object.find("status"); status != object.end() && status->is_object()) {
+    std::vector<FieldError> ignored;
+    Decoder decoder(*status, "status", ignored);
+    Fields(decoder, job.status);
+  }
+  return job;
+}
+
+Json StatusToJson(const JobStatus& status) {
+  JobStatus copy = status;  // Fields takes what it may change
+  Encoder encoder;
+  Fields(encoder, copy);
+  return std::move(encoder.object);
+}
+
+Json MergeDiff(const Json& from, const Json& to) {
+  Json patch = Json::object();
+  for (const auto& [key, value] : from.items()) {
+    if (!to.contains(key)) patch[key] = nullptr;
+  }
+  for (const auto& [key, value] : to.items()) {
+    const auto old = from.find(key);
+    if (old == from.end()) {
+      patch[key] = value;
+    } else if (old->is_object() && value.is_object()) {
+      if (Json inner = MergeDiff(*old, value); !inner.empty()) patch[key] = std::move(inner);
+    } else if (*old != value) {
+      patch[key] = value;
+    }
+  }
+  return patch;
+}
+
+}  // namespace trainyard::api

@@ -1,0 +1,67 @@
+#include "operator/api/rules.h"
+
+namespace trainyard::api {
+namespace {
+
+bool NameIsShort(const Json& now, const Json*) {
+  const std::string name = now.value("/metadata/name"_json_pointer, "");
+  if (name.empty() || name.size() > 40 || name.front() < 'a' || name.front() > 'z' || name.back() == '-') return false;
+  for (const char c : name) {
+    if ((c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-') return false;
+  }
+  return true;
+}
+
+// The fields that a running job keeps.
+constexpr const char* kFrozen[] = {"workers", "procsPerWorker", "config", "template", "checkpoint"};
+
+bool FrozenWhileRunning(const Json& now, const Json* old) {
+  if (!old) return true;
+  const Json status = old->value("status", Json::object());
+  const std::string phase = status.value("phase", "");
+  const Json spec = now.value("spec", Json::object()), before = old->value("spec", Json::object());
+  if (phase.empty() || (phase == kSuspended && spec.value("suspend", false))) return true;
+  if (phase == kInvalid && status.value("attempt", int64_t{0}) == 0) return true;
+  for (const char* field : kFrozen) {
+    const bool has = spec.contains(field), had = before.contains(field);
+    if (has != had || (has && spec[field] != before[field])) return false;
+  }
+  return true;
+}
+
+bool AttemptNeverDecreases(const Json& now, const Json* old) {
+  if (!old) return true;
+  const Json::json_pointer attempt("/status/attempt");
+  return !old->contains(attempt) ||
+         (now.contains(attempt) && now[attempt].get<int64_t>() >= (*old)[attempt].get<int64_t>());
+}
+
+}  // namespace
+
+const std::vector<Rule>& RootRules() {
+  static const std::vector<Rule> rules = {
+      {"size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+       "metadata.name: at most 40 characters of a-z, 0-9 and -, from a letter to a letter or digit (pods and labels "
+       "are named after it)",
+       "metadata.name", NameIsShort},
+      {"!has(oldSelf.status) || !has(oldSelf.status.phase)"
+       " || (oldSelf.status.phase == 'Suspended' && has(self.spec.suspend) && self.spec.suspend)"
+       " || (oldSelf.status.phase == 'Invalid' && (!has(oldSelf.status.attempt) || oldSelf.status.attempt == 0))"
+       " || (self.spec.workers == oldSelf.spec.workers && self.spec.template == oldSelf.spec.template"
+       " && has(self.spec.procsPerWorker) == has(oldSelf.spec.procsPerWorker) && (!has(self.spec.procsPerWorker) || "
+       "self.spec.procsPerWorker == oldSelf.spec.procsPerWorker)"
+       " && has(self.spec.config) == has(oldSelf.spec.config) && (!has(self.spec.config) || self.spec.config == "
+       "oldSelf.spec.config)"
+       " && has(self.spec.checkpoint) == has(oldSelf.spec.checkpoint) && (!has(self.spec.checkpoint) || "
+       "self.spec.checkpoint == oldSelf.spec.checkpoint))",
+       "spec: workers, procsPerWorker, config, template and checkpoint may change only before the first attempt, or "
+       "while the job is suspended and stays so",
+       "spec", FrozenWhileRunning},
+      {"!has(oldSelf.status) || !has(oldSelf.status.attempt) || (has(self.status) && has(self.status.attempt) && "
+       "self.status.attempt >= oldSelf.status.attempt)",
+       "status.attempt never decreases", "status.attempt", AttemptNeverDecreases},
+  };
+  return rules;
+}
+
+}  // namespace trainyard::api

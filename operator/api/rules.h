@@ -1,0 +1,25 @@
+// The CEL rules of the CRD beside their C++ twins: the server applies the text, `validate` and the
+// in-memory API apply the function, and the same cases prove both.
+#ifndef TRAINYARD_OPERATOR_API_RULES_H_
+#define TRAINYARD_OPERATOR_API_RULES_H_
+
+#include <vector>
+
+#include "operator/api/training_job.h"
+
+namespace trainyard::api {
+
+struct Rule {
+  const char* cel;
+  const char* message;
+  const char* field;
+  // Whether the change from `old` (null on create) to `now` is allowed; both whole objects.
+  bool (*allows)(const Json& now, const Json* old);
+};
+
+// At the root of the object.
+const std::vector<Rule>& RootRules();
+
+}  // namespace trainyard::api
+
+#endif  // TRAINYARD_OPERATOR_API_RULES_H_

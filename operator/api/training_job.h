@@ -1,0 +1,181 @@
+// TrainingJob v1alpha1 as plain structs. Field names and texts: fields.h; JSON: json.h.
+#ifndef TRAINYARD_OPERATOR_API_TRAINING_JOB_H_
+#define TRAINYARD_OPERATOR_API_TRAINING_JOB_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+
+namespace trainyard::api {
+
+using Json = nlohmann::json;
+
+inline constexpr char kGroup[] = "trainyard.dev";
+inline constexpr char kVersion[] = "v1alpha1";
+inline constexpr char kApiVersion[] = "trainyard.dev/v1alpha1";
+inline constexpr char kKind[] = "TrainingJob";
+inline constexpr char kPlural[] = "trainingjobs";
+
+// What to do after an attempt whose culprit matches. Exactly one of the two conditions is set.
+struct RestartRule {
+  std::string on_pod_condition;
+  std::vector<int64_t> on_exit_codes;
+  std::string action;  // Restart or Fail
+  bool charge = true;
+};
+
+struct Backoff {
+  int64_t initial_seconds = 5, max_seconds = 300;
+};
+
+struct AvoidNodes {
+  int64_t after_failures = 2, for_seconds = 3600;
+};
+
+std::vector<RestartRule> DefaultRules();
+
+struct Restart {
+  int64_t max_restarts = 10;
+  int64_t same_step_limit = 3;
+  Backoff backoff;
+  AvoidNodes avoid_nodes;
+  std::vector<RestartRule> rules = DefaultRules();
+};
+
+struct Deadlines {
+  std::optional<int64_t> schedule_seconds;
+  int64_t start_seconds = 1800, stall_seconds = 600;
+  std::optional<int64_t> active_seconds;
+  int64_t terminate_seconds = 60;
+};
+
+struct Checkpoint {
+  Json volume;  // null: none
+  std::string path = "/checkpoints";
+  int64_t grace_seconds = 60;
+};
+
+struct SharedMemory {
+  std::string size_limit;  // empty: half of the node's memory, as the kernel does
+};
+
+struct Scheduling {
+  std::string gang = "none", queue, priority_class_name;
+};
+
+struct JobSpec {
+  int64_t workers = 0;
+  std::optional<int64_t> procs_per_worker;  // nothing: auto
+  Json config;                              // null: none
+  Json pod_template;
+  Restart restart;
+  Deadlines deadlines;
+  Checkpoint checkpoint;
+  SharedMemory shared_memory;
+  Scheduling scheduling;
+  bool suspend = false;
+  std::string managed_by;
+  std::string clean_pod_policy = "Running";
+  std::optional<int64_t> ttl_seconds_after_finished;
+  std::string success_policy = "AllWorkers";
+};
+
+struct Condition {
+  std::string type, status, reason, message;
+  std::optional<Time> last_transition_time;
+  int64_t observed_generation = 0;
+};
+
+struct Restarts {
+  int64_t total = 0, charged = 0;
+  int64_t durable_step = 0;  // when the job was last restarted
+};
+
+struct Workers {
+  int64_t desired = 0, created = 0, active = 0, ready = 0, succeeded = 0, failed = 0;
+};
+
+struct WorldStatus {
+  int64_t size = 0, generation = 0;
+};
+
+struct Master {
+  std::string address;
+  int64_t port = 0;
+};
+
+struct Progress {
+  int64_t step = 0, total_steps = 0, percent = 0;
+  double samples_per_second = 0;
+  int64_t eta_seconds = 0;
+  double loss = 0;
+  std::optional<Time> last_update;
+};
+
+struct CheckpointStatus {
+  int64_t step = 0;
+  std::optional<Time> time;
+  std::string path;
+  int64_t bytes = 0;
+};
+
+// The culprit of the newest failed attempt.
+struct Failure {
+  int64_t attempt = 0, rank = 0;
+  std::string pod, node;
+  int64_t exit_code = 0, signal = 0;
+  std::string reason, message;
+  std::optional<Time> time;
+  std::vector<std::string> tail;
+};
+
+// Failures in a row with one reason at one step.
+struct FailureStreak {
+  std::string reason;
+  int64_t step = 0, count = 0;
+};
+
+struct JobStatus {
+  int64_t observed_generation = 0;
+  std::string spec_hash, phase;
+  std::vector<Condition> conditions;
+  int64_t attempt = 0;
+  Restarts restarts;
+  std::optional<Time> start_time, completion_time;
+  Workers workers;
+  WorldStatus world;
+  Master master;
+  Progress progress;
+  CheckpointStatus checkpoint;
+  std::optional<Failure> first_failure;
+  std::optional<FailureStreak> failure_streak;
+};
+
+struct TrainingJob {
+  std::string name, ns, uid, resource_version;
+  int64_t generation = 0;
+  bool deleting = false;
+  std::optional<Time> created;
+  Json labels;  // an object
+  JobSpec spec;
+  JobStatus status;
+};
+
+// Phases.
+inline constexpr char kPending[] = "Pending";
+inline constexpr char kStarting[] = "Starting";
+inline constexpr char kRunning[] = "Running";
+inline constexpr char kRestarting[] = "Restarting";
+inline constexpr char kSuspending[] = "Suspending";
+inline constexpr char kSuspended[] = "Suspended";
+inline constexpr char kInvalid[] = "Invalid";
+inline constexpr char kSucceeded[] = "Succeeded";
+inline constexpr char kFailed[] = "Failed";
+
+}  // namespace trainyard::api
+
+#endif  // TRAINYARD_OPERATOR_API_TRAINING_JOB_H_

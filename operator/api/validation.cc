@@ -1,0 +1,220 @@
+#include "operator/api/validation.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "operator/api/json.h"
+#include "operator/api/rules.h"
+#include "operator/api/worker_env.h"
+
+namespace trainyard::api {
+namespace {
+
+using Kind = FieldError::Kind;
+
+constexpr size_t kMaxConfigBytes = 64 << 10;
+
+// The names that the operator sets itself; a template may not.
+constexpr std::array kContractNames = {env::kMasterAddr,
+                                       env::kMasterPort,
+                                       env::kRank,
+                                       env::kLocalRank,
+                                       env::kWorldSize,
+                                       env::kLocalWorldSize,
+                                       env::kGroupRank,
+                                       env::kPetNodes,
+                                       env::kPetProcsPerNode,
+                                       env::kPetNodeRank,
+                                       env::kPetMasterAddr,
+                                       env::kPetMasterPort,
+                                       env::kPetRendezvousBackend,
+                                       env::kPetMaxRestarts,
+                                       env::kJob,
+                                       env::kNamespace,
+                                       env::kJobUid,
+                                       env::kAttempt,
+                                       env::kConfig,
+                                       env::kCheckpointDir,
+                                       env::kGraceSeconds,
+                                       env::kStatusPort,
+                                       env::kPodIp,
+                                       env::kMasterFile,
+                                       env::kTerminationLog,
+                                       env::kVolumes};
+
+void CheckContainer(const Json& container, const std::string& path, std::vector<FieldError>& errors) {
+  if (!container.is_object()) {
+    errors.push_back({Kind::kInvalid, path, Shown(container), "an object"});
+    return;
+  }
+  if (!container.contains("name") || !container["name"].is_string())
+    errors.push_back({Kind::kRequired, path + ".name", "", "a string"});
+  const Json variables = container.value("env", Json::array());
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const std::string name =
+        variables[i].is_object() && variables[i].contains("name") && variables[i]["name"].is_string()
+            ? variables[i]["name"].get<std::string>()
+            : "";
+    if (std::find(kContractNames.begin(), kContractNames.end(), name) != kContractNames.end()) {
+      errors.push_back({Kind::kInvalid, path + ".env[" + std::to_string(i) + "].name", name,
+                        "a name that the operator does not set itself"});
+    }
+  }
+}
+
+void CheckTemplate(const JobSpec& spec, std::vector<FieldError>& errors) {
+  const Json pod = spec.pod_template.value("spec", Json());
+  if (!pod.is_object()) {
+    errors.push_back({Kind::kRequired, "spec.template.spec", "", "a pod's spec"});
+    return;
+  }
+  for (const auto& [key, value] : spec.pod_template.items()) {
+    if (key == "spec" || key == "metadata") continue;
+    const std::string nearest = Nearest(key, {"spec", "metadata"});
+    errors.push_back(
+        {Kind::kUnknown, "spec.template." + key, Shown(value), nearest.empty() ? "" : "did you mean " + nearest + "?"});
+  }
+  const Json containers = pod.value("containers", Json());
+  if (!containers.is_array() || containers.empty()) {
+    errors.push_back({Kind::kRequired, "spec.template.spec.containers", "", "a list with at least one container"});
+  } else {
+    for (size_t i = 0; i < containers.size(); ++i)
+      CheckContainer(containers[i], "spec.template.spec.containers[" + std::to_string(i) + "]", errors);
+  }
+  if (const Json policy = pod.value("restartPolicy", Json("Never")); policy != "Never") {
+    errors.push_back({Kind::kInvalid, "spec.template.spec.restartPolicy", Shown(policy),
+                      "Never: the operator restarts all workers together"});
+  }
+  for (const char* owned : {"hostname", "subdomain"}) {
+    if (pod.contains(owned))
+      errors.push_back({Kind::kInvalid, std::string("spec.template.spec.") + owned, Shown(pod[owned]),
+                        "nothing: the operator sets it"});
+  }
+}
+
+void CheckRules(const Restart& restart, std::vector<FieldError>& errors) {
+  for (size_t i = 0; i < restart.rules.size(); ++i) {
+    const RestartRule& rule = restart.rules[i];
+    const std::string path = "spec.restart.rules[" + std::to_string(i) + "]";
+    if (rule.on_pod_condition.empty() == rule.on_exit_codes.empty()) {
+      errors.push_back({Kind::kInvalid, path, rule.on_pod_condition.empty() ? "neither" : "both",
+                        "exactly one of onPodCondition and onExitCodes"});
+    }
+    for (const int64_t code : rule.on_exit_codes) {
+      if (code == 0)
+        errors.push_back({Kind::kInvalid, path + ".onExitCodes", "0", "codes from 1 to 255: 0 is success"});
+    }
+  }
+  if (restart.backoff.max_seconds < restart.backoff.initial_seconds) {
+    errors.push_back(
+        {Kind::kInvalid, "spec.restart.backoff.maxSeconds", std::to_string(restart.backoff.max_seconds),
+         "at least spec.restart.backoff.initialSeconds, which is " + std::to_string(restart.backoff.initial_seconds)});
+  }
+}
+
+void CheckConfig(const JobSpec& spec, std::vector<FieldError>& errors) {
+  if (spec.config.is_null()) return;
+  const size_t bytes = spec.config.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+  if (bytes > kMaxConfigBytes) {
+    errors.push_back({Kind::kInvalid, "spec.config", std::to_string(bytes) + " bytes as JSON",
+                      "at most 65536 bytes; mount a larger one as a file and name it in the template's command"});
+  }
+}
+
+void CheckCheckpoint(const Checkpoint& checkpoint, std::vector<FieldError>& errors) {
+  if (checkpoint.path.empty() || checkpoint.path.front() != '/') {
+    errors.push_back({Kind::kInvalid, "spec.checkpoint.path", Json(checkpoint.path).dump(), "an absolute path"});
+  }
+  if (!checkpoint.volume.is_null() && (checkpoint.volume.size() != 1 || checkpoint.volume.contains("name"))) {
+    errors.push_back({Kind::kInvalid, "spec.checkpoint.volume", Shown(checkpoint.volume),
+                      "one volume source without a name, such as persistentVolumeClaim: {claimName: ...}"});
+  }
+}
+
+// Fields whose feature is not built yet: anything but the default is refused, so that nobody relies
+// on what does not happen.
+void CheckNotYet(const JobSpec& spec, std::vector<FieldError>& errors) {
+  const auto refuse = [&](const char* field, const Json& value, const Json& standard) {
+    if (value != standard)
+      errors.push_back({Kind::kNotYetSupported, field, Shown(value),
+                        "the default, " + (standard.is_null() ? std::string("absent") : standard.dump())});
+  };
+  const auto optional = [](const std::optional<int64_t>& value) { return value ? Json(*value) : Json(); };
+  const JobSpec standard;
+  refuse("spec.restart.avoidNodes.afterFailures", spec.restart.avoid_nodes.after_failures,
+         standard.restart.avoid_nodes.after_failures);
+  refuse("spec.restart.avoidNodes.forSeconds", spec.restart.avoid_nodes.for_seconds,
+         standard.restart.avoid_nodes.for_seconds);
+  refuse("spec.deadlines.scheduleSeconds", optional(spec.deadlines.schedule_seconds),
+         optional(standard.deadlines.schedule_seconds));
+  refuse("spec.deadlines.startSeconds", spec.deadlines.start_seconds, standard.deadlines.start_seconds);
+  refuse("spec.deadlines.stallSeconds", spec.deadlines.stall_seconds, standard.deadlines.stall_seconds);
+  refuse("spec.deadlines.activeSeconds", optional(spec.deadlines.active_seconds),
+         optional(standard.deadlines.active_seconds));
+  refuse("spec.deadlines.terminateSeconds", spec.deadlines.terminate_seconds, standard.deadlines.terminate_seconds);
+  refuse("spec.sharedMemory.sizeLimit", spec.shared_memory.size_limit, standard.shared_memory.size_limit);
+  refuse("spec.scheduling.gang", spec.scheduling.gang, standard.scheduling.gang);
+  refuse("spec.scheduling.queue", spec.scheduling.queue, standard.scheduling.queue);
+  refuse("spec.scheduling.priorityClassName", spec.scheduling.priority_class_name,
+         standard.scheduling.priority_class_name);
+  refuse("spec.ttlSecondsAfterFinished", optional(spec.ttl_seconds_after_finished),
+         optional(standard.ttl_seconds_after_finished));
+  refuse("spec.successPolicy", spec.success_policy, standard.success_policy);
+}
+
+// The count of a quantity such as 2 or "2"; nothing when it is none.
+std::optional<int64_t> WholeQuantity(const Json& value) {
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_string()) return std::nullopt;
+  const auto& text = value.get_ref<const std::string&>();
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return count;
+}
+
+}  // namespace
+
+const Json* TrainerContainer(const Json& pod_template) {
+  const auto spec = pod_template.find("spec");
+  if (spec == pod_template.end() || !spec->is_object()) return nullptr;
+  const auto containers = spec->find("containers");
+  if (containers == spec->end() || !containers->is_array() || containers->empty()) return nullptr;
+  for (const Json& container : *containers) {
+    if (container.is_object() && container.value("name", Json()) == "trainer") return &container;
+  }
+  return &containers->front();
+}
+
+int64_t ProcsPerWorker(const JobSpec& spec) {
+  if (spec.procs_per_worker) return *spec.procs_per_worker;
+  const Json* trainer = TrainerContainer(spec.pod_template);
+  const Json limits = trainer && trainer->is_object()
+                          ? trainer->value("resources", Json::object()).value("limits", Json::object())
+                          : Json::object();
+  int64_t devices = 0;
+  for (const auto& [name, quantity] : limits.items()) {
+    const bool device = name.ends_with("/gpu") || name.starts_with("nvidia.com/mig-");
+    if (device) devices += WholeQuantity(quantity).value_or(0);
+  }
+  return std::max<int64_t>(1, devices);
+}
+
+std::vector<FieldError> Validate(const TrainingJob& job) {
+  std::vector<FieldError> errors;
+  const Json object = {{"metadata", {{"name", job.name}}}};
+  if (const Rule& name = RootRules().front(); !name.allows(object, nullptr)) {
+    errors.push_back({Kind::kInvalid, name.field, Json(job.name).dump(),
+                      "at most 40 characters of a-z, 0-9 and -, from a letter to a letter or digit"});
+  }
+  CheckConfig(job.spec, errors);
+  CheckTemplate(job.spec, errors);
+  CheckRules(job.spec.restart, errors);
+  CheckCheckpoint(job.spec.checkpoint, errors);
+  CheckNotYet(job.spec, errors);
+  return errors;
+}
+
+}  // namespace trainyard::api

@@ -1,0 +1,24 @@
+// What a TrainingJob may say, beyond the types and ranges of its fields: the checks of the first
+// reconcile of a generation and of `trainyard-operator validate`.
+#ifndef TRAINYARD_OPERATOR_API_VALIDATION_H_
+#define TRAINYARD_OPERATOR_API_VALIDATION_H_
+
+#include <vector>
+
+#include "operator/api/field_error.h"
+#include "operator/api/training_job.h"
+
+namespace trainyard::api {
+
+// Everything that is wrong with `job`, in the order of the fields. Empty: the operator may act on it.
+std::vector<FieldError> Validate(const TrainingJob& job);
+
+// The container that trains: the one named trainer, else the first. Null when there is none.
+const Json* TrainerContainer(const Json& pod_template);
+
+// Processes of each worker: spec.procsPerWorker, or what auto means for the template; >= 1.
+int64_t ProcsPerWorker(const JobSpec& spec);
+
+}  // namespace trainyard::api
+
+#endif  // TRAINYARD_OPERATOR_API_VALIDATION_H_

@@ -1,0 +1,71 @@
+#include "operator/base/clock.h"
+
+#include <cstdio>
+#include <ctime>
+
+namespace trainyard {
+namespace {
+
+std::string Format(Time time, bool micro) {
+  const auto since_epoch = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+  const std::time_t t = seconds.count();
+  std::tm tm{};
+  gmtime_r(&t, &tm);
+  char text[64];
+  const int length = std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d", tm.tm_year + 1900, tm.tm_mon + 1,
+                                   tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+  std::string out(text, static_cast<size_t>(length));
+  if (micro) {
+    std::snprintf(text, sizeof text, ".%06lld", static_cast<long long>((since_epoch - seconds).count()));
+    out += text;
+  }
+  return out + "Z";
+}
+
+}  // namespace
+
+std::string FormatTime(Time time) { return Format(time, false); }
+std::string FormatMicroTime(Time time) { return Format(time, true); }
+
+std::optional<Time> ParseTime(std::string_view view) {
+  const std::string text(view);
+  std::tm tm{};
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+                  &tm.tm_min, &tm.tm_sec, &used) != 6)
+    return std::nullopt;
+  tm.tm_year -= 1900;
+  tm.tm_mon -= 1;
+  Time time = Time(std::chrono::seconds(timegm(&tm)));
+  size_t at = static_cast<size_t>(used);
+  if (at < text.size() && text[at] == '.') {
+    int64_t micro = 0, unit = 100000;
+    for (++at; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at, unit /= 10)
+      micro += unit * (text[at] - '0');
+    time += std::chrono::microseconds(micro);
+  }
+  const std::string zone = text.substr(at);
+  if (zone == "Z" || zone == "z") return time;
+  char sign;
+  int hours, minutes;
+  if (std::sscanf(zone.c_str(), "%c%2d:%2d", &sign, &hours, &minutes) != 3 || (sign != '+' && sign != '-'))
+    return std::nullopt;
+  const auto offset = std::chrono::minutes(60 * hours + minutes);
+  return sign == '+' ? time - offset : time + offset;
+}
+
+std::string FormatDuration(double seconds) {
+  const auto s = static_cast<long long>(seconds < 0 ? 0 : seconds);
+  const auto two = [](long long a, const char* ua, long long b, const char* ub) {
+    return std::to_string(a) + ua + (b != 0 ? std::to_string(b) + ub : "");
+  };
+  if (s < 120) return std::to_string(s) + "s";
+  if (s < 600) return two(s / 60, "m", s % 60, "s");
+  if (s < 3 * 3600) return std::to_string(s / 60) + "m";
+  if (s < 8 * 3600) return two(s / 3600, "h", s % 3600 / 60, "m");
+  if (s < 48 * 3600) return std::to_string(s / 3600) + "h";
+  return two(s / 86400, "d", s / 86400 < 8 ? s % 86400 / 3600 : 0, "h");
+}
+
+}  // namespace trainyard

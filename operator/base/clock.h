@@ -1,0 +1,45 @@
+// Time, as a seam: the simulation turns its own clock.
+#ifndef TRAINYARD_OPERATOR_BASE_CLOCK_H_
+#define TRAINYARD_OPERATOR_BASE_CLOCK_H_
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainyard {
+
+using Seconds = std::chrono::duration<double>;
+// Wall time: what objects of the API carry.
+using Time = std::chrono::sys_time<std::chrono::microseconds>;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual Time Now() const = 0;
+};
+
+// The machine's. Thread-safe.
+class SystemClock : public Clock {
+ public:
+  Time Now() const override {
+    return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  }
+};
+
+inline double SecondsBetween(Time from, Time to) { return Seconds(to - from).count(); }
+inline Time After(Time time, double seconds) {
+  return time + std::chrono::duration_cast<std::chrono::microseconds>(Seconds(seconds));
+}
+
+// RFC 3339 in UTC: "2026-01-02T03:04:05Z" (metav1.Time), or with microseconds (metav1.MicroTime).
+std::string FormatTime(Time time);
+std::string FormatMicroTime(Time time);
+// Either form, any fraction, "Z" or an offset. Nothing when it is no such time.
+std::optional<Time> ParseTime(std::string_view text);
+// "45s", "3m20s", "5h12m", "3d4h": as kubectl prints ages.
+std::string FormatDuration(double seconds);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_OPERATOR_BASE_CLOCK_H_

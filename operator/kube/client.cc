@@ -1,0 +1,53 @@
+#include "operator/kube/client.h"
+
+namespace trainyard::kube {
+
+const Resource kPods{"", "v1", "pods", "Pod"};
+const Resource kServices{"", "v1", "services", "Service"};
+const Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
+const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
+const Resource kTrainingJobs{"trainyard.dev", "v1alpha1", "trainingjobs", "TrainingJob"};
+
+std::string Resource::Path(const std::string& ns) const {
+  return (group.empty() ? "/api/" + version : "/apis/" + group + "/" + version) +
+         (ns.empty() ? "" : "/namespaces/" + ns) + "/" + plural;
+}
+
+Status StatusFromApi(int http, const Json& body) {
+  const bool is_status = body.is_object() && body.value("kind", "") == "Status";
+  const std::string reason = is_status ? body.value("reason", "") : "";
+  std::string message = is_status ? body.value("message", "") : "";
+  if (message.empty()) message = "HTTP " + std::to_string(http);
+  const auto code = [&] {
+    switch (http) {
+      case 400:
+      case 405:
+      case 406:
+      case 413:
+      case 415:
+      case 422:
+        return Code::kInvalid;
+      case 401:
+        return Code::kUnauthorized;
+      case 403:
+        return Code::kForbidden;
+      case 404:
+        return Code::kNotFound;
+      case 409:
+        return reason == "AlreadyExists" ? Code::kAlreadyExists : Code::kConflict;
+      case 410:
+        return Code::kGone;
+      case 429:
+        return Code::kThrottled;
+      default:
+        return http >= 500 ? Code::kUnavailable : Code::kInternal;
+    }
+  }();
+  Status status(code, message);
+  if (is_status && body.contains("details") && body["details"].contains("retryAfterSeconds")) {
+    status.set_retry_after_seconds(body["details"]["retryAfterSeconds"].get<double>());
+  }
+  return status;
+}
+
+}  // namespace trainyard::kube

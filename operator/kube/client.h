@@ -1,0 +1,98 @@
+// The Kubernetes API as the operator uses it: one seam, with a client over HTTPS (rest_client.h) and
+// one that calls the in-memory API directly (local/memory_client.h).
+//
+// Sources: kubernetes.io/docs/reference/using-api/api-concepts; RFC 7386 for merge patches.
+#ifndef TRAINYARD_OPERATOR_KUBE_CLIENT_H_
+#define TRAINYARD_OPERATOR_KUBE_CLIENT_H_
+
+#include <atomic>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "operator/base/status.h"
+
+namespace trainyard::kube {
+
+using Json = nlohmann::json;
+
+// A kind of object, and where it lives.
+struct Resource {
+  std::string group;  // empty: the core group
+  std::string version;
+  std::string plural;
+  std::string kind;
+
+  std::string ApiVersion() const { return group.empty() ? version : group + "/" + version; }
+  // "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs"; an empty namespace: all of them.
+  std::string Path(const std::string& ns) const;
+  friend bool operator==(const Resource&, const Resource&) = default;
+};
+
+extern const Resource kPods, kServices, kEvents, kLeases, kTrainingJobs;
+
+struct ListOptions {
+  std::string label_selector, field_selector;
+  std::string resource_version;  // "0": any, from the server's cache; empty: the newest
+  int64_t limit = 0;
+  std::string continue_token;
+};
+
+struct WatchOptions {
+  std::string label_selector;
+  std::string resource_version;
+  int timeout_seconds = 0;  // the server ends the stream after so long
+};
+
+struct WriteOptions {
+  bool dry_run = false;
+  bool strict = false;  // refuse unknown and duplicate fields, instead of dropping them
+};
+
+struct DeleteOptions {
+  std::string uid;  // only this very object; empty: whatever has the name
+  std::optional<int64_t> grace_seconds;
+};
+
+// type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (then `object` is a metav1.Status).
+struct WatchEvent {
+  std::string type;
+  Json object;
+};
+
+// Set from another thread to end a watch.
+using StopFlag = std::atomic<bool>;
+
+// Thread-safe. Every call has a deadline of its own.
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  // The object; kNotFound when there is none.
+  virtual Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) = 0;
+  // The list object: items, metadata.resourceVersion, metadata.continue. kGone when the resource
+  // version or the continue token is too old.
+  virtual Result<Json> List(const Resource& resource, const std::string& ns, const ListOptions& options) = 0;
+  // The object as stored; kAlreadyExists when the name is taken.
+  virtual Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
+                              const WriteOptions& options) = 0;
+  // Merge patch. kConflict when `patch` carries a metadata.resourceVersion that is not the newest.
+  // `subresource`: "status", or empty.
+  virtual Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
+                                  const std::string& subresource, const Json& patch, const WriteOptions& options) = 0;
+  // kNotFound when it is gone; kConflict when its uid is another.
+  virtual Status Delete(const Resource& resource, const std::string& ns, const std::string& name,
+                        const DeleteOptions& options) = 0;
+  // Calls `on_event` for each event until the stream ends (ok), fails, or `stop` is set (ok, within a
+  // second). `on_event` returns false to end it.
+  virtual Status Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,
+                       const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) = 0;
+};
+
+// The Status that a metav1.Status object stands for; `http` is the response's code.
+Status StatusFromApi(int http, const Json& body);
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_OPERATOR_KUBE_CLIENT_H_

@@ -1,0 +1,87 @@
+// Keeps a sink equal to one resource of the API: list, watch from there, and list again when the
+// server has forgotten where we were.
+//
+// Contract
+//   - The first list asks for resourceVersion "0"; a watch goes on from the list's resourceVersion, and
+//     every event and bookmark advances it. A watch that ends normally is taken up again without a list.
+//   - 410, in a response or as an ERROR event: list again. Any other ERROR event: 429 waits and keeps
+//     the resource version; 5xx is retried for a minute, then lists; the rest lists.
+//   - A refused connection or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
+//     jitter; two minutes of health start again from 0.8 s. A watch shorter than a second without an
+//     event counts as a failure.
+// Source: client-go's tools/cache contract as operator.md section 4 lists it.
+#ifndef TRAINYARD_OPERATOR_KUBE_REFLECTOR_H_
+#define TRAINYARD_OPERATOR_KUBE_REFLECTOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/kube/client.h"
+
+namespace trainyard::kube {
+
+// "namespace/name", or "name".
+std::string ObjectKey(const nlohmann::json& object);
+
+class ReflectorSink {
+ public:
+  virtual ~ReflectorSink() = default;
+  virtual void Replace(const std::vector<nlohmann::json>& objects) = 0;
+  virtual void Upsert(const nlohmann::json& object) = 0;
+  virtual void Remove(const nlohmann::json& object) = 0;
+};
+
+struct ReflectorCounters {
+  std::atomic<int64_t> lists{0}, watches{0}, gone{0}, errors{0};
+  std::atomic<int64_t> last_activity_us{0};  // Time of the last answer or event
+};
+
+class Reflector {
+ public:
+  struct Options {
+    std::string ns;              // empty: all
+    std::string label_selector;  // on the server's side
+    int min_watch_seconds = 300, max_watch_seconds = 600;
+    int64_t page_size = 500;
+    uint64_t seed = 1;  // of the jitter
+  };
+  Reflector(Client& client, const Clock& clock, Resource resource, Options options, ReflectorSink& sink);
+
+  // One round: a list if one is due, then one watch until it ends. Returns the seconds to wait before
+  // the next. Called by one thread; `stop` may be set by another and ends the round.
+  double Pump(const StopFlag& stop);
+
+  // Whether the sink has had a whole list. Thread-safe.
+  bool synced() const { return synced_.load(); }
+  const ReflectorCounters& counters() const { return counters_; }
+  const Resource& resource() const { return resource_; }
+
+ private:
+  Status ListAll();
+  Status WatchOnce(const StopFlag& stop);
+  bool Handle(const WatchEvent& event, Status& failure);
+  double Wait(const Status& status);
+
+  Client& client_;
+  const Clock& clock_;
+  const Resource resource_;
+  const Options options_;
+  ReflectorSink& sink_;
+  std::mt19937_64 random_;
+  std::string version_;       // where the next watch starts; empty: list first
+  std::string seen_version_;  // the newest one ever seen: where a list after a 410 starts
+  double backoff_ = 0;
+  Time healthy_since_{};
+  Time failing_since_{};
+  std::atomic<bool> synced_{false};
+  ReflectorCounters counters_;
+};
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_OPERATOR_KUBE_REFLECTOR_H_

@@ -1,0 +1,33 @@
+// The conditions of a status: a small map with one writer.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_CONDITIONS_H_
+#define TRAINYARD_OPERATOR_RECONCILE_CONDITIONS_H_
+
+#include <string>
+
+#include "operator/api/training_job.h"
+
+namespace trainyard::reconcile {
+
+inline constexpr char kScheduledCondition[] = "Scheduled";
+inline constexpr char kReadyCondition[] = "Ready";
+inline constexpr char kRunningCondition[] = "Running";
+inline constexpr char kRestartingCondition[] = "Restarting";
+inline constexpr char kSuspendedCondition[] = "Suspended";
+inline constexpr char kInvalidSpecCondition[] = "InvalidSpec";
+inline constexpr char kSucceededCondition[] = "Succeeded";
+inline constexpr char kFailedCondition[] = "Failed";
+
+const api::Condition* FindCondition(const api::JobStatus& status, const std::string& type);
+bool IsTrue(const api::JobStatus& status, const std::string& type);
+
+// Sets it, with `now` as the time of transition when its status changes. Others, also ones that are
+// not ours, stay as they are.
+void SetCondition(api::JobStatus& status, const std::string& type, bool value, const std::string& reason,
+                  const std::string& message, Time now, int64_t generation);
+// Sets it to False when it exists.
+void ClearCondition(api::JobStatus& status, const std::string& type, const std::string& reason,
+                    const std::string& message, Time now, int64_t generation);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_CONDITIONS_H_

@@ -1,0 +1,172 @@
+#include "operator/reconcile/culprit.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "operator/api/labels.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+constexpr size_t kTailLines = 20;
+
+// What `trainyard launch` wrote (docs/formats.md), or null: any image may write anything.
+Json TerminationMessage(const std::string& text) {
+  Json message = Json::parse(text, nullptr, false);
+  return message.is_object() && message.value("v", Json()) == 1 ? message : Json();
+}
+
+std::vector<std::string> LastLines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (lines.size() > kTailLines) lines.erase(lines.begin(), lines.end() - kTailLines);
+  return lines;
+}
+
+int64_t Whole(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+std::string Text(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string ReasonOf(const PodEnd& end) {
+  if (!end.reason.empty() && end.reason != "Error") return end.reason;  // OOMKilled, Evicted, ContainerCannotRun, ...
+  switch (end.exit_code) {
+    case 2:
+      return "Usage";
+    case 64:
+      return "BadConfiguration";
+    case 65:
+      return "BadData";
+    case 69:
+      return "PeerLost";
+    case 70:
+      return "InternalError";
+    case 71:
+      return "OutOfMemory";
+    case 72:
+      return "NotFinite";
+    case 73:
+      return "Hang";
+    case 74:
+      return "Storage";
+    case 75:
+      return "StoppedOnRequest";
+    case 126:
+      return "CommandNotExecutable";
+    case 127:
+      return "CommandNotFound";
+    default:
+      return end.exit_code > 128 ? "Signal" + std::to_string(end.exit_code - 128)
+                                 : "ExitCode" + std::to_string(end.exit_code);
+  }
+}
+
+FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod) {
+  const PodEnd& end = *pod->end;
+  FailedWorker failed{.worker = worker,
+                      .pod = pod,
+                      .disrupted = pod->disrupted || pod->deleting,
+                      .failure = {},
+                      .step = 0,
+                      .checkpoint_step = 0};
+  api::Failure& failure = failed.failure;
+  failure.attempt = observed.job.status.attempt;
+  failure.rank = worker;
+  failure.pod = pod->name;
+  failure.node = pod->node;
+  failure.exit_code = end.exit_code;
+  failure.signal = end.signal != 0 ? end.signal : end.exit_code > 128 && end.exit_code < 160 ? end.exit_code - 128 : 0;
+  failure.time = end.time;
+  failure.reason = pod->disrupted ? "DisruptionTarget" : pod->deleting ? "PodDeleted" : ReasonOf(end);
+  if (const Json message = TerminationMessage(end.message); message.is_object()) {
+    failure.rank = Whole(message, "rank");
+    failure.message = Text(message, "message");
+    // The kubelet's own reason (OOMKilled) knows more than the launcher could.
+    const bool from_code = end.reason.empty() || end.reason == "Error";
+    if (!failed.disrupted && from_code && !Text(message, "reason").empty()) failure.reason = Text(message, "reason");
+    failed.step = Whole(message, "step");
+    failed.checkpoint_step = Whole(message, "checkpoint_step");
+    for (const Json& line : message.value("tail", Json::array())) {
+      if (line.is_string()) failure.tail.push_back(line.get<std::string>());
+    }
+  } else {
+    failure.tail = LastLines(end.message);
+    failure.message = failure.tail.empty() ? "" : failure.tail.back();
+  }
+  return failed;
+}
+
+FailedWorker Vanished(const Observed& observed, int64_t worker, Time now) {
+  FailedWorker failed{
+      .worker = worker, .pod = nullptr, .disrupted = true, .failure = {}, .step = 0, .checkpoint_step = 0};
+  failed.failure.attempt = observed.job.status.attempt;
+  failed.failure.rank = worker;
+  failed.failure.pod = api::PodName(observed.job.name, observed.job.status.attempt, worker);
+  failed.failure.reason = "PodVanished";
+  failed.failure.message = "the pod was deleted and left nothing behind";
+  failed.failure.time = now;
+  return failed;
+}
+
+bool Permanent(int64_t code, const std::vector<api::RestartRule>& rules) {
+  return std::any_of(rules.begin(), rules.end(), [&](const api::RestartRule& rule) {
+    return rule.action == "Fail" &&
+           std::find(rule.on_exit_codes.begin(), rule.on_exit_codes.end(), code) != rule.on_exit_codes.end();
+  });
+}
+
+int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules) {
+  const int64_t code = worker.failure.exit_code;
+  if (worker.pod && worker.pod->disrupted) return 0;
+  if (worker.disrupted) return 5;
+  if (Permanent(code, rules)) return 1;
+  if (code == 73) return 2;
+  if (code == 71) return 3;
+  if (code == 75) return 6;
+  if (code == 69) return 7;
+  return worker.failure.signal != 0 ? 5 : 4;
+}
+
+}  // namespace
+
+std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
+  std::vector<FailedWorker> failed;
+  const api::Workers& seen = observed.job.status.workers;
+  const bool all_existed = seen.created == observed.job.spec.workers;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    const Pod& pod = observed.current[i];
+    if (pod && pod->end && (pod->end->exit_code != 0 || pod->end->reason == "Evicted"))
+      failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod));
+    if (!pod && all_existed) failed.push_back(Vanished(observed, static_cast<int64_t>(i), now));
+  }
+  return failed;
+}
+
+const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules) {
+  const auto key = [&](const FailedWorker& w) {
+    return std::tuple(Order(w, rules), w.failure.time.value_or(Time::max()), w.worker);
+  };
+  return *std::min_element(workers.begin(), workers.end(),
+                           [&](const FailedWorker& a, const FailedWorker& b) { return key(a) < key(b); });
+}
+
+int64_t DurableStep(const Observed& observed) {
+  int64_t step = 0;
+  for (const Pod& pod : observed.current) {
+    if (!pod || !pod->end) continue;
+    if (const Json message = TerminationMessage(pod->end->message); message.is_object())
+      step = std::max(step, Whole(message, "checkpoint_step"));
+  }
+  return step;
+}
+
+}  // namespace trainyard::reconcile

@@ -1,0 +1,35 @@
+// Whose end explains a failed attempt, and what it said. docs/architecture.md, "Exit codes".
+#ifndef TRAINYARD_OPERATOR_RECONCILE_CULPRIT_H_
+#define TRAINYARD_OPERATOR_RECONCILE_CULPRIT_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/reconcile/plan.h"
+
+namespace trainyard::reconcile {
+
+// A worker that did not succeed.
+struct FailedWorker {
+  int64_t worker = 0;      // its index
+  Pod pod;                 // null: it vanished without evidence
+  bool disrupted = false;  // by the DisruptionTarget condition, a deletion that was not ours, or because it vanished
+  api::Failure failure;
+  int64_t step = 0, checkpoint_step = 0;  // from its termination message
+};
+
+// Every worker of the attempt that failed. A worker that `created` says existed and is gone is one.
+std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
+
+// The cause: DisruptionTarget > permanent codes > 73 > 71 > 70, 74 and any unlisted code > a signal,
+// or a pod that vanished or was deleted > 75 > 69; then the earliest, then the lowest worker.
+// `permanent`: the codes that a Fail rule names. REQUIRES: workers is not empty.
+const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules);
+
+// The highest step that a termination message of the attempt calls durable; 0 when none does.
+int64_t DurableStep(const Observed& observed);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_CULPRIT_H_

@@ -1,0 +1,55 @@
+#include <sstream>
+
+#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// Another controller's job, or one that is going: owner references collect its pods.
+bool HandsOff(const TrainingJob& job) {
+  return job.deleting || (!job.spec.managed_by.empty() && job.spec.managed_by != "trainyard.dev/operator");
+}
+
+Plan LeaveAlone(const Observed& observed) {
+  Plan plan;
+  plan.status = observed.job.status;
+  return plan;
+}
+
+}  // namespace
+
+Plan MakePlan(const Observed& o, Time now) {
+  if (HandsOff(o.job)) return LeaveAlone(o);
+  if (IsFinished(o.job.status)) return KeepFinished(o, LeaveAlone(o));
+  Plan plan = StatusFromPods(o, now);
+  if (IsInvalid(o)) return ReportInvalid(o, std::move(plan), now);
+  if (HasSucceeded(o)) return Succeed(o, std::move(plan), now);
+  if (o.job.spec.suspend) return Suspend(o, std::move(plan), now);
+  if (IsTrue(o.job.status, kSuspendedCondition)) return Resume(o, std::move(plan), now);
+  if (o.job.status.attempt == 0) {
+    NextAttempt(o, plan, now);
+    return plan;
+  }
+  if (!o.stale.empty()) return DrainStale(o, std::move(plan));  // Never mix two attempts.
+  if (HasFailed(o, now)) return RestartOrFail(o, std::move(plan), now);
+  return CreateMissing(o, std::move(plan), now);
+}
+
+std::string Plan::ToString() const {
+  std::ostringstream out;
+  for (const PodDelete& pod : deletes) out << "delete " << pod.name << '\n';
+  for (const int64_t rank : creates) out << "create worker " << rank << " of attempt " << status.attempt << '\n';
+  for (const MasterPatch& patch : master_patches)
+    out << "tell " << patch.name << " that rank 0 is " << patch.address << '\n';
+  out << "status " << status.phase << " attempt=" << status.attempt << " restarts=" << status.restarts.total << "/"
+      << status.restarts.charged << " ready=" << status.workers.ready << '\n';
+  for (const api::Condition& condition : status.conditions) {
+    if (condition.status == "True") out << "  " << condition.type << " (" << condition.reason << ")\n";
+  }
+  for (const JobEvent& event : events)
+    out << "event " << event.type << ' ' << event.reason << ": " << event.message << '\n';
+  return out.str();
+}
+
+}  // namespace trainyard::reconcile

@@ -1,0 +1,72 @@
+// What is, and what should be done about it: the two ends of MakePlan.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_PLAN_H_
+#define TRAINYARD_OPERATOR_RECONCILE_PLAN_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/field_error.h"
+#include "operator/api/training_job.h"
+#include "operator/reconcile/pod_record.h"
+
+namespace trainyard::reconcile {
+
+using api::Json;
+using api::TrainingJob;
+using Pod = std::shared_ptr<const PodRecord>;
+
+// What rank 0 answered on /status.
+struct Report {
+  std::string job_uid;
+  int64_t attempt = 0;
+  api::Progress progress;
+  api::CheckpointStatus checkpoint;
+};
+
+// One job and everything that belongs to it. Every pod of the job is in exactly one place.
+struct Observed {
+  TrainingJob job;
+  std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: spec.workers
+  std::vector<Pod> stale;                    // of other attempts, or of ranks that the job does not have
+  std::vector<Pod> foreign;                  // they carry our labels but belong to another owner: never touched
+  std::vector<api::FieldError> spec_errors;  // of this generation
+  std::string template_error;                // what the strict dry run of rank 0's pod said
+  std::optional<Report> report;
+  double progress_interval_seconds = 10;  // progress alone is written so often at most
+};
+
+struct PodDelete {
+  std::string name, uid;
+};
+struct MasterPatch {
+  std::string name, address;
+};
+struct JobEvent {
+  std::string type;  // Normal or Warning
+  std::string reason, message;
+};
+
+// Whole desired objects, names to delete, and the status to write. It prints itself: the golden
+// files of the tests and the debug log are this text.
+struct Plan {
+  std::vector<PodDelete> deletes;
+  std::vector<int64_t> creates;  // ranks of status.attempt
+  std::vector<MasterPatch> master_patches;
+  api::JobStatus status;
+  std::vector<JobEvent> events;  // sent once the status is written
+  std::optional<double> requeue_after_seconds;
+
+  void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }
+  std::string ToString() const;
+};
+
+// The decision. Pure: depends on its arguments alone.
+Plan MakePlan(const Observed& observed, Time now);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_PLAN_H_

@@ -1,0 +1,43 @@
+// What the operator keeps of a pod: the labels, the outcome, and nothing of its spec.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_POD_RECORD_H_
+#define TRAINYARD_OPERATOR_RECONCILE_POD_RECORD_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+
+namespace trainyard::reconcile {
+
+// How a worker ended: by its trainer container's state, not by the pod's phase (a sidecar may run on).
+struct PodEnd {
+  int64_t exit_code = 0;
+  int64_t signal = 0;
+  std::string reason;   // the container's (OOMKilled, Error) or the pod's (Evicted)
+  std::string message;  // the termination message, whole
+  std::optional<Time> time;
+};
+
+struct PodRecord {
+  std::string name, ns, uid, owner_uid;
+  std::string job_name, job_uid;
+  int64_t attempt = 0, rank = -1;  // as labelled; rank -1 and attempt 0 when that is no number
+  std::string node, ip;
+  std::string master;  // the annotation behind the master file
+  bool scheduled = false, ready = false, deleting = false, disrupted = false;
+  std::vector<std::string> true_conditions;
+  std::string waiting_reason, waiting_message;  // why a container, or the scheduler, does not go on
+  std::optional<PodEnd> end;
+  std::optional<Time> created;
+
+  std::string JobKey() const { return ns + "/" + job_name; }
+};
+
+PodRecord PodFromJson(const nlohmann::json& pod);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_POD_RECORD_H_

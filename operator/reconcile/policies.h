@@ -1,0 +1,44 @@
+// The policies that MakePlan names, one per file. Each takes the plan so far and returns it with its
+// decision; all are pure.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_POLICIES_H_
+#define TRAINYARD_OPERATOR_RECONCILE_POLICIES_H_
+
+#include "operator/reconcile/plan.h"
+
+namespace trainyard::reconcile {
+
+// progress.cc: what the pods and rank 0's answer say, as status. Decides nothing.
+Plan StatusFromPods(const Observed& observed, Time now);
+
+// invalid_spec.cc: nothing is created for a spec that is wrong; it clears with the next good generation.
+bool IsInvalid(const Observed& observed);
+Plan ReportInvalid(const Observed& observed, Plan plan, Time now);
+
+// attempt.cc: advances `attempt` and clears what belongs to one. Nothing is created for it before it
+// was written and read back, and the pods of the old one go because they are now stale.
+void NextAttempt(const Observed& observed, Plan& plan, Time now);
+Plan DrainStale(const Observed& observed, Plan plan);
+
+// start.cc: creates the workers that are missing, publishes rank 0's address, says what is waited for.
+Plan CreateMissing(const Observed& observed, Plan plan, Time now);
+
+// restart.cc: a worker failed. Collects evidence, judges the culprit once, restarts or fails.
+bool HasFailed(const Observed& observed, Time now);
+Plan RestartOrFail(const Observed& observed, Plan plan, Time now);
+// Seconds between a restart and the creation of its pods.
+double RestartWait(const api::JobSpec& spec, const api::JobStatus& status);
+
+// suspend.cc
+Plan Suspend(const Observed& observed, Plan plan, Time now);
+Plan Resume(const Observed& observed, Plan plan, Time now);
+
+// finish.cc
+bool IsFinished(const api::JobStatus& status);
+bool HasSucceeded(const Observed& observed);
+Plan Succeed(const Observed& observed, Plan plan, Time now);
+Plan Fail(const Observed& observed, Plan plan, const std::string& reason, const std::string& message, Time now);
+Plan KeepFinished(const Observed& observed, Plan plan);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_POLICIES_H_

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+int64_t CountIf(const std::vector<Pod>& pods, bool (*holds)(const PodRecord&)) {
+  return std::count_if(pods.begin(), pods.end(), [&](const Pod& pod) { return pod && holds(*pod); });
+}
+
+// "2 of 4 workers are ready", and what the first that is not waits for.
+void SetStage(const Observed& observed, api::JobStatus& status, const char* type, const char* what, int64_t count,
+              Time now) {
+  const int64_t workers = observed.job.spec.workers;
+  const bool all = count == workers;
+  std::string reason = all ? std::string("AllWorkers") + type : "Waiting";
+  std::string message = std::to_string(count) + " of " + std::to_string(workers) + " workers are " + what;
+  for (const Pod& pod : observed.current) {
+    if (all || !pod || pod->ready || pod->end || pod->waiting_reason.empty() ||
+        pod->waiting_reason == "ContainerCreating" || pod->waiting_reason == "PodInitializing")
+      continue;
+    reason = pod->waiting_reason;
+    message += "; " + pod->name + ": " + pod->waiting_reason +
+               (pod->waiting_message.empty() ? "" : ": " + pod->waiting_message);
+    break;
+  }
+  SetCondition(status, type, all, reason, message, now, observed.job.generation);
+}
+
+void PublishMaster(const Observed& observed, Plan& plan) {
+  const Pod& first = observed.current.empty() ? nullptr : observed.current.front();
+  if (!first || first->ip.empty()) return;
+  for (const Pod& pod : observed.current) {
+    if (pod && !pod->deleting && !pod->end && pod->master != first->ip)
+      plan.master_patches.push_back({pod->name, first->ip});
+  }
+}
+
+void SetPhase(const Observed& observed, Plan& plan, Time now) {
+  api::JobStatus& status = plan.status;
+  const int64_t scheduled =
+      CountIf(observed.current, [](const PodRecord& pod) { return pod.scheduled || pod.end.has_value(); });
+  const int64_t started =
+      CountIf(observed.current, [](const PodRecord& pod) { return pod.ready || pod.end.has_value(); });
+  SetStage(observed, status, kScheduledCondition, "scheduled", scheduled, now);
+  SetStage(observed, status, kReadyCondition, "ready", started, now);
+  if (started == observed.job.spec.workers) {
+    if (!IsTrue(status, kRunningCondition))
+      plan.events.push_back(
+          {"Normal", "Running",
+           "all " + std::to_string(started) + " workers of attempt " + std::to_string(status.attempt) + " run"});
+    SetCondition(status, kRunningCondition, true, "AllWorkersReady", "all workers of the attempt run", now,
+                 observed.job.generation);
+    ClearCondition(status, kRestartingCondition, "Running", "", now, observed.job.generation);
+    status.phase = api::kRunning;
+  } else if (!IsTrue(status, kRunningCondition)) {
+    status.phase = IsTrue(status, kRestartingCondition)          ? api::kRestarting
+                   : scheduled > 0 || status.workers.created > 0 ? api::kStarting
+                                                                 : api::kPending;
+  }
+}
+
+}  // namespace
+
+Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
+  ClearCondition(plan.status, kInvalidSpecCondition, "Valid", "", now, observed.job.generation);
+  const api::Condition* restarting = FindCondition(plan.status, kRestartingCondition);
+  if (restarting && restarting->status == "True" && plan.status.workers.created == 0) {
+    const double left = SecondsBetween(
+        now, After(restarting->last_transition_time.value_or(now), RestartWait(observed.job.spec, plan.status)));
+    if (left > 0) {
+      plan.RequeueIn(left);
+      return plan;
+    }
+  }
+  for (size_t rank = 0; rank < observed.current.size(); ++rank) {
+    if (!observed.current[rank]) plan.creates.push_back(static_cast<int64_t>(rank));
+  }
+  PublishMaster(observed, plan);
+  SetPhase(observed, plan, now);
+  return plan;
+}
+
+}  // namespace trainyard::reconcile

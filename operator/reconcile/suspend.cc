@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
+
+namespace trainyard::reconcile {
+
+Plan Suspend(const Observed& observed, Plan plan, Time now) {
+  api::JobStatus& status = plan.status;
+  const bool has_pods =
+      std::any_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return pod != nullptr; });
+  if (has_pods) {
+    // The next attempt begins here, so that these pods are stale and go, after a checkpoint.
+    NextAttempt(observed, plan, now);
+    status.phase = api::kSuspending;
+    plan.events.push_back(
+        {"Normal", "Suspending", "spec.suspend is true: the workers get time for a checkpoint and go"});
+    return plan;
+  }
+  if (!observed.stale.empty()) {
+    status.phase = api::kSuspending;
+    return DrainStale(observed, std::move(plan));
+  }
+  if (!IsTrue(status, kSuspendedCondition)) plan.events.push_back({"Normal", "Suspended", "no worker is left"});
+  SetCondition(status, kSuspendedCondition, true, "Requested", "spec.suspend is true", now, observed.job.generation);
+  ClearCondition(status, kRestartingCondition, "Suspended", "", now, observed.job.generation);
+  ClearCondition(status, kRunningCondition, "Suspended", "", now, observed.job.generation);
+  status.phase = api::kSuspended;
+  return plan;
+}
+
+Plan Resume(const Observed& observed, Plan plan, Time now) {
+  api::JobStatus& status = plan.status;
+  ClearCondition(status, kSuspendedCondition, "Resumed", "spec.suspend is false", now, observed.job.generation);
+  // The spec may have changed meanwhile: an attempt of its own, with its own hash and world.
+  NextAttempt(observed, plan, now);
+  status.phase = api::kPending;
+  plan.events.push_back(
+      {"Normal", "Resumed", "attempt " + std::to_string(status.attempt) + " goes on from the newest checkpoint"});
+  return plan;
+}
+
+}  // namespace trainyard::reconcile

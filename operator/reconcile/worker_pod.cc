@@ -1,0 +1,195 @@
+#include "operator/reconcile/worker_pod.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "operator/api/labels.h"
+#include "operator/api/validation.h"
+#include "operator/api/worker_env.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+constexpr char kInfoVolume[] = "trainyard-info", kInfoPath[] = "/etc/trainyard";
+constexpr char kCheckpointVolume[] = "trainyard-checkpoints";
+constexpr char kSharedMemoryVolume[] = "trainyard-shm", kSharedMemoryPath[] = "/dev/shm";
+
+// FNV-1a, 64 bits.
+uint64_t Hash(std::string_view text) {
+  uint64_t hash = 14695981039346656037ull;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return hash;
+}
+
+// Adds to a list of the template's; one that is no list is left for the server to refuse.
+void Append(Json& object, const char* key, Json item) {
+  Json& list = object[key];
+  if (list.is_null()) list = Json::array();
+  if (list.is_array()) list.push_back(std::move(item));
+}
+
+Json& ObjectAt(Json& object, const char* key) {
+  Json& inner = object[key];
+  if (!inner.is_object()) inner = Json::object();
+  return inner;
+}
+
+Json Env(const char* name, const std::string& value) { return {{"name", name}, {"value", value}}; }
+Json Env(const char* name, int64_t value) { return Env(name, std::to_string(value)); }
+
+Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const Json& container) {
+  const int64_t procs = api::ProcsPerWorker(job.spec), port = MasterPort(job.uid, attempt);
+  const std::string master = MasterAddress(job, attempt);
+  Json list = Json::array({
+      Env(env::kMasterAddr, master),
+      Env(env::kMasterPort, port),
+      Env(env::kPetNodes, job.spec.workers),
+      Env(env::kPetProcsPerNode, procs),
+      Env(env::kPetNodeRank, rank),
+      Env(env::kPetMasterAddr, master),
+      Env(env::kPetMasterPort, port),
+      Env(env::kPetRendezvousBackend, "static"),
+      Env(env::kPetMaxRestarts, int64_t{0}),
+      Env(env::kJob, job.name),
+      Env(env::kNamespace, job.ns),
+      Env(env::kJobUid, job.uid),
+      Env(env::kAttempt, attempt),
+      Env(env::kGraceSeconds, job.spec.checkpoint.grace_seconds),
+      Env(env::kStatusPort, kStatusPort),
+      Env(env::kMasterFile, std::string(kInfoPath) + "/master"),
+      Env(env::kTerminationLog, container.value("terminationMessagePath", "/dev/termination-log")),
+      {{"name", env::kPodIp}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
+  });
+  // torchrun's own names only where one process is the pod: they would mislead torchrun otherwise.
+  if (procs == 1) {
+    list.push_back(Env(env::kRank, rank));
+    list.push_back(Env(env::kLocalRank, int64_t{0}));
+    list.push_back(Env(env::kWorldSize, job.spec.workers));
+    list.push_back(Env(env::kLocalWorldSize, int64_t{1}));
+    list.push_back(Env(env::kGroupRank, rank));
+  }
+  if (!job.spec.config.is_null()) list.push_back(Env(env::kConfig, std::string(kInfoPath) + "/config.json"));
+  if (!job.spec.checkpoint.volume.is_null()) list.push_back(Env(env::kCheckpointDir, job.spec.checkpoint.path));
+  return list;
+}
+
+Json OwnerReference(const TrainingJob& job) {
+  return Json::array({{{"apiVersion", api::kApiVersion},
+                       {"kind", api::kKind},
+                       {"name", job.name},
+                       {"uid", job.uid},
+                       {"controller", true},
+                       {"blockOwnerDeletion", true}}});
+}
+
+void AddInfoVolume(Json& spec, Json& container, bool config) {
+  Json items = Json::array(
+      {{{"path", "master"},
+        {"fieldRef", {{"fieldPath", std::string("metadata.annotations['") + api::kAnnotationMaster + "']"}}}}});
+  if (config)
+    items.push_back(
+        {{"path", "config.json"},
+         {"fieldRef", {{"fieldPath", std::string("metadata.annotations['") + api::kAnnotationConfig + "']"}}}});
+  Append(spec, "volumes", {{"name", kInfoVolume}, {"downwardAPI", {{"items", items}}}});
+  Append(container, "volumeMounts", {{"name", kInfoVolume}, {"mountPath", kInfoPath}, {"readOnly", true}});
+}
+
+void AddCheckpointVolume(const api::Checkpoint& checkpoint, Json& spec, Json& container) {
+  if (checkpoint.volume.is_null()) return;
+  Json volume = checkpoint.volume;
+  volume["name"] = kCheckpointVolume;
+  Append(spec, "volumes", std::move(volume));
+  Append(container, "volumeMounts", {{"name", kCheckpointVolume}, {"mountPath", checkpoint.path}});
+}
+
+// Kubernetes gives 64 MiB, and data loaders and NCCL die of it with a bus error.
+void AddSharedMemory(Json& spec, Json& container) {
+  const Json mounts = container.value("volumeMounts", Json::array());
+  for (const Json& mount : mounts) {
+    if (mount.is_object() && mount.value("mountPath", Json()) == kSharedMemoryPath) return;
+  }
+  Append(spec, "volumes", {{"name", kSharedMemoryVolume}, {"emptyDir", {{"medium", "Memory"}}}});
+  Append(container, "volumeMounts", {{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
+}
+
+void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& spec) {
+  const Json* found = api::TrainerContainer({{"spec", spec}});
+  for (Json& container : spec["containers"]) {
+    if (container.value("name", Json()) != found->value("name", Json())) continue;
+    Json variables = WorkerEnvironment(job, attempt, rank, container);
+    // Ours first: the template's values may then refer to them as $(RANK).
+    for (const Json& variable : container.value("env", Json::array())) variables.push_back(variable);
+    container["env"] = std::move(variables);
+    if (!container.contains("terminationMessagePolicy"))
+      container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+    AddInfoVolume(spec, container, !job.spec.config.is_null());
+    AddCheckpointVolume(job.spec.checkpoint, spec, container);
+    AddSharedMemory(spec, container);
+    return;
+  }
+}
+
+}  // namespace
+
+std::string MasterAddress(const TrainingJob& job, int64_t attempt) {
+  return api::PodName(job.name, attempt, 0) + "." + job.name + "." + job.ns + ".svc";
+}
+
+int64_t MasterPort(const std::string& uid, int64_t attempt) {
+  return 20000 + static_cast<int64_t>(Hash(uid + "/" + std::to_string(attempt)) % 10000);
+}
+
+std::string SpecHash(const api::JobSpec& spec) {
+  const Json parts = {
+      spec.workers,         api::ProcsPerWorker(spec),    spec.config, spec.pod_template, spec.checkpoint.volume,
+      spec.checkpoint.path, spec.checkpoint.grace_seconds};
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));
+  return text;
+}
+
+Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip) {
+  Json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
+  Json& metadata = pod["metadata"] = job.spec.pod_template.value("metadata", Json::object());
+  if (!metadata.is_object()) metadata = Json::object();
+  metadata["name"] = api::PodName(job.name, attempt, rank);
+  metadata["namespace"] = job.ns;
+  metadata["ownerReferences"] = OwnerReference(job);
+  ObjectAt(metadata, "labels")
+      .update({{api::kLabelManaged, "true"},
+               {api::kLabelJobName, job.name},
+               {api::kLabelJobUid, job.uid},
+               {api::kLabelAttempt, std::to_string(attempt)},
+               {api::kLabelRank, std::to_string(rank)}});
+  Json& annotations = ObjectAt(metadata, "annotations");
+  annotations[api::kAnnotationSpecHash] = SpecHash(job.spec);
+  if (!job.spec.config.is_null()) annotations[api::kAnnotationConfig] = job.spec.config.dump();
+  if (!master_ip.empty()) annotations[api::kAnnotationMaster] = master_ip;
+
+  Json& spec = pod["spec"] = job.spec.pod_template["spec"];
+  spec["restartPolicy"] = "Never";
+  spec["hostname"] = api::PodName(job.name, attempt, rank);
+  spec["subdomain"] = job.name;
+  const Json own_grace = spec.value("terminationGracePeriodSeconds", Json(0));
+  spec["terminationGracePeriodSeconds"] =
+      std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);
+  FillTrainer(job, attempt, rank, spec);
+  return pod;
+}
+
+Json HeadlessService(const TrainingJob& job) {
+  const Json selector = {{api::kLabelJobName, job.name}, {api::kLabelJobUid, job.uid}};
+  return {{"apiVersion", "v1"},
+          {"kind", "Service"},
+          {"metadata",
+           {{"name", job.name},
+            {"namespace", job.ns},
+            {"labels", {{api::kLabelManaged, "true"}, {api::kLabelJobName, job.name}}},
+            {"ownerReferences", OwnerReference(job)}}},
+          // Ranks look for each other before they are ready.
+          {"spec", {{"clusterIP", "None"}, {"selector", selector}, {"publishNotReadyAddresses", true}}}};
+}
+
+}  // namespace trainyard::reconcile

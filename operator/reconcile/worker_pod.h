@@ -1,0 +1,34 @@
+// The objects that the operator creates for a job. Pure.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_WORKER_POD_H_
+#define TRAINYARD_OPERATOR_RECONCILE_WORKER_POD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "operator/api/training_job.h"
+
+namespace trainyard::reconcile {
+
+using api::Json;
+using api::TrainingJob;
+
+inline constexpr int64_t kStatusPort = 9460;
+
+// Worker `rank` of `attempt`. `master_ip`: rank 0's address when it is known, else empty.
+// REQUIRES: api::Validate(job) found nothing.
+Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip);
+
+// The headless service that gives workers their names.
+Json HeadlessService(const TrainingJob& job);
+
+// "<job>-<attempt>-0.<job>.<namespace>.svc"
+std::string MasterAddress(const TrainingJob& job, int64_t attempt);
+// 20000 + hash(uid, attempt) mod 10000: outside the ephemeral range, new for every attempt.
+int64_t MasterPort(const std::string& uid, int64_t attempt);
+
+// Of the parts of the spec that make the pods.
+std::string SpecHash(const api::JobSpec& spec);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_WORKER_POD_H_
