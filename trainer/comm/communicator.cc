@@ -81,6 +81,11 @@ void Communicator::Wait(Ticket ticket) {
   if (!failure_.empty()) throw PeerError("a collective failed: " + failure_);
 }
 
+bool Communicator::Done(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  return done_ > ticket;
+}
+
 void Communicator::AllReduceNow(std::span<double> values, const std::string& unit) {
   Wait(AllReduce(at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kDouble), unit));
 }

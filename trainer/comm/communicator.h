@@ -51,6 +51,9 @@ class Communicator {
   // Returns when the collective and all before it are done. Throws PeerError if one failed.
   void Wait(Ticket ticket);
 
+  // Whether it is done, without waiting.
+  bool Done(Ticket ticket);
+
   // The same, waited for, on fp64 values: the small exchanges of a step.
   void AllReduceNow(std::span<double> values, const std::string& unit);
   void Barrier(const std::string& unit);

@@ -3,6 +3,7 @@
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -86,7 +87,8 @@ NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc) {
   if (const std::optional<int64_t> port = EnvInt(env::kPetMasterPort, 1); port && node.master_port == 0)
     node.master_port = static_cast<int>(*port);
   if (node.nodes > 1 && node.master_port == 0) node.master_port = kDefaultPort;
-  node.master_file = EnvText(env::kMasterFile);
+  if (const std::string file = EnvText(env::kMasterFile); !file.empty())
+    node.master_file = ResolveVolume(file).string();
   return node;
 }
 

@@ -86,6 +86,11 @@ void GradientReducer::SendReady(bool all) {
 }
 
 void GradientReducer::Finish() {
+  if (communicator_.size() > 1) {
+    const auto done = std::count_if(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(next_),
+                                    [&](const Bucket& bucket) { return communicator_.Done(bucket.ticket); });
+    overlap_ = static_cast<double>(done) / static_cast<double>(buckets_.size());
+  }
   std::span<float> gradient = Floats(state_.gradient);
   for (size_t p = 0; p < touched_.size(); ++p) {
     if (touched_[p]) continue;

@@ -31,6 +31,9 @@ class GradientReducer {
   // After the last backward: returns when state.gradient holds the sum over all ranks.
   // Throws PeerError when a collective failed.
   void Finish();
+  // Of the step that was finished last: the share of buckets whose sum was there when backward ended,
+  // [0, 1]; 0 in a world of one.
+  double overlap() const { return overlap_; }
   // Instead of Finish, on a rank whose forward, backward or data failed: takes part in every
   // collective that is left, so that nobody waits for it. The gradient is then of no use.
   void Drain();
@@ -55,6 +58,7 @@ class GradientReducer {
   std::vector<bool> touched_, arrived_;          // in this step; on this last micro-batch
   size_t next_ = 0;                              // first bucket that was not sent
   bool last_ = false;
+  double overlap_ = 0;
 };
 
 }  // namespace trainyard

@@ -252,6 +252,17 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
   state.PublishParameters();
 }
 
+namespace {
+
+// "[64, 3]"
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t size : shape) text += (text.empty() ? "[" : ", ") + std::to_string(size);
+  return (text.empty() ? "[" : text) + "]";
+}
+
+}  // namespace
+
 void LoadWeights(const std::string& path, FlatState& state) {
   const SafetensorsFile file(path);
   const FlatLayout& layout = state.layout();
@@ -266,7 +277,8 @@ void LoadWeights(const std::string& path, FlatState& state) {
     if (it == file.tensors().end()) {
       missing.push_back(spec.name);
     } else if (it->second.shape != spec.shape) {
-      shapes.push_back(spec.name);
+      shapes.push_back(spec.name + " (" + ShapeText(it->second.shape) + " in the file, " + ShapeText(spec.shape) +
+                       " in the model)");
     }
   }
   std::string problems;

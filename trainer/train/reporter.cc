@@ -100,7 +100,8 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     Scalars scalars = {{"train/loss", result.loss},
                        {"train/lr", result.lr},
                        {"train/grad_norm", result.grad_norm},
-                       {"train/samples_per_second", samples_per_second_}};
+                       {"train/samples_per_second", samples_per_second_},
+                       {"train/overlap", result.overlap}};
     for (size_t i = 0; i < metric_names_.size(); ++i) scalars.emplace_back(metric_names_[i], result.metrics[i]);
     telemetry_->Add(train.step, std::move(scalars));
   }

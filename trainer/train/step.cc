@@ -60,6 +60,7 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   local.error ? reducer_.Drain() : reducer_.Finish();
   // 4. Consensus.
   StepResult result = Agree(local);
+  result.overlap = reducer_.overlap();
   // 5. Clip and optimizer.
   clock_.Enter("optimizer");
   Update(train, result, writer);

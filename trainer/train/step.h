@@ -26,6 +26,7 @@ struct StepResult {
   double loss = 0;       // global
   double grad_norm = 0;  // global, before clipping
   double lr = 0;
+  double overlap = 0;           // GradientReducer::overlap, this rank's
   bool finite = true;           // else the optimizer left everything as it was
   bool stop = false;            // some rank was asked to stop
   std::vector<double> metrics;  // global, Task::train_metrics

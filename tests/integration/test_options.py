@@ -1,0 +1,99 @@
+"""What a configuration can ask for beyond the plain run, seen from outside: files, logs, exit codes."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import harness
+
+
+@pytest.fixture
+def job(tmp_path, data):
+    """Runs `trainyard launch` on two ranks; returns (result, run directory)."""
+
+    def launch(name, **sections):
+        directory = tmp_path / name
+        config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(directory)}, **sections)
+        path = harness.write_config(tmp_path / f"{name}.json", config)
+        return harness.run("launch", "--nproc", 2, "--config", path, "--record", directory / "record.jsonl"), directory
+
+    return launch
+
+
+def good(result):
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def log(directory, key):
+    lines = [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+    return {line["step"]: line[key] for line in lines if key in line}
+
+
+def test_early_stop_ends_with_0_and_a_final_checkpoint(job):
+    # A rate of nearly zero: nothing improves by 0.1 after the first evaluation.
+    result, directory = job("early", train={"steps": 40, "eval_every": 2, "early_stop": {"metric": "test/loss_action", "patience": 3, "min_delta": 0.1}},
+                            optim={"lr": 1e-9})
+    good(result)
+    assert max(log(directory, "test/loss_action")) == 8  # the first is the best; three more do not improve
+    assert len(harness.records(directory / "record.jsonl")) == 8
+    assert (directory / "checkpoints" / "step-00000008").is_dir()
+    assert "early stop" in result.stderr.lower()
+    # Started again, it is still over.
+    result, directory = job("early", train={"steps": 40, "eval_every": 2, "early_stop": {"metric": "test/loss_action", "patience": 3, "min_delta": 0.1}},
+                            optim={"lr": 1e-9})
+    good(result)
+    assert len(harness.records(directory / "record.jsonl")) == 8
+
+
+def test_early_stop_of_an_unknown_metric_names_the_known(job):
+    result, _ = job("unknown", train={"steps": 4, "eval_every": 2, "early_stop": {"metric": "test/los"}})
+    assert result.returncode == 64
+    assert "test/loss_action" in result.stderr
+
+
+def test_plateau_lowers_the_rate(job):
+    result, directory = job("plateau", train={"steps": 12, "eval_every": 2}, optim={"lr": 1e-9},
+                            schedule={"name": "plateau", "metric": "test/acc_action", "factor": 0.5, "patience": 1})
+    good(result)
+    rates = [line["lr"] for line in harness.records(directory / "record.jsonl")]
+    # Evaluations after 2, 4, 6, ...: the first is the best, one is tolerated, the third in a row halves.
+    assert rates[:6] == pytest.approx([1e-9] * 6)
+    assert rates[6:10] == pytest.approx([5e-10] * 4)
+    assert rates[10:] == pytest.approx([2.5e-10] * 2)
+
+
+def test_which_checkpoints_stay(job):
+    result, directory = job("keep", train={"steps": 11, "eval_every": 3}, checkpoint={"every": 1, "keep_last": 2, "keep_every": 4, "keep_best": "test/loss_action"})
+    good(result)
+    assert sorted(p.name for p in (directory / "checkpoints").glob("step-*")) == [f"step-{s:08}" for s in (4, 8, 10, 11)]
+    losses = log(directory, "test/loss_action")
+    best = json.loads((directory / "best" / "best.json").read_text()) if (directory / "best" / "best.json").exists() else None
+    assert (directory / "best" / "model.safetensors").is_file()
+    if best:
+        assert best["step"] == min(losses, key=losses.get)
+
+
+def test_init_from_starts_with_those_weights(job, tmp_path):
+    _, first = job("first", train={"steps": 3})
+    weights = first / "export" / "model.safetensors"
+    # Without a rate nothing moves: what comes out is what went in.
+    result, second = job("second", train={"steps": 1}, optim={"lr": 0}, init={"from": str(weights)})
+    good(result)
+    before, after = load_file(weights), load_file(second / "export" / "model.safetensors")
+    assert set(before) == set(after)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+    # Another architecture: the tensor, both shapes, and nothing trained.
+    result, third = job("third", model={"dim": 32}, init={"from": str(weights)})
+    assert result.returncode in (64, 65), result.stderr
+    assert "16" in result.stderr and "32" in result.stderr
+    assert not list(third.glob("checkpoints/step-*"))
+
+    # A tensor that is missing is named.
+    name = sorted(before)[0]
+    save_file({k: v for k, v in before.items() if k != name}, tmp_path / "partial.safetensors")
+    result, _ = job("fourth", init={"from": str(tmp_path / "partial.safetensors")})
+    assert result.returncode in (64, 65) and name in result.stderr
