@@ -35,8 +35,10 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 	@LD_LIBRARY_PATH=$$(cmake/deps.sh --stubs) $(PYTHON) tests/bench/step_time.py
 	@$(PYTHON) tests/bench/startup.py
 
-verify: build ## Format, and generated files up to date
+verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
+	@cmake --preset tsan >/dev/null # its compile commands are the sources without LibTorch, whose headers would take an hour
+	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -v kernels_impl | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make docs/config.md"; exit 1; }
 
 docs/config.md: build

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,7 +29,7 @@ std::string Progress::Text(int64_t done, const std::string& detail) const {
   const double share = total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 1;
   constexpr int kWidth = 24;
   std::string bar;
-  for (int i = 0; i < kWidth; ++i) bar += i < static_cast<int>(share * kWidth + 0.5) ? "#" : "-";
+  for (int i = 0; i < kWidth; ++i) bar += i < std::lround(share * kWidth) ? "#" : "-";
   const double remaining = share > 0 ? elapsed * (1 - share) / share : -1;
   std::string text = style_ == ProgressStyle::kBar ? Format("%s [%s] ", label_.c_str(), bar.c_str()) : label_ + " ";
   text += Format("%lld/%lld", static_cast<long long>(done), static_cast<long long>(total_));

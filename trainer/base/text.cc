@@ -83,7 +83,7 @@ std::string HumanBytes(double bytes) {
 std::string HumanSeconds(double seconds) {
   if (!(seconds >= 0) || !std::isfinite(seconds)) return "?";
   if (seconds < 10) return Format("%.1fs", seconds);
-  const auto s = static_cast<int64_t>(seconds + 0.5);
+  const auto s = static_cast<int64_t>(std::llround(seconds));
   if (s < 60) return Format("%llds", static_cast<long long>(s));
   if (s < 3600) return Format("%lldm%02llds", static_cast<long long>(s / 60), static_cast<long long>(s % 60));
   return Format("%lldh%02lldm", static_cast<long long>(s / 3600), static_cast<long long>(s / 60 % 60));

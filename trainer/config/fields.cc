@@ -104,7 +104,7 @@ class Table {
   }
 
   void Choice(const char* path, std::string& value, std::vector<std::string> choices, FieldClass c, const char* doc,
-              std::vector<std::string> later = {}) {
+              const std::vector<std::string>& later = {}) {
     const std::string allowed = "one of " + Join(choices);
     Add(
         path, c, "string", allowed, doc, [&value] { return Json(value); },

@@ -183,7 +183,7 @@ std::string Exposition(const std::vector<RankStatus>& ranks) {
   for (const MetricSpec& spec : Specs()) {
     prometheus::MetricFamily family{spec.name, spec.help, spec.type, {}};
     for (const RankStatus& rank : ranks) {
-      spec.values(rank, [&](Labels labels, double value) {
+      spec.values(rank, [&](const Labels& labels, double value) {
         prometheus::ClientMetric metric;
         for (auto& [name, text] : labels) metric.label.push_back({name, text});
         metric.label.push_back({"rank", std::to_string(rank.rank)});

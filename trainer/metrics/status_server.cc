@@ -14,7 +14,7 @@ struct StatusServer::Impl {
   std::thread thread;
 };
 
-StatusServer::StatusServer(const std::string& address, int port, std::function<std::vector<RankStatus>()> ranks)
+StatusServer::StatusServer(const std::string& address, int port, const std::function<std::vector<RankStatus>()>& ranks)
     : impl_(std::make_unique<Impl>()) {
   httplib::Server& server = impl_->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(2); };

@@ -16,7 +16,7 @@ class StatusServer {
  public:
   // `ranks` is asked at every request, from several threads at once; the first is the pod's lowest
   // rank. Port 0 is any free one. Throws PeerError when the port is in use.
-  StatusServer(const std::string& address, int port, std::function<std::vector<RankStatus>()> ranks);
+  StatusServer(const std::string& address, int port, const std::function<std::vector<RankStatus>()>& ranks);
   ~StatusServer();
   int port() const { return port_; }
 

@@ -1,0 +1,108 @@
+#include "operator/local/apply.h"
+
+#include <set>
+
+namespace trainyard::local {
+namespace {
+
+using Leaves = std::set<std::string>;  // JSON pointers
+
+// What identifies an object belongs to nobody.
+bool IsIdentity(const std::string& pointer) {
+  static const Leaves identity = {"/apiVersion",
+                                  "/kind",
+                                  "/metadata/name",
+                                  "/metadata/namespace",
+                                  "/metadata/creationTimestamp",
+                                  "/metadata/managedFields"};
+  return identity.contains(pointer);
+}
+
+std::string Escaped(const std::string& key) {
+  std::string out;
+  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
+
+void Collect(const Json& value, const std::string& pointer, Leaves& leaves) {
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [key, item] : value.items()) Collect(item, pointer + "/" + Escaped(key), leaves);
+  } else if (!IsIdentity(pointer)) {
+    leaves.insert(pointer);
+  }
+}
+
+Json ToFields(const Json& value, const std::string& pointer) {
+  Json fields = Json::object();
+  if (!value.is_object()) return fields;
+  for (const auto& [key, item] : value.items()) {
+    const std::string inner = pointer + "/" + Escaped(key);
+    if (!IsIdentity(inner)) fields["f:" + key] = ToFields(item, inner);
+  }
+  return fields;
+}
+
+void FromFields(const Json& fields, const std::string& pointer, Leaves& leaves) {
+  if (fields.empty()) {
+    leaves.insert(pointer);
+    return;
+  }
+  for (const auto& [key, inner] : fields.items()) {
+    if (key.starts_with("f:")) FromFields(inner, pointer + "/" + Escaped(key.substr(2)), leaves);
+  }
+}
+
+void Erase(Json& object, const Json::json_pointer& at) {
+  if (!object.contains(at)) return;
+  Json& parent = object[at.parent_pointer()];
+  if (parent.is_object()) parent.erase(at.back());
+}
+
+}  // namespace
+
+Json ManagedFields(const Json& config, Json managed, const std::string& manager, const std::string& api_version,
+                   Time now) {
+  if (!managed.is_array()) managed = Json::array();
+  Json kept = Json::array();
+  for (const Json& entry : managed) {
+    if (entry.value("manager", "") != manager || entry.value("operation", "") != "Apply") kept.push_back(entry);
+  }
+  kept.push_back({{"manager", manager},
+                  {"operation", "Apply"},
+                  {"apiVersion", api_version},
+                  {"time", FormatTime(now)},
+                  {"fieldsType", "FieldsV1"},
+                  {"fieldsV1", ToFields(config, "")}});
+  return kept;
+}
+
+std::string Apply(const Json& old, const Json& config, const std::string& manager, bool force,
+                  const std::string& api_version, Time now, Json& next) {
+  Leaves wanted, mine, others;
+  Collect(config, "", wanted);
+  const Json managed = old.value("/metadata/managedFields"_json_pointer, Json::array());
+  for (const Json& entry : managed) {
+    const bool own = entry.value("manager", "") == manager && entry.value("operation", "") == "Apply";
+    FromFields(entry.value("fieldsV1", Json::object()), "", own ? mine : others);
+    if (own || force) continue;
+    Leaves theirs;
+    FromFields(entry.value("fieldsV1", Json::object()), "", theirs);
+    for (const std::string& leaf : wanted) {
+      const Json::json_pointer at(leaf);
+      if (theirs.contains(leaf) && old.contains(at) && old[at] != config[at]) {
+        return "Apply failed with 1 conflict: conflict with \"" + entry.value("manager", "") + "\": " + leaf;
+      }
+    }
+  }
+  for (const std::string& leaf : mine) {
+    if (!wanted.contains(leaf) && !others.contains(leaf)) Erase(next, Json::json_pointer(leaf));
+  }
+  Json patch = config;
+  patch["metadata"].erase("managedFields");
+  patch["metadata"].erase("creationTimestamp");
+  next.merge_patch(patch);
+  next["metadata"]["managedFields"] = ManagedFields(config, managed, manager, api_version, now);
+  return "";
+}
+
+}  // namespace trainyard::local

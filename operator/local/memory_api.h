@@ -1,0 +1,130 @@
+// A Kubernetes API server's behaviour without the server: objects, versions, watches, conflicts,
+// validation, graceful deletion, owner references. What it promises is what the conformance suite
+// (tests/cluster) proves against a real kube-apiserver.
+//
+//   - resourceVersion is one counter for all objects; a watch from version v gets every change after v
+//     in order, or 410 when the history no longer reaches back that far.
+//   - A write that carries an old resourceVersion, and a delete with another uid, gets 409.
+//   - `generation` counts changes of a custom resource's spec; status is written through the status
+//     subresource alone.
+//   - A pod that is bound and not finished is deleted in two steps: deletionTimestamp with the grace,
+//     then for good when whoever runs it deletes it with grace 0.
+//   - Objects whose owner is gone are deleted by CollectGarbage, which its user calls.
+#ifndef TRAINYARD_OPERATOR_LOCAL_MEMORY_API_H_
+#define TRAINYARD_OPERATOR_LOCAL_MEMORY_API_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/mutex.h"
+#include "operator/kube/client.h"
+#include "operator/local/selector.h"
+
+namespace trainyard::local {
+
+using kube::Json;
+using kube::Resource;
+
+// An HTTP status code with the object, list or metav1.Status that goes with it.
+struct ApiResult {
+  int http = 200;
+  Json body;
+  std::vector<std::string> warnings;  // unknown fields that were dropped
+  bool ok() const { return http < 300; }
+};
+
+enum class PatchType { kMerge, kJson, kApply };
+
+struct WriteRequest {
+  bool dry_run = false;
+  bool strict = false;
+  std::string manager;  // field manager
+  bool force = false;   // apply: take over fields of other managers
+};
+
+struct DeleteRequest {
+  bool dry_run = false;
+  std::string uid, resource_version;
+  std::optional<int64_t> grace_seconds;
+  std::string propagation;  // Background (also when empty), Foreground (the same here), Orphan
+};
+
+// Thread-safe.
+class MemoryApi {
+ public:
+  // `seed`: of the uids.
+  MemoryApi(const Clock& clock, uint64_t seed);
+
+  // The resources it serves, in the order of discovery.
+  static const std::vector<Resource>& Resources();
+  // Null when there is none.
+  static const Resource* FindResource(const std::string& group, const std::string& version, const std::string& plural);
+
+  ApiResult Get(const Resource& resource, const std::string& ns, const std::string& name) const;
+  ApiResult List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) const;
+  ApiResult Create(const Resource& resource, const std::string& ns, Json object, const WriteRequest& request);
+  ApiResult Replace(const Resource& resource, const std::string& ns, const std::string& name,
+                    const std::string& subresource, Json object, const WriteRequest& request);
+  ApiResult Patch(const Resource& resource, const std::string& ns, const std::string& name,
+                  const std::string& subresource, PatchType type, const Json& patch, const WriteRequest& request);
+  ApiResult Delete(const Resource& resource, const std::string& ns, const std::string& name,
+                   const DeleteRequest& request);
+
+  // Changes after `since`, oldest first, that touch what the selector selects; waits up to `seconds`
+  // for the first. `since` moves to the newest version looked at. False: the history no longer holds it.
+  bool Next(const Resource& resource, const std::string& ns, const Selector& selector, uint64_t& since, double seconds,
+            std::vector<kube::WatchEvent>& events) const;
+  uint64_t version() const;
+  // Wakes every Next, for the end.
+  void WakeAll() const;
+
+  // Deletes what lost its owner. Returns how many objects it touched.
+  int CollectGarbage();
+  // Forgets the history, so that every older watch gets 410; for tests.
+  void Compact();
+
+  // Everything, for --state-dir, and back. Load keeps uids and versions.
+  Json Dump() const;
+  Status Load(const Json& dump);
+
+ private:
+  using Object = std::shared_ptr<const Json>;
+  struct Change {
+    uint64_t version;
+    std::string collection, key;
+    Object before, after;  // null: not there
+  };
+  struct Write;
+
+  ApiResult Update(const Resource& resource, const std::string& ns, const std::string& name,
+                   const std::string& subresource, const WriteRequest& request,
+                   const std::function<ApiResult(const Json& old, Json& next)>& change);
+  ApiResult Admit(const Resource& resource, const Json* old, Json& object, const WriteRequest& request) const;
+  void Commit(const std::string& collection, const std::string& key, Object before, Object after) REQUIRES_LOCK(mutex_);
+  std::string NewUid() REQUIRES_LOCK(mutex_);
+
+  const Clock& clock_;
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  std::mt19937_64 random_ GUARDED_BY(mutex_);
+  uint64_t version_ GUARDED_BY(mutex_) = 1;
+  uint64_t oldest_ GUARDED_BY(mutex_) = 1;  // changes after this one are in the history
+  std::deque<Change> history_ GUARDED_BY(mutex_);
+  std::map<std::string, std::map<std::string, Object>> collections_
+      GUARDED_BY(mutex_);  // by "plural.group", then "namespace/name"
+};
+
+// A metav1.Status for a failure.
+ApiResult Failure(int http, const std::string& reason, const std::string& message);
+
+}  // namespace trainyard::local
+
+#endif  // TRAINYARD_OPERATOR_LOCAL_MEMORY_API_H_

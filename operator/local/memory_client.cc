@@ -1,0 +1,71 @@
+#include "operator/local/memory_client.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "operator/api/labels.h"
+
+namespace trainyard::local {
+namespace {
+
+Result<Json> ToResult(ApiResult result) {
+  if (result.ok()) return std::move(result.body);
+  return kube::StatusFromApi(result.http, result.body);
+}
+
+}  // namespace
+
+Result<Json> MemoryClient::Get(const Resource& resource, const std::string& ns, const std::string& name) {
+  return ToResult(api_.Get(resource, ns, name));
+}
+
+Result<Json> MemoryClient::List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) {
+  return ToResult(api_.List(resource, ns, options));
+}
+
+Result<Json> MemoryClient::Create(const Resource& resource, const std::string& ns, const Json& object,
+                                  const kube::WriteOptions& options) {
+  return ToResult(api_.Create(
+      resource, ns, object,
+      {.dry_run = options.dry_run, .strict = options.strict, .manager = api::kFieldManager, .force = false}));
+}
+
+Result<Json> MemoryClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
+                                      const std::string& subresource, const Json& patch,
+                                      const kube::WriteOptions& options) {
+  return ToResult(api_.Patch(
+      resource, ns, name, subresource, PatchType::kMerge, patch,
+      {.dry_run = options.dry_run, .strict = options.strict, .manager = api::kFieldManager, .force = false}));
+}
+
+Status MemoryClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,
+                            const kube::DeleteOptions& options) {
+  return ToResult(api_.Delete(resource, ns, name,
+                              {.dry_run = false,
+                               .uid = options.uid,
+                               .resource_version = "",
+                               .grace_seconds = options.grace_seconds,
+                               .propagation = ""}))
+      .status();
+}
+
+Status MemoryClient::Watch(const Resource& resource, const std::string& ns, const kube::WatchOptions& options,
+                           const std::function<bool(kube::WatchEvent)>& on_event, const kube::StopFlag& stop) {
+  const Result<Selector> selector = Selector::Parse(options.label_selector, "");
+  if (!selector.ok()) return selector.status();
+  uint64_t since = std::strtoull(options.resource_version.c_str(), nullptr, 10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout_seconds);
+  while (!stop) {
+    const double left = Seconds(deadline - std::chrono::steady_clock::now()).count();
+    std::vector<kube::WatchEvent> events;
+    if (!api_.Next(resource, ns, *selector, since, std::clamp(left, 0.0, 0.5), events))
+      return Status(Code::kGone, "too old resource version");
+    for (kube::WatchEvent& event : events) {
+      if (!on_event(std::move(event))) return Status::Ok();
+    }
+    if (left <= 0) break;
+  }
+  return Status::Ok();
+}
+
+}  // namespace trainyard::local
