@@ -1,0 +1,41 @@
+#include "operator/kube/controller.h"
+
+#include <chrono>
+
+namespace trainyard::kube {
+
+void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log, ControllerCounters& counters) {
+  if (!result.status.ok()) {
+    const bool conflict = result.status.Is(Code::kConflict);
+    ++(conflict ? counters.conflicts : counters.failed);
+    if (!conflict) log.Warning("reconcile failed; it is tried again", {{"job", key}, {"error", result.status.ToString()}});
+    queue.AddFailed(key);
+  } else {
+    ++counters.succeeded;
+    queue.Forget(key);
+    if (result.requeue_after_seconds) queue.AddAfter(key, *result.requeue_after_seconds);
+  }
+  queue.Done(key);
+}
+
+void Controller::Start(int workers) {
+  threads_.reserve(static_cast<size_t>(workers));
+  for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { Work(); });
+}
+
+void Controller::Stop() {
+  queue_.ShutDown();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void Controller::Work() {
+  while (const std::optional<std::string> key = queue_.Get()) {
+    const auto start = std::chrono::steady_clock::now();
+    const ReconcileResult result = reconcile_(*key);
+    counters_.microseconds += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+    Settle(queue_, *key, result, log_, counters_);
+  }
+}
+
+}  // namespace trainyard::kube

@@ -1,0 +1,59 @@
+#include "operator/kube/events.h"
+
+#include <cstdio>
+
+namespace trainyard::kube {
+namespace {
+
+constexpr double kSeriesSeconds = 360;
+constexpr size_t kMaxNote = 1024, kMaxSeries = 4096;
+
+// Not inside a UTF-8 sequence.
+std::string Cut(const std::string& text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
+}  // namespace
+
+Status EventRecorder::Record(const ObjectReference& about, const std::string& type, const std::string& reason, const std::string& full_note) {
+  const std::string note = Cut(full_note, kMaxNote);
+  const std::string key = about.uid + "\n" + reason + "\n" + note;
+  const Time now = clock_.Now();
+  std::string name;
+  int64_t count = 1;
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(series_, [&](const auto& entry) { return series_.size() > kMaxSeries || SecondsBetween(entry.second.last, now) > kSeriesSeconds; });
+    const auto [entry, first] = series_.try_emplace(key);
+    Series& series = entry->second;
+    if (first) {
+      char suffix[40];
+      std::snprintf(suffix, sizeof suffix, ".%llx.%llx", static_cast<unsigned long long>(now.time_since_epoch().count()), static_cast<unsigned long long>(++next_));
+      series.name = about.name + suffix;
+    } else {
+      count = ++series.count;
+    }
+    series.last = now;
+    name = series.name;
+  }
+  if (count > 1) {
+    const Json patch = {{"series", {{"count", count}, {"lastObservedTime", FormatMicroTime(now)}}}};
+    return client_.MergePatch(kEvents, about.ns, name, "", patch, {}).status();
+  }
+  const Json event = {{"apiVersion", "events.k8s.io/v1"},
+                      {"kind", "Event"},
+                      {"metadata", {{"name", name}, {"namespace", about.ns}}},
+                      {"eventTime", FormatMicroTime(now)},
+                      {"type", type},
+                      {"reason", reason},
+                      {"action", reason},
+                      {"note", note},
+                      {"reportingController", "trainyard.dev/operator"},
+                      {"reportingInstance", instance_},
+                      {"regarding", {{"apiVersion", about.api_version}, {"kind", about.kind}, {"namespace", about.ns}, {"name", about.name}, {"uid", about.uid}}}};
+  return client_.Create(kEvents, about.ns, event, {}).status();
+}
+
+}  // namespace trainyard::kube

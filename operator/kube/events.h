@@ -1,0 +1,46 @@
+// Events (events.k8s.io/v1) for what a person would want to know. The same one again within a few
+// minutes becomes a series of the first; none is worth failing for.
+#ifndef TRAINYARD_OPERATOR_KUBE_EVENTS_H_
+#define TRAINYARD_OPERATOR_KUBE_EVENTS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "operator/base/clock.h"
+#include "operator/base/mutex.h"
+#include "operator/kube/client.h"
+
+namespace trainyard::kube {
+
+// What an event is about.
+struct ObjectReference {
+  std::string api_version, kind, ns, name, uid;
+};
+
+// Thread-safe.
+class EventRecorder {
+ public:
+  // `instance` names this process, as reportingInstance.
+  EventRecorder(Client& client, const Clock& clock, std::string instance) : client_(client), clock_(clock), instance_(std::move(instance)) {}
+
+  // type: Normal or Warning. The note is cut to 1024 bytes.
+  Status Record(const ObjectReference& about, const std::string& type, const std::string& reason, const std::string& note);
+
+ private:
+  struct Series {
+    std::string name;
+    int64_t count = 1;
+    Time last{};
+  };
+  Client& client_;
+  const Clock& clock_;
+  const std::string instance_;
+  Mutex mutex_;
+  std::map<std::string, Series> series_ GUARDED_BY(mutex_);
+  int64_t next_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_OPERATOR_KUBE_EVENTS_H_

@@ -1,0 +1,193 @@
+#include "operator/reconcile/apply.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "operator/api/labels.h"
+#include "operator/reconcile/worker_pod.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// How long a created pod may be missing in the cache before it is taken for gone.
+constexpr double kCacheLagSeconds = 10;
+
+std::string Key(const TrainingJob& job) { return job.ns + "/" + job.name; }
+
+// Runs f(0) ... f(count - 1), `parallel` at a time.
+void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f) {
+  const size_t threads = std::min(count, static_cast<size_t>(parallel));
+  if (threads <= 1) {
+    for (size_t i = 0; i < count; ++i) f(i);
+    return;
+  }
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> pool;
+  pool.reserve(threads);
+  for (size_t t = 0; t < threads; ++t) {
+    pool.emplace_back([&] {
+      for (size_t i = next++; i < count; i = next++) f(i);
+    });
+  }
+  for (std::thread& thread : pool) thread.join();
+}
+
+void Keep(Status& first, const Status& status) {
+  if (first.ok()) first = status;
+}
+
+bool OwnedBy(const Json& object, const std::string& uid) {
+  const Json owners = object.value("/metadata/ownerReferences"_json_pointer, Json::array());
+  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return owner.value("uid", "") == uid; });
+}
+
+bool IsGoing(const Json& object) { return object.contains("/metadata/deletionTimestamp"_json_pointer); }
+
+std::string InUse(const std::string& what, const Json& object) {
+  return what + " " + object.value("/metadata/name"_json_pointer, "") + " is taken by uid " + object.value("/metadata/uid"_json_pointer, "") +
+         (IsGoing(object) ? ", which is being deleted" : ", which does not belong to this job") + "; tried again until it is free";
+}
+
+}  // namespace
+
+Status Executor::Apply(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem) {
+  {
+    const MutexLock lock(mutex_);
+    Memory& memory = memory_[Key(job)];
+    if (memory.uid != job.uid) memory = {.uid = job.uid, .confirmed_attempt = 0, .has_service = false, .created = {}};
+  }
+  Status first = DeletePods(job, plan);
+  Keep(first, PatchMasters(job, plan));
+  if (plan.creates.empty() || !first.ok()) return first;
+  if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
+  if (Status status = EnsureService(job, problem); !status.ok() || !problem.reason.empty()) return status;
+  return CreatePods(job, plan, master_ip, problem);
+}
+
+void Executor::Forget(const std::string& key) {
+  const MutexLock lock(mutex_);
+  memory_.erase(key);
+}
+
+Status Executor::DeletePods(const TrainingJob& job, const Plan& plan) {
+  Mutex mutex;
+  Status first;
+  InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
+    const PodDelete& pod = plan.deletes[i];
+    const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = std::nullopt});
+    // Another uid has the name: the one we meant is gone.
+    if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return;
+    const MutexLock lock(mutex);
+    Keep(first, status.With("delete pod " + pod.name));
+  });
+  return first;
+}
+
+Status Executor::PatchMasters(const TrainingJob& job, const Plan& plan) {
+  Mutex mutex;
+  Status first;
+  InParallel(plan.master_patches.size(), parallel_, [&](size_t i) {
+    const MasterPatch& patch = plan.master_patches[i];
+    const Json body = {{"metadata", {{"annotations", {{api::kAnnotationMaster, patch.address}}}}}};
+    const Status status = client_.MergePatch(kube::kPods, job.ns, patch.name, "", body, {}).status();
+    if (status.ok() || status.Is(Code::kNotFound)) return;
+    const MutexLock lock(mutex);
+    Keep(first, status.With("annotate pod " + patch.name));
+  });
+  return first;
+}
+
+Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
+  {
+    const MutexLock lock(mutex_);
+    if (memory_[Key(job)].confirmed_attempt == plan.status.attempt) return Status::Ok();
+  }
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  if (!live.ok()) return live.status().With("confirm the attempt");
+  const bool same = live->value("/metadata/uid"_json_pointer, "") == job.uid && live->value("/status/attempt"_json_pointer, int64_t{0}) == plan.status.attempt &&
+                    !live->value("/spec/suspend"_json_pointer, false) && !IsGoing(*live);
+  if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
+  const MutexLock lock(mutex_);
+  memory_[Key(job)].confirmed_attempt = plan.status.attempt;
+  memory_[Key(job)].created.clear();
+  return Status::Ok();
+}
+
+Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
+  {
+    const MutexLock lock(mutex_);
+    if (memory_[Key(job)].has_service) return Status::Ok();
+  }
+  const Result<Json> created = client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
+  if (created.status().Is(Code::kAlreadyExists)) {
+    const Result<Json> existing = client_.Get(kube::kServices, job.ns, job.name);
+    if (!existing.ok()) return existing.status().With("get service " + job.name);
+    if (!OwnedBy(*existing, job.uid)) {
+      problem = {"NameInUse", InUse("service", *existing)};
+      return Status::Ok();
+    }
+  } else if (created.status().Is(Code::kForbidden)) {
+    problem = {"Forbidden", "create service " + job.name + ": " + created.status().message()};
+    return Status::Ok();
+  } else if (!created.ok()) {
+    return created.status().With("create service " + job.name);
+  }
+  const MutexLock lock(mutex_);
+  memory_[Key(job)].has_service = true;
+  return Status::Ok();
+}
+
+Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem) {
+  std::vector<int64_t> ranks;
+  {
+    const MutexLock lock(mutex_);
+    const auto& created = memory_[Key(job)].created;
+    for (const int64_t rank : plan.creates) {
+      const auto found = created.find(api::PodName(job.name, plan.status.attempt, rank));
+      if (found == created.end() || SecondsBetween(found->second, clock_.Now()) > kCacheLagSeconds) ranks.push_back(rank);
+    }
+  }
+  Mutex mutex;
+  Status first;
+  size_t done = 0;
+  // Slow start: a quota or a missing right shows at the first pod, not at the thousandth.
+  for (size_t batch = 1; done < ranks.size() && first.ok() && problem.reason.empty(); batch *= 2) {
+    const size_t count = std::min(batch, ranks.size() - done);
+    InParallel(count, parallel_, [&](size_t i) {
+      CreateProblem mine;
+      const Status status = CreatePod(job, plan.status.attempt, ranks[done + i], master_ip, mine);
+      const MutexLock lock(mutex);
+      Keep(first, status);
+      if (problem.reason.empty()) problem = mine;
+    });
+    done += count;
+  }
+  return first;
+}
+
+Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip, CreateProblem& problem) {
+  const std::string name = api::PodName(job.name, attempt, rank);
+  const Result<Json> created = client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, rank, master_ip), {});
+  switch (created.status().code()) {
+    case Code::kOk: break;
+    case Code::kAlreadyExists: {
+      const Result<Json> existing = client_.Get(kube::kPods, job.ns, name);
+      if (!existing.ok()) return existing.status().With("get pod " + name);
+      if (!OwnedBy(*existing, job.uid) || IsGoing(*existing)) {
+        problem = {"NameInUse", InUse("pod", *existing)};
+        return Status::Ok();
+      }
+      break;
+    }
+    case Code::kForbidden: problem = {"Forbidden", "create pod " + name + ": " + created.status().message()}; return Status::Ok();
+    case Code::kThrottled: problem = {"Throttled", "create pod " + name + ": " + created.status().message()}; return Status::Ok();
+    case Code::kInvalid: problem = {"PodRefused", "create pod " + name + ": " + created.status().message()}; return Status::Ok();
+    default: return created.status().With("create pod " + name);
+  }
+  const MutexLock lock(mutex_);
+  memory_[Key(job)].created[name] = clock_.Now();
+  return Status::Ok();
+}
+
+}  // namespace trainyard::reconcile

@@ -1,0 +1,57 @@
+// Carries out a plan: deletes, the service, pods, rank 0's address. No decision about the job is here.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
+#define TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "operator/base/mutex.h"
+#include "operator/kube/client.h"
+#include "operator/reconcile/plan.h"
+
+namespace trainyard::reconcile {
+
+// Why some pods of a plan were not created, for the status; empty reason: all were.
+struct CreateProblem {
+  std::string reason;  // NameInUse, Forbidden (also quotas), Throttled or PodRefused
+  std::string message;
+};
+
+// Thread-safe for different jobs at once.
+class Executor {
+ public:
+  // `parallel`: requests in flight while creating pods, >= 1.
+  Executor(kube::Client& client, const Clock& clock, int parallel) : client_(client), clock_(clock), parallel_(parallel) {}
+
+  // Does everything it can and returns the first error; a repeated call does the rest. Not found on
+  // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
+  // after one read that confirms the attempt (kConflict when the API knows a newer one).
+  Status Apply(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem);
+  // What is remembered of a job that is gone.
+  void Forget(const std::string& key);
+
+ private:
+  struct Memory {
+    std::string uid;
+    int64_t confirmed_attempt = 0;
+    bool has_service = false;
+    std::map<std::string, Time> created;  // pods that the cache may not show yet
+  };
+  Status DeletePods(const TrainingJob& job, const Plan& plan);
+  Status PatchMasters(const TrainingJob& job, const Plan& plan);
+  Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
+  Status EnsureService(const TrainingJob& job, CreateProblem& problem);
+  Status CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem);
+  Status CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip, CreateProblem& problem);
+
+  kube::Client& client_;
+  const Clock& clock_;
+  const int parallel_;
+  Mutex mutex_;
+  std::map<std::string, Memory> memory_ GUARDED_BY(mutex_);  // by job key
+};
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_APPLY_H_

@@ -1,0 +1,33 @@
+#include "operator/reconcile/observe.h"
+
+#include "operator/api/json.h"
+#include "operator/api/validation.h"
+
+namespace trainyard::reconcile {
+
+JobRecord JobFromApi(const nlohmann::json& object) {
+  JobRecord record;
+  record.job = api::JobFromJson(object, record.errors);
+  // Checks that build on well-formed fields come only when the fields are.
+  if (record.errors.empty()) record.errors = api::Validate(record.job);
+  return record;
+}
+
+Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
+  Observed observed;
+  observed.job = record.job;
+  observed.spec_errors = record.errors;
+  observed.current.resize(static_cast<size_t>(record.job.spec.workers));
+  for (const Pod& pod : pods) {
+    if (pod->owner_uid != record.job.uid) {
+      observed.foreign.push_back(pod);
+    } else if (pod->attempt == record.job.status.attempt && pod->rank >= 0 && pod->rank < record.job.spec.workers) {
+      observed.current[static_cast<size_t>(pod->rank)] = pod;
+    } else {
+      observed.stale.push_back(pod);
+    }
+  }
+  return observed;
+}
+
+}  // namespace trainyard::reconcile

@@ -1,0 +1,27 @@
+// From the caches to Observed: every pod in exactly one place.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_OBSERVE_H_
+#define TRAINYARD_OPERATOR_RECONCILE_OBSERVE_H_
+
+#include <vector>
+
+#include "operator/kube/store.h"
+#include "operator/reconcile/plan.h"
+
+namespace trainyard::reconcile {
+
+// What the operator keeps of a TrainingJob.
+struct JobRecord {
+  TrainingJob job;
+  std::vector<api::FieldError> errors;  // of decoding and validation
+};
+JobRecord JobFromApi(const nlohmann::json& object);
+
+using JobStore = kube::Store<JobRecord>;
+using PodStore = kube::Store<PodRecord>;
+
+// Sorts `pods` by owner, attempt and rank. REQUIRES: job is not null.
+Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods);
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_OBSERVE_H_

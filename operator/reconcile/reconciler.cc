@@ -1,0 +1,102 @@
+#include "operator/reconcile/reconciler.h"
+
+#include <cstdlib>
+
+#include "operator/api/json.h"
+#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
+#include "operator/reconcile/worker_pod.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// A quota frees up, a name gets free: nothing tells us of it.
+constexpr double kProblemSeconds = 2;
+
+uint64_t Version(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
+
+void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& plan, Time now) {
+  const api::Condition* before = FindCondition(plan.status, kReadyCondition);
+  const bool news = !before || before->reason != problem.reason;
+  SetCondition(plan.status, kReadyCondition, false, problem.reason, problem.message, now, job.generation);
+  if (news) plan.events.push_back({"Warning", problem.reason, problem.message});
+  plan.RequeueIn(kProblemSeconds);
+}
+
+std::string MasterIp(const Observed& observed) { return observed.current.empty() || !observed.current.front() ? "" : observed.current.front()->ip; }
+
+}  // namespace
+
+Reconciler::Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods, const ReportSource& reports, kube::EventRecorder& events, const Logger& log,
+                       Options options)
+    : client_(client), clock_(clock), jobs_(jobs), pods_(pods), reports_(reports), events_(events), log_(log), options_(options), executor_(client, clock, options.parallel_requests) {}
+
+kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
+  const JobStore::Pointer record = jobs_.Get(key);
+  if (!record) {
+    executor_.Forget(key);
+    const MutexLock lock(mutex_);
+    written_.erase(key);
+    return {};
+  }
+  const TrainingJob& job = record->job;
+  // Read our own writes: a decision on an older copy would repeat what was decided.
+  if (CacheIsBehind(key, job)) return {Status::Ok(), 1.0};
+  Result<Observed> observed = Observe(*record);
+  if (!observed.ok()) return {observed.status(), {}};
+  const Time now = clock_.Now();
+  Plan plan = MakePlan(*observed, now);
+  CreateProblem problem;
+  if (const Status status = executor_.Apply(job, plan, MasterIp(*observed), problem); !status.ok()) return {status, {}};
+  if (!problem.reason.empty()) NoteProblem(job, problem, plan, now);
+  if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};
+  for (const JobEvent& event : plan.events) {
+    const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type, event.reason, event.message);
+    if (!sent.ok()) log_.Debug("an event was not sent", {{"job", key}, {"reason", event.reason}, {"error", sent.ToString()}});
+  }
+  return {Status::Ok(), plan.requeue_after_seconds};
+}
+
+bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
+  const MutexLock lock(mutex_);
+  const auto found = written_.find(key);
+  return found != written_.end() && Version(job.resource_version) < found->second;
+}
+
+Result<Observed> Reconciler::Observe(const JobRecord& record) {
+  Observed observed = SortPods(record, pods_.Indexed(record.job.ns + "/" + record.job.name));
+  observed.report = reports_.Get(record.job.uid);
+  observed.progress_interval_seconds = options_.progress_interval_seconds;
+  const bool new_generation = record.job.status.observed_generation != record.job.generation;
+  if (new_generation && record.errors.empty() && !IsFinished(record.job.status) && !record.job.deleting) {
+    Result<std::string> error = DryRun(record.job);
+    if (!error.ok()) return error.status();
+    observed.template_error = *error;
+  }
+  return observed;
+}
+
+// The server knows pods better than we do: what it says about rank 0's, strictly read.
+Result<std::string> Reconciler::DryRun(const TrainingJob& job) {
+  const int64_t attempt = job.status.attempt + 1;
+  const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, 0, ""), {.dry_run = true, .strict = true});
+  if (answer.status().Is(Code::kInvalid)) return answer.status().message();
+  // A name in use or a quota says nothing about the template; creating the pods will tell.
+  if (answer.ok() || answer.status().Is(Code::kAlreadyExists) || answer.status().Is(Code::kForbidden)) return std::string();
+  return answer.status().With("dry run of rank 0's pod");
+}
+
+Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {
+  const Json patch = api::MergeDiff(api::StatusToJson(job.status), api::StatusToJson(status));
+  if (patch.empty()) return Status::Ok();
+  // With the version that was read: a stale leader's write is refused, not merged.
+  const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};
+  const Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
+  if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
+  if (!written.ok()) return written.status().With("write status");
+  const MutexLock lock(mutex_);
+  written_[job.ns + "/" + job.name] = Version(written->value("/metadata/resourceVersion"_json_pointer, ""));
+  return Status::Ok();
+}
+
+}  // namespace trainyard::reconcile

@@ -1,0 +1,58 @@
+// Observe, plan, apply, one status write.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
+#define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "operator/kube/controller.h"
+#include "operator/kube/events.h"
+#include "operator/reconcile/apply.h"
+#include "operator/reconcile/observe.h"
+
+namespace trainyard::reconcile {
+
+// Where rank 0's answers come from. Thread-safe.
+class ReportSource {
+ public:
+  virtual ~ReportSource() = default;
+  // The newest answer for the job of this uid, of any attempt; nothing when there is none.
+  virtual std::optional<Report> Get(const std::string& job_uid) const = 0;
+};
+
+// Moves one TrainingJob one step closer to its spec. Level-triggered: safe to call any number of times,
+// with any key, at any moment, with stale caches. Thread-safe for different keys at once.
+class Reconciler {
+ public:
+  struct Options {
+    double progress_interval_seconds = 10;
+    int parallel_requests = 16;
+  };
+  // All references must outlive it.
+  Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods, const ReportSource& reports, kube::EventRecorder& events, const Logger& log, Options options);
+
+  kube::ReconcileResult Reconcile(const std::string& key);
+
+ private:
+  Result<Observed> Observe(const JobRecord& record);
+  Result<std::string> DryRun(const TrainingJob& job);
+  Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
+  bool CacheIsBehind(const std::string& key, const TrainingJob& job);
+
+  kube::Client& client_;
+  const Clock& clock_;
+  const JobStore& jobs_;
+  const PodStore& pods_;
+  const ReportSource& reports_;
+  kube::EventRecorder& events_;
+  const Logger& log_;
+  const Options options_;
+  Executor executor_;
+  Mutex mutex_;
+  std::map<std::string, uint64_t> written_ GUARDED_BY(mutex_);  // resourceVersion of our last status write, by key
+};
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_

@@ -1,0 +1,92 @@
+// Builders of jobs and pods: MakeJob("a").Workers(4), RunningPod(...): a case of a table is a line.
+#ifndef TRAINYARD_TESTS_OPERATOR_BUILDERS_H_
+#define TRAINYARD_TESTS_OPERATOR_BUILDERS_H_
+
+#include <string>
+
+#include "operator/api/json.h"
+#include "operator/reconcile/observe.h"
+#include "operator/reconcile/worker_pod.h"
+
+namespace trainyard::reconcile {
+
+inline const Time kNow = *ParseTime("2026-03-01T12:00:00Z");
+
+// A TrainingJob as the API serves it.
+inline Json JobObject(const std::string& name, int64_t workers) {
+  return {
+      {"apiVersion", "trainyard.dev/v1alpha1"},
+      {"kind", "TrainingJob"},
+      {"metadata",
+       {{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}, {"resourceVersion", "7"}, {"generation", 1}}},
+      {"spec",
+       {{"workers", workers},
+        {"template",
+         {{"spec",
+           {{"containers",
+             {{{"name", "trainer"}, {"image", "trainyard-trainer"}, {"command", {"trainyard", "launch"}}}}}}}}}}}};
+}
+
+// A job in the middle of `attempt`, and its pods. Each method returns the scene, so that a test reads
+// as a sentence.
+class Scene {
+ public:
+  explicit Scene(int64_t workers, int64_t attempt = 1) {
+    record_ = JobFromApi(JobObject("job", workers));
+    api::JobStatus& status = record_.job.status;
+    status.attempt = attempt;
+    status.observed_generation = 1;
+    if (attempt > 0) {
+      status.workers.created = workers;
+      status.workers.desired = workers;
+    }
+  }
+  api::JobSpec& spec() { return record_.job.spec; }
+  api::JobStatus& status() { return record_.job.status; }
+  TrainingJob& job() { return record_.job; }
+  JobRecord& record() { return record_; }
+
+  // A pod of the current attempt that runs.
+  PodRecord& Pod(int64_t rank) { return OldPod(rank, record_.job.status.attempt); }
+  PodRecord& OldPod(int64_t rank, int64_t attempt) {
+    auto pod = std::make_shared<PodRecord>();
+    pod->name = "job-" + std::to_string(attempt) + "-" + std::to_string(rank);
+    pod->ns = "default";
+    pod->uid = "pod-uid-" + pod->name;
+    pod->owner_uid = record_.job.uid;
+    pod->job_name = "job";
+    pod->attempt = attempt;
+    pod->rank = rank;
+    pod->scheduled = pod->ready = true;
+    pod->ip = "10.0.0." + std::to_string(rank + 1);
+    pod->master = "10.0.0.1";
+    pods_.push_back(pod);
+    return *pod;
+  }
+  Scene& Run(int64_t workers) {
+    for (int64_t rank = 0; rank < workers; ++rank) Pod(rank);
+    return *this;
+  }
+  // A pod whose trainer ended with `code`, `seconds` ago.
+  PodRecord& Ended(int64_t rank, int64_t code, double seconds_ago = 1, const std::string& message = "") {
+    PodRecord& pod = Pod(rank);
+    pod.ready = false;
+    pod.end = PodEnd{.exit_code = code,
+                     .signal = 0,
+                     .reason = code == 0 ? "Completed" : "Error",
+                     .message = message,
+                     .time = After(kNow, -seconds_ago)};
+    return pod;
+  }
+
+  Observed Observe() const { return SortPods(record_, {pods_.begin(), pods_.end()}); }
+  Plan Decide(Time now = kNow) const { return MakePlan(Observe(), now); }
+
+ private:
+  JobRecord record_;
+  std::vector<std::shared_ptr<PodRecord>> pods_;
+};
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_TESTS_OPERATOR_BUILDERS_H_
