@@ -88,6 +88,8 @@ class Client {
   // second). `on_event` returns false to end it.
   virtual Status Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) = 0;
+  // Ends every watch in flight; for the end of the program, after `stop` was set.
+  virtual void Interrupt() {}
 };
 
 // The Status that a metav1.Status object stands for; `http` is the response's code.

@@ -4,11 +4,13 @@
 
 namespace trainyard::kube {
 
-void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log, ControllerCounters& counters) {
+void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log,
+            ControllerCounters& counters) {
   if (!result.status.ok()) {
     const bool conflict = result.status.Is(Code::kConflict);
     ++(conflict ? counters.conflicts : counters.failed);
-    if (!conflict) log.Warning("reconcile failed; it is tried again", {{"job", key}, {"error", result.status.ToString()}});
+    if (!conflict)
+      log.Warning("reconcile failed; it is tried again", {{"job", key}, {"error", result.status.ToString()}});
     queue.AddFailed(key);
   } else {
     ++counters.succeeded;
@@ -33,7 +35,8 @@ void Controller::Work() {
   while (const std::optional<std::string> key = queue_.Get()) {
     const auto start = std::chrono::steady_clock::now();
     const ReconcileResult result = reconcile_(*key);
-    counters_.microseconds += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+    counters_.microseconds +=
+        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
     Settle(queue_, *key, result, log_, counters_);
   }
 }

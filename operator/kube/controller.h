@@ -30,13 +30,15 @@ struct ControllerCounters {
 
 // Takes one result back to the queue and logs a failure, once. A conflict is the way of things and is
 // not logged.
-void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log, ControllerCounters& counters);
+void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log,
+            ControllerCounters& counters);
 
 class Controller {
  public:
   using ReconcileFunction = std::function<ReconcileResult(const std::string& key)>;
   // `queue`, `log` and what `reconcile` uses must outlive it.
-  Controller(WorkQueue& queue, ReconcileFunction reconcile, const Logger& log) : queue_(queue), reconcile_(std::move(reconcile)), log_(log) {}
+  Controller(WorkQueue& queue, ReconcileFunction reconcile, const Logger& log)
+      : queue_(queue), reconcile_(std::move(reconcile)), log_(log) {}
   ~Controller() { Stop(); }
 
   void Start(int workers);

@@ -17,7 +17,8 @@ std::string Cut(const std::string& text, size_t bytes) {
 
 }  // namespace
 
-Status EventRecorder::Record(const ObjectReference& about, const std::string& type, const std::string& reason, const std::string& full_note) {
+Status EventRecorder::Record(const ObjectReference& about, const std::string& type, const std::string& reason,
+                             const std::string& full_note) {
   const std::string note = Cut(full_note, kMaxNote);
   const std::string key = about.uid + "\n" + reason + "\n" + note;
   const Time now = clock_.Now();
@@ -25,12 +26,16 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
   int64_t count = 1;
   {
     const MutexLock lock(mutex_);
-    std::erase_if(series_, [&](const auto& entry) { return series_.size() > kMaxSeries || SecondsBetween(entry.second.last, now) > kSeriesSeconds; });
+    std::erase_if(series_, [&](const auto& entry) {
+      return series_.size() > kMaxSeries || SecondsBetween(entry.second.last, now) > kSeriesSeconds;
+    });
     const auto [entry, first] = series_.try_emplace(key);
     Series& series = entry->second;
     if (first) {
       char suffix[40];
-      std::snprintf(suffix, sizeof suffix, ".%llx.%llx", static_cast<unsigned long long>(now.time_since_epoch().count()), static_cast<unsigned long long>(++next_));
+      std::snprintf(suffix, sizeof suffix, ".%llx.%llx",
+                    static_cast<unsigned long long>(now.time_since_epoch().count()),
+                    static_cast<unsigned long long>(++next_));
       series.name = about.name + suffix;
     } else {
       count = ++series.count;
@@ -52,7 +57,12 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
                       {"note", note},
                       {"reportingController", "trainyard.dev/operator"},
                       {"reportingInstance", instance_},
-                      {"regarding", {{"apiVersion", about.api_version}, {"kind", about.kind}, {"namespace", about.ns}, {"name", about.name}, {"uid", about.uid}}}};
+                      {"regarding",
+                       {{"apiVersion", about.api_version},
+                        {"kind", about.kind},
+                        {"namespace", about.ns},
+                        {"name", about.name},
+                        {"uid", about.uid}}}};
   return client_.Create(kEvents, about.ns, event, {}).status();
 }
 

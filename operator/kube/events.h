@@ -22,10 +22,12 @@ struct ObjectReference {
 class EventRecorder {
  public:
   // `instance` names this process, as reportingInstance.
-  EventRecorder(Client& client, const Clock& clock, std::string instance) : client_(client), clock_(clock), instance_(std::move(instance)) {}
+  EventRecorder(Client& client, const Clock& clock, std::string instance)
+      : client_(client), clock_(clock), instance_(std::move(instance)) {}
 
   // type: Normal or Warning. The note is cut to 1024 bytes.
-  Status Record(const ObjectReference& about, const std::string& type, const std::string& reason, const std::string& note);
+  Status Record(const ObjectReference& about, const std::string& type, const std::string& reason,
+                const std::string& note);
 
  private:
   struct Series {

@@ -45,8 +45,10 @@ bool OwnedBy(const Json& object, const std::string& uid) {
 bool IsGoing(const Json& object) { return object.contains("/metadata/deletionTimestamp"_json_pointer); }
 
 std::string InUse(const std::string& what, const Json& object) {
-  return what + " " + object.value("/metadata/name"_json_pointer, "") + " is taken by uid " + object.value("/metadata/uid"_json_pointer, "") +
-         (IsGoing(object) ? ", which is being deleted" : ", which does not belong to this job") + "; tried again until it is free";
+  return what + " " + object.value("/metadata/name"_json_pointer, "") + " is taken by uid " +
+         object.value("/metadata/uid"_json_pointer, "") +
+         (IsGoing(object) ? ", which is being deleted" : ", which does not belong to this job") +
+         "; tried again until it is free";
 }
 
 }  // namespace
@@ -75,7 +77,8 @@ Status Executor::DeletePods(const TrainingJob& job, const Plan& plan) {
   Status first;
   InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
     const PodDelete& pod = plan.deletes[i];
-    const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = std::nullopt});
+    const Status status =
+        client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = std::nullopt});
     // Another uid has the name: the one we meant is gone.
     if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return;
     const MutexLock lock(mutex);
@@ -105,7 +108,8 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   }
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
-  const bool same = live->value("/metadata/uid"_json_pointer, "") == job.uid && live->value("/status/attempt"_json_pointer, int64_t{0}) == plan.status.attempt &&
+  const bool same = live->value("/metadata/uid"_json_pointer, "") == job.uid &&
+                    live->value("/status/attempt"_json_pointer, int64_t{0}) == plan.status.attempt &&
                     !live->value("/spec/suspend"_json_pointer, false) && !IsGoing(*live);
   if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
   const MutexLock lock(mutex_);
@@ -138,14 +142,16 @@ Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
   return Status::Ok();
 }
 
-Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem) {
+Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip,
+                            CreateProblem& problem) {
   std::vector<int64_t> ranks;
   {
     const MutexLock lock(mutex_);
     const auto& created = memory_[Key(job)].created;
     for (const int64_t rank : plan.creates) {
       const auto found = created.find(api::PodName(job.name, plan.status.attempt, rank));
-      if (found == created.end() || SecondsBetween(found->second, clock_.Now()) > kCacheLagSeconds) ranks.push_back(rank);
+      if (found == created.end() || SecondsBetween(found->second, clock_.Now()) > kCacheLagSeconds)
+        ranks.push_back(rank);
     }
   }
   Mutex mutex;
@@ -166,11 +172,13 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std:
   return first;
 }
 
-Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip, CreateProblem& problem) {
+Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip,
+                           CreateProblem& problem) {
   const std::string name = api::PodName(job.name, attempt, rank);
   const Result<Json> created = client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, rank, master_ip), {});
   switch (created.status().code()) {
-    case Code::kOk: break;
+    case Code::kOk:
+      break;
     case Code::kAlreadyExists: {
       const Result<Json> existing = client_.Get(kube::kPods, job.ns, name);
       if (!existing.ok()) return existing.status().With("get pod " + name);
@@ -180,10 +188,17 @@ Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank
       }
       break;
     }
-    case Code::kForbidden: problem = {"Forbidden", "create pod " + name + ": " + created.status().message()}; return Status::Ok();
-    case Code::kThrottled: problem = {"Throttled", "create pod " + name + ": " + created.status().message()}; return Status::Ok();
-    case Code::kInvalid: problem = {"PodRefused", "create pod " + name + ": " + created.status().message()}; return Status::Ok();
-    default: return created.status().With("create pod " + name);
+    case Code::kForbidden:
+      problem = {"Forbidden", "create pod " + name + ": " + created.status().message()};
+      return Status::Ok();
+    case Code::kThrottled:
+      problem = {"Throttled", "create pod " + name + ": " + created.status().message()};
+      return Status::Ok();
+    case Code::kInvalid:
+      problem = {"PodRefused", "create pod " + name + ": " + created.status().message()};
+      return Status::Ok();
+    default:
+      return created.status().With("create pod " + name);
   }
   const MutexLock lock(mutex_);
   memory_[Key(job)].created[name] = clock_.Now();

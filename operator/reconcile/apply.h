@@ -22,7 +22,8 @@ struct CreateProblem {
 class Executor {
  public:
   // `parallel`: requests in flight while creating pods, >= 1.
-  Executor(kube::Client& client, const Clock& clock, int parallel) : client_(client), clock_(clock), parallel_(parallel) {}
+  Executor(kube::Client& client, const Clock& clock, int parallel)
+      : client_(client), clock_(clock), parallel_(parallel) {}
 
   // Does everything it can and returns the first error; a repeated call does the rest. Not found on
   // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
@@ -43,7 +44,8 @@ class Executor {
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
   Status EnsureService(const TrainingJob& job, CreateProblem& problem);
   Status CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem);
-  Status CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip, CreateProblem& problem);
+  Status CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip,
+                   CreateProblem& problem);
 
   kube::Client& client_;
   const Clock& clock_;

@@ -23,13 +23,23 @@ void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& pla
   plan.RequeueIn(kProblemSeconds);
 }
 
-std::string MasterIp(const Observed& observed) { return observed.current.empty() || !observed.current.front() ? "" : observed.current.front()->ip; }
+std::string MasterIp(const Observed& observed) {
+  return observed.current.empty() || !observed.current.front() ? "" : observed.current.front()->ip;
+}
 
 }  // namespace
 
-Reconciler::Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods, const ReportSource& reports, kube::EventRecorder& events, const Logger& log,
-                       Options options)
-    : client_(client), clock_(clock), jobs_(jobs), pods_(pods), reports_(reports), events_(events), log_(log), options_(options), executor_(client, clock, options.parallel_requests) {}
+Reconciler::Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods,
+                       const ReportSource& reports, kube::EventRecorder& events, const Logger& log, Options options)
+    : client_(client),
+      clock_(clock),
+      jobs_(jobs),
+      pods_(pods),
+      reports_(reports),
+      events_(events),
+      log_(log),
+      options_(options),
+      executor_(client, clock, options.parallel_requests) {}
 
 kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const JobStore::Pointer record = jobs_.Get(key);
@@ -51,8 +61,10 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   if (!problem.reason.empty()) NoteProblem(job, problem, plan, now);
   if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};
   for (const JobEvent& event : plan.events) {
-    const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type, event.reason, event.message);
-    if (!sent.ok()) log_.Debug("an event was not sent", {{"job", key}, {"reason", event.reason}, {"error", sent.ToString()}});
+    const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
+                                       event.reason, event.message);
+    if (!sent.ok())
+      log_.Debug("an event was not sent", {{"job", key}, {"reason", event.reason}, {"error", sent.ToString()}});
   }
   return {Status::Ok(), plan.requeue_after_seconds};
 }
@@ -79,10 +91,12 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
 // The server knows pods better than we do: what it says about rank 0's, strictly read.
 Result<std::string> Reconciler::DryRun(const TrainingJob& job) {
   const int64_t attempt = job.status.attempt + 1;
-  const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, 0, ""), {.dry_run = true, .strict = true});
+  const Result<Json> answer =
+      client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, 0, ""), {.dry_run = true, .strict = true});
   if (answer.status().Is(Code::kInvalid)) return answer.status().message();
   // A name in use or a quota says nothing about the template; creating the pods will tell.
-  if (answer.ok() || answer.status().Is(Code::kAlreadyExists) || answer.status().Is(Code::kForbidden)) return std::string();
+  if (answer.ok() || answer.status().Is(Code::kAlreadyExists) || answer.status().Is(Code::kForbidden))
+    return std::string();
   return answer.status().With("dry run of rank 0's pod");
 }
 

@@ -30,7 +30,8 @@ class Reconciler {
     int parallel_requests = 16;
   };
   // All references must outlive it.
-  Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods, const ReportSource& reports, kube::EventRecorder& events, const Logger& log, Options options);
+  Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods,
+             const ReportSource& reports, kube::EventRecorder& events, const Logger& log, Options options);
 
   kube::ReconcileResult Reconcile(const std::string& key);
 

@@ -114,9 +114,10 @@ void AddSharedMemory(Json& spec, Json& container) {
 }
 
 void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& spec) {
-  const Json* found = api::TrainerContainer({{"spec", spec}});
+  const Json* trainer = api::TrainerContainer(job.spec.pod_template);
+  const Json name = trainer->value("name", Json());
   for (Json& container : spec["containers"]) {
-    if (container.value("name", Json()) != found->value("name", Json())) continue;
+    if (container.value("name", Json()) != name) continue;
     Json variables = WorkerEnvironment(job, attempt, rank, container);
     // Ours first: the template's values may then refer to them as $(RANK).
     for (const Json& variable : container.value("env", Json::array())) variables.push_back(variable);

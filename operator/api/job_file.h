@@ -1,0 +1,27 @@
+// TrainingJobs as people write them: YAML, one document each.
+#ifndef TRAINYARD_OPERATOR_API_JOB_FILE_H_
+#define TRAINYARD_OPERATOR_API_JOB_FILE_H_
+
+#include <string>
+#include <vector>
+
+#include "operator/api/training_job.h"
+#include "operator/base/status.h"
+
+namespace trainyard::api {
+
+// Any YAML document as JSON; kInvalid with line and column for one that is none, or has a key twice.
+Result<Json> YamlToJson(const std::string& text, const std::string& origin);
+
+// The one TrainingJob in `path` ("-": standard input), with namespace default when it names none.
+// kNotFound when the file cannot be read, kInvalid when it holds something else.
+Result<Json> ReadJobFile(const std::string& path);
+
+// Everything that is wrong with the job, as the operator would say it; empty when nothing is.
+std::vector<std::string> CheckJob(const Json& job);
+// What runs on a cluster and is ignored by `local`.
+std::vector<std::string> IgnoredLocally(const Json& job);
+
+}  // namespace trainyard::api
+
+#endif  // TRAINYARD_OPERATOR_API_JOB_FILE_H_

@@ -1,0 +1,148 @@
+#include "operator/kube/kubeconfig.h"
+
+#include <openssl/evp.h>
+#include <yaml-cpp/yaml.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+namespace trainyard::kube {
+namespace {
+
+constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
+
+Result<std::string> ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(Code::kNotFound, path + ": cannot be read");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+Result<std::string> Base64(const std::string& text) {
+  std::vector<unsigned char> out(text.size() + 4);
+  const int length =
+      EVP_DecodeBlock(out.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  if (length < 0) return Status(Code::kInvalid, "is no base64");
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  return std::string(reinterpret_cast<char*>(out.data()), static_cast<size_t>(length) - padding);
+}
+
+// `key`-data, or the file that `key` names; empty when neither is set.
+Result<std::string> DataOrFile(const YAML::Node& node, const std::string& key, const std::string& folder) {
+  if (const YAML::Node data = node[key + "-data"]) {
+    Result<std::string> text = Base64(data.as<std::string>());
+    return text.ok() ? text : text.status().With(key + "-data");
+  }
+  if (const YAML::Node file = node[key]) {
+    const auto path = file.as<std::string>();
+    return ReadAll(path.starts_with("/") ? path : folder + path);
+  }
+  return std::string();
+}
+
+YAML::Node Named(const YAML::Node& list, const std::string& name, const char* inner) {
+  for (const YAML::Node& item : list) {
+    if (item["name"] && item["name"].as<std::string>() == name) return item[inner];
+  }
+  return YAML::Node(YAML::NodeType::Undefined);
+}
+
+Status ReadUser(const YAML::Node& user, const std::string& folder, Endpoint& endpoint) {
+  if (user["exec"] || user["auth-provider"])
+    return Status(Code::kInvalid,
+                  "user.exec: plugins are not supported yet; allowed: token, tokenFile, client certificates");
+  if (user["token"]) endpoint.token = user["token"].as<std::string>();
+  if (user["tokenFile"]) endpoint.token_file = user["tokenFile"].as<std::string>();
+  Result<std::string> certificate = DataOrFile(user, "client-certificate", folder);
+  if (!certificate.ok()) return certificate.status();
+  Result<std::string> key = DataOrFile(user, "client-key", folder);
+  if (!key.ok()) return key.status();
+  endpoint.certificate_pem = *certificate;
+  endpoint.key_pem = *key;
+  return Status::Ok();
+}
+
+Result<Endpoint> Read(const YAML::Node& config, const std::string& folder) {
+  if (!config.IsMap() || !config["current-context"]) return Status(Code::kInvalid, "current-context: missing");
+  const auto name = config["current-context"].as<std::string>();
+  const YAML::Node context = Named(config["contexts"], name, "context");
+  if (!context) return Status(Code::kInvalid, "current-context: there is no context " + name);
+  const YAML::Node cluster = Named(config["clusters"], context["cluster"].as<std::string>(), "cluster");
+  const YAML::Node user = Named(config["users"], context["user"].as<std::string>(), "user");
+  if (!cluster || !cluster["server"])
+    return Status(Code::kInvalid, "cluster " + context["cluster"].as<std::string>() + ": has no server");
+  if (cluster["insecure-skip-tls-verify"] && cluster["insecure-skip-tls-verify"].as<bool>())
+    return Status(Code::kInvalid, "insecure-skip-tls-verify: true is not allowed; give certificate-authority");
+  Endpoint endpoint;
+  if (Status status = ParseServer(cluster["server"].as<std::string>(), endpoint); !status.ok()) return status;
+  Result<std::string> ca = DataOrFile(cluster, "certificate-authority", folder);
+  if (!ca.ok()) return ca.status();
+  endpoint.ca_pem = *ca;
+  if (user) {
+    if (Status status = ReadUser(user, folder, endpoint); !status.ok()) return status;
+  }
+  return endpoint;
+}
+
+}  // namespace
+
+Status ParseServer(const std::string& url, Endpoint& endpoint) {
+  const std::string scheme = "https://";
+  if (!url.starts_with(scheme))
+    return Status(Code::kInvalid, "server: " + url + " is not allowed; allowed: https://host:port");
+  std::string rest = url.substr(scheme.size());
+  if (const size_t slash = rest.find('/'); slash != std::string::npos) {
+    if (slash + 1 != rest.size()) return Status(Code::kInvalid, "server: " + url + ": a path is not supported");
+    rest.resize(slash);
+  }
+  std::string port = "443";
+  if (rest.starts_with("[")) {
+    const size_t close = rest.find(']');
+    if (close == std::string::npos) return Status(Code::kInvalid, "server: " + url + ": the bracket is not closed");
+    if (rest.size() > close + 1) port = rest.substr(close + 2);
+    endpoint.host = rest.substr(1, close - 1);
+  } else {
+    const size_t colon = rest.rfind(':');
+    if (colon != std::string::npos) port = rest.substr(colon + 1);
+    endpoint.host = rest.substr(0, colon);
+  }
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (error != std::errc() || end != port.data() + port.size() || endpoint.port < 1 || endpoint.port > 65535 ||
+      endpoint.host.empty()) {
+    return Status(Code::kInvalid, "server: " + url + " is not allowed; allowed: https://host:port");
+  }
+  return Status::Ok();
+}
+
+Result<Endpoint> ReadKubeconfig(const std::string& path) {
+  const Result<std::string> text = ReadAll(path);
+  if (!text.ok()) return text.status();
+  try {
+    Result<Endpoint> endpoint = Read(YAML::Load(*text), path.substr(0, path.rfind('/') + 1));
+    return endpoint.ok() ? endpoint : endpoint.status().With(path);
+  } catch (const YAML::Exception& error) {
+    return Status(Code::kInvalid, path + ": " + error.what());
+  }
+}
+
+Result<Endpoint> InClusterEndpoint() {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  if (!host || !port)
+    return Status(Code::kNotFound, "KUBERNETES_SERVICE_HOST: not set, so this is no pod; give --kubeconfig");
+  Endpoint endpoint{.host = host,
+                    .port = std::atoi(port),
+                    .ca_pem = "",
+                    .token = "",
+                    .token_file = std::string(kServiceAccount) + "token",
+                    .certificate_pem = "",
+                    .key_pem = ""};
+  Result<std::string> ca = ReadAll(std::string(kServiceAccount) + "ca.crt");
+  if (!ca.ok()) return ca.status();
+  endpoint.ca_pem = *ca;
+  return endpoint;
+}
+
+}  // namespace trainyard::kube

@@ -1,0 +1,164 @@
+#include "operator/local/agent.h"
+
+#include <csignal>
+#include <fstream>
+
+namespace trainyard::local {
+namespace {
+
+constexpr double kTick = 0.02;
+
+Json WithStatus(const Json& status) { return {{"status", status}}; }
+
+}  // namespace
+
+Agent::Agent(MemoryApi& api, const Clock& clock, std::filesystem::path state, int address_block, const Logger& log)
+    : api_(api), clock_(clock), state_(std::filesystem::absolute(state)), address_block_(address_block), log_(log) {}
+
+Agent::~Agent() { Stop(); }
+
+void Agent::Start() {
+  EndEarlierLife();
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Agent::Stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+std::filesystem::path Agent::LogPath(const Json& pod, const std::string& container) const {
+  return PodFiles(state_, pod).Log(container);
+}
+
+std::string Agent::NextAddress() {
+  const int n = ++addresses_;
+  return "127." + std::to_string(address_block_) + "." + std::to_string(n / 250 % 250) + "." +
+         std::to_string(1 + n % 250);
+}
+
+// The processes belong to this thread: when it ends, the kernel ends them.
+void Agent::Loop() {
+  const ApiResult all = api_.List(kube::kPods, "", {});
+  since_ = std::strtoull(all.body["metadata"]["resourceVersion"].get<std::string>().c_str(), nullptr, 10);
+  for (const Json& pod : all.body["items"]) Adopt(pod);
+  while (!stopping_) {
+    TakeChanges();
+    AdvanceAll();
+  }
+  pods_.clear();
+  running_ = 0;
+}
+
+void Agent::TakeChanges() {
+  std::vector<kube::WatchEvent> events;
+  if (!api_.Next(kube::kPods, "", Selector(), since_, kTick, events)) {
+    const ApiResult all = api_.List(kube::kPods, "", {});
+    since_ = std::strtoull(all.body["metadata"]["resourceVersion"].get<std::string>().c_str(), nullptr, 10);
+    for (const Json& pod : all.body["items"]) events.push_back({"MODIFIED", pod});
+  }
+  for (const kube::WatchEvent& event : events) {
+    const std::string uid = event.object["metadata"].value("uid", "");
+    if (event.type == "DELETED") {
+      pods_.erase(uid);
+    } else if (const auto known = pods_.find(uid); known != pods_.end()) {
+      known->second->Update(event.object);
+    } else {
+      Adopt(event.object);
+    }
+  }
+}
+
+// Scheduling and the pod's address in one: there is one node, and it always has room.
+void Agent::Adopt(const Json& pod) {
+  const std::string phase = pod.value("/status/phase"_json_pointer, ""), ns = pod["metadata"]["namespace"],
+                    name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
+  if (phase == "Succeeded" || phase == "Failed" || pods_.contains(uid)) return;
+  if (pod.contains("/spec/nodeName"_json_pointer)) return;  // another life's; EndEarlierLife has dealt with it
+  ApiResult bound =
+      api_.Patch(kube::kPods, ns, name, "", PatchType::kMerge,
+                 {{"metadata", {{"uid", uid}}}, {"spec", {{"nodeName", kNodeName}}}}, {.manager = "agent"});
+  if (!bound.ok()) return;
+  const Json status = {{"podIP", NextAddress()},
+                       {"hostIP", "127.0.0.1"},
+                       {"startTime", FormatTime(clock_.Now())},
+                       {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}};
+  bound = api_.Patch(kube::kPods, ns, name, "status", PatchType::kMerge, WithStatus(status), {.manager = "agent"});
+  if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(state_, bound.body, clock_);
+}
+
+void Agent::AdvanceAll() {
+  const Resolver resolver = [&](const std::string& pod, const std::string& subdomain,
+                                const std::string& ns) -> std::optional<std::string> {
+    for (const auto& [uid, runner] : pods_) {
+      const Json& spec = runner->pod()["spec"];
+      if (runner->pod()["metadata"]["namespace"] == ns && spec.value("hostname", "") == pod &&
+          spec.value("subdomain", "") == subdomain) {
+        return runner->pod().value("/status/podIP"_json_pointer, "");
+      }
+    }
+    return std::nullopt;
+  };
+  int running = 0;
+  for (auto& [uid, runner] : pods_) {
+    runner->Advance(resolver);
+    WriteStatus(*runner);
+    if (!runner->Ended()) ++running;
+    if (runner->Ended() && runner->Deleting()) {
+      const Json& metadata = runner->pod()["metadata"];
+      api_.Delete(kube::kPods, metadata["namespace"], metadata["name"],
+                  {.dry_run = false, .uid = uid, .resource_version = "", .grace_seconds = 0, .propagation = ""});
+    }
+  }
+  running_ = running;
+}
+
+void Agent::WriteStatus(PodRunner& runner) {
+  const Json status = runner.PodStatus();
+  if (status == runner.pod().value("status", Json())) return;
+  const Json& metadata = runner.pod()["metadata"];
+  const ApiResult written = api_.Patch(kube::kPods, metadata["namespace"], metadata["name"], "status",
+                                       PatchType::kMerge, WithStatus(status), {.manager = "agent"});
+  if (written.ok()) runner.Update(written.body);
+}
+
+void Agent::EndEarlierLife() {
+  const ApiResult all = api_.List(kube::kPods, "", {});
+  for (const Json& pod : all.body["items"]) {
+    const std::string phase = pod.value("/status/phase"_json_pointer, "");
+    if (phase == "Succeeded" || phase == "Failed" || !pod.contains("/spec/nodeName"_json_pointer)) continue;
+    std::ifstream file(PodFiles(state_, pod).root() / "processes");
+    pid_t pid;
+    std::string start;
+    while (file >> pid >> start) {
+      // A pid may have a new owner; with its start time it has one for ever.
+      if (StartTime(pid) != start) continue;
+      kill(-pid, SIGKILL);
+      kill(pid, SIGKILL);
+      log_.Info("ended a process of an earlier run", {{"pod", pod["metadata"]["name"]}, {"pid", std::to_string(pid)}});
+    }
+    const std::string now = FormatTime(clock_.Now());
+    Json status = pod.value("status", Json::object());
+    status["phase"] = "Failed";
+    status["reason"] = "NodeRestarted";
+    status["message"] = "the agent was started again; its processes of before are gone";
+    status["conditions"] =
+        Json::array({{{"type", "DisruptionTarget"}, {"status", "True"}, {"reason", "NodeRestarted"}}});
+    for (Json& container : status["containerStatuses"]) {
+      if (!container["state"].contains("terminated"))
+        container["state"] = {{"terminated", {{"exitCode", 137}, {"reason", "NodeRestarted"}, {"finishedAt", now}}}};
+    }
+    api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", PatchType::kMerge,
+               WithStatus(status), {.manager = "agent"});
+    if (pod["metadata"].contains("deletionTimestamp")) {
+      api_.Delete(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"],
+                  {.dry_run = false,
+                   .uid = pod["metadata"]["uid"],
+                   .resource_version = "",
+                   .grace_seconds = 0,
+                   .propagation = ""});
+    }
+  }
+}
+
+}  // namespace trainyard::local

@@ -1,0 +1,96 @@
+#include "operator/local/live_view.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace trainyard::local {
+namespace {
+
+constexpr int kBarWidth = 20;
+constexpr double kLineSeconds = 10;
+
+std::string Number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+LiveView::LiveView(int fd, bool quiet) : fd_(fd), quiet_(quiet), terminal_(isatty(fd) != 0) {}
+
+LiveView::~LiveView() { Finish(); }
+
+void LiveView::Write(const std::string& text) const {
+  if (quiet_) return;
+  [[maybe_unused]] const ssize_t written = write(fd_, text.data(), text.size());
+}
+
+void LiveView::Finish() {
+  if (drawn_) Write("\n");
+  drawn_ = false;
+}
+
+void LiveView::Event(const std::string& text) {
+  if (drawn_) Write("\r\033[K");
+  drawn_ = false;
+  Write(text + "\n");
+}
+
+void LiveView::State(const api::TrainingJob& job, Time now) {
+  const std::string line = StateLine(job.status);
+  if (terminal_) {
+    Write("\r\033[K" + line);
+    drawn_ = true;
+    return;
+  }
+  if (job.status.phase == last_phase_ && SecondsBetween(last_time_, now) < kLineSeconds) return;
+  last_phase_ = job.status.phase;
+  last_time_ = now;
+  Write(line + "\n");
+}
+
+std::string LiveView::StateLine(const api::JobStatus& status) {
+  std::string line = status.phase.empty() ? "New" : status.phase;
+  if (status.progress.total_steps > 0) {
+    const int filled = static_cast<int>(kBarWidth * status.progress.percent / 100);
+    line += "  step " + std::to_string(status.progress.step) + "/" + std::to_string(status.progress.total_steps) +
+            " [" + std::string(static_cast<size_t>(filled), '#') +
+            std::string(static_cast<size_t>(kBarWidth - filled), '-') + "] " + std::to_string(status.progress.percent) +
+            "%";
+    if (status.progress.eta_seconds > 0)
+      line += "  ETA " + FormatDuration(static_cast<double>(status.progress.eta_seconds));
+    line += "  loss " + Number("%.4f", status.progress.loss);
+  }
+  line += "  workers " + std::to_string(status.workers.ready) + "/" + std::to_string(status.workers.desired);
+  if (status.restarts.total > 0) line += "  restarts " + std::to_string(status.restarts.total);
+  return line;
+}
+
+std::string LiveView::Summary(const api::TrainingJob& job) {
+  const api::JobStatus& status = job.status;
+  std::string text = "\njob          " + job.ns + "/" + job.name + "\nphase        " + status.phase;
+  if (status.start_time && status.completion_time)
+    text += " after " + FormatDuration(SecondsBetween(*status.start_time, *status.completion_time));
+  text += "\nattempts     " + std::to_string(status.attempt) + ", restarts " + std::to_string(status.restarts.total) +
+          " (" + std::to_string(status.restarts.charged) + " charged)";
+  if (status.progress.total_steps > 0)
+    text += "\nstep         " + std::to_string(status.progress.step) + " of " +
+            std::to_string(status.progress.total_steps) + ", loss " + Number("%.4f", status.progress.loss);
+  if (status.checkpoint.step > 0) text += "\ncheckpoint   step " + std::to_string(status.checkpoint.step);
+  for (const api::Condition& condition : status.conditions) {
+    if (condition.status == "True")
+      text += "\n" + condition.type + std::string(condition.type.size() < 13 ? 13 - condition.type.size() : 1, ' ') +
+              condition.reason + ": " + condition.message;
+  }
+  if (status.first_failure) {
+    const api::Failure& failure = *status.first_failure;
+    text += "\nlast failure attempt " + std::to_string(failure.attempt) + ", rank " + std::to_string(failure.rank) +
+            ", " + failure.reason + ", exit code " + std::to_string(failure.exit_code);
+    for (const std::string& line : failure.tail) text += "\n  | " + line;
+  }
+  return text + "\n";
+}
+
+}  // namespace trainyard::local

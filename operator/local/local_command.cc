@@ -1,0 +1,268 @@
+#include "operator/local/local_command.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "operator/api/job_file.h"
+#include "operator/api/json.h"
+#include "operator/kube/rest_client.h"
+#include "operator/local/agent.h"
+#include "operator/local/api_server.h"
+#include "operator/local/live_view.h"
+#include "operator/local/state_dir.h"
+#include "operator/runtime.h"
+#include "operator/stop_signals.h"
+
+namespace trainyard {
+namespace {
+
+using local::Json;
+
+constexpr double kTick = 0.1, kKillSeconds = 5;
+constexpr int kExitInvalid = 64, kExitInternal = 70, kExitNetwork = 69, kExitStopped = 75;
+
+int Complain(const Status& status, int code) {
+  std::fprintf(stderr, "trainyard-operator: %s\n", status.message().c_str());
+  return code;
+}
+
+int AddressBlock() { return std::uniform_int_distribution<int>(2, 250)(*std::make_unique<std::random_device>()); }
+
+// The control plane of one machine: API, agent, operator. Built in this order, ended in the reverse.
+class ControlPlane {
+ public:
+  ControlPlane(local::StateDir& state, const Logger& log)
+      : state_(state),
+        log_(log),
+        api_(clock_, std::random_device()()),
+        agent_(api_, clock_, state.path(), AddressBlock(), log) {}
+
+  Status Start(int port) {
+    if (Status status = state_.Load(api_); !status.ok()) return status;
+    Result<local::Certificate> certificate = local::MakeCertificate();
+    if (!certificate.ok()) return certificate.status();
+    const std::string token = local::RandomToken();
+    server_ = std::make_unique<local::ApiServer>(
+        api_, clock_, *certificate, token,
+        [this](const Json& pod, const std::string& container) { return agent_.LogPath(pod, container); });
+    if (Status status = server_->Start(port); !status.ok()) return status;
+    if (Status status =
+            state_.WriteSecret("kubeconfig", local::KubeconfigText(server_->port(), certificate->pem, token));
+        !status.ok())
+      return status;
+    Result<kube::Endpoint> endpoint = kube::ReadKubeconfig(kubeconfig());
+    if (!endpoint.ok()) return endpoint.status();
+    client_ = std::make_unique<kube::RestClient>(*endpoint, clock_);
+    runtime_ = std::make_unique<Runtime>(
+        *client_, clock_, log_,
+        Runtime::Options{
+            .ns = "", .instance = "local", .workers = 2, .progress_interval_seconds = 1, .poll_seconds = 0.5});
+    agent_.Start();
+    runtime_->Start();
+    return Status::Ok();
+  }
+
+  // Ends pods in good order: the operator first, so that it does not replace them. `hurry` ends it early.
+  void Stop(const std::function<bool()>& hurry) {
+    if (runtime_) runtime_->Stop();
+    double grace = 0;
+    for (const Json& pod : api_.List(kube::kPods, "", {}).body["items"]) {
+      grace = std::max(grace, pod.value("/spec/terminationGracePeriodSeconds"_json_pointer, 30.0));
+      const Json& metadata = pod["metadata"];
+      if (!IsDone(pod)) api_.Delete(kube::kPods, metadata["namespace"], metadata["name"], {.uid = metadata["uid"]});
+    }
+    const Time deadline = After(clock_.Now(), grace + kKillSeconds);
+    while (agent_.running() > 0 && clock_.Now() < deadline && !hurry()) std::this_thread::sleep_for(Seconds(kTick));
+    Leave();
+  }
+  // Ends everything at once; nothing of pods that run is lost but the processes.
+  void Leave() {
+    runtime_.reset();
+    agent_.Stop();
+    client_.reset();  // its open connections would hold the server up
+    if (server_) server_->Stop();
+    Save();
+  }
+  void Save() {
+    api_.CollectGarbage();
+    if (const Status status = state_.Save(api_); !status.ok() && status.message() != complained_) {
+      complained_ = status.message();
+      log_.Error("the state was not saved", {{"error", status.message()}});
+    }
+  }
+
+  std::string kubeconfig() const { return (state_.path() / "kubeconfig").string(); }
+  int port() const { return server_->port(); }
+  local::MemoryApi& api() { return api_; }
+  local::Agent& agent() { return agent_; }
+  const SystemClock& clock() const { return clock_; }
+
+ private:
+  static bool IsDone(const Json& pod) {
+    const std::string phase = pod.value("/status/phase"_json_pointer, "");
+    return phase == "Succeeded" || phase == "Failed";
+  }
+  local::StateDir& state_;
+  const Logger& log_;
+  SystemClock clock_;
+  local::MemoryApi api_;
+  local::Agent agent_;
+  std::unique_ptr<local::ApiServer> server_;
+  std::unique_ptr<kube::RestClient> client_;
+  std::unique_ptr<Runtime> runtime_;
+  std::string complained_;
+};
+
+api::TrainingJob Parse(const Json& object) {
+  std::vector<api::FieldError> ignored;
+  return api::JobFromJson(object, ignored);
+}
+
+bool HasCondition(const api::TrainingJob& job, const char* type) {
+  for (const api::Condition& condition : job.status.conditions) {
+    if (condition.type == type && condition.status == "True") return true;
+  }
+  return false;
+}
+
+// 0 when it succeeded, the culprit's when it failed, 64 when the spec is refused; nothing while it runs.
+std::optional<int> ExitCode(const api::TrainingJob& job) {
+  if (HasCondition(job, "Succeeded")) return 0;
+  if (HasCondition(job, "Failed"))
+    return job.status.first_failure && job.status.first_failure->exit_code > 0
+               ? static_cast<int>(job.status.first_failure->exit_code)
+               : 1;
+  if (HasCondition(job, "InvalidSpec")) return kExitInvalid;
+  return std::nullopt;
+}
+
+// What worker 0 said last: for training, its table of results.
+void PrintLastWords(ControlPlane& plane, const api::TrainingJob& job) {
+  constexpr size_t kLines = 20;
+  const local::ApiResult pods =
+      plane.api().List(kube::kPods, job.ns,
+                       {.label_selector = "trainyard.dev/rank=0,trainyard.dev/job-uid=" + job.uid +
+                                          ",trainyard.dev/attempt=" + std::to_string(job.status.attempt)});
+  for (const Json& pod : pods.body["items"]) {
+    std::string container = pod.value("/spec/containers/0/name"_json_pointer, "");
+    for (const Json& other : pod["spec"]["containers"]) {
+      if (other.value("name", "") == "trainer") container = "trainer";
+    }
+    std::ifstream file(plane.agent().LogPath(pod, container));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("step ") || line.starts_with("evaluation ")) continue;  // progress
+      lines.push_back(line);
+      if (lines.size() > kLines) lines.erase(lines.begin());
+    }
+    if (!lines.empty()) std::printf("\nlast lines of %s:\n", pod["metadata"]["name"].get<std::string>().c_str());
+    for (const std::string& line : lines) std::printf("  %s\n", line.c_str());
+  }
+}
+
+Status Submit(ControlPlane& plane, const Json& job) {
+  const std::string ns = job["metadata"]["namespace"], name = job["metadata"]["name"];
+  const local::ApiResult created = plane.api().Create(
+      kube::kTrainingJobs, ns, job, {.dry_run = false, .strict = true, .manager = "local", .force = false});
+  if (created.ok()) return Status::Ok();
+  if (created.http != 409) return kube::StatusFromApi(created.http, created.body);
+  // The job of an earlier run goes on, with the spec that the file has now.
+  const local::ApiResult patched =
+      plane.api().Patch(kube::kTrainingJobs, ns, name, "", local::PatchType::kMerge, {{"spec", job["spec"]}},
+                        {.dry_run = false, .strict = true, .manager = "local", .force = false});
+  return patched.ok() ? Status::Ok() : kube::StatusFromApi(patched.http, patched.body);
+}
+
+// Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
+std::optional<int> Follow(ControlPlane& plane, const std::string& ns, const std::string& name, local::LiveView& view) {
+  uint64_t events_seen = 0;
+  std::optional<int> code;
+  while (!code && StopSignals() == 0) {
+    const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
+    if (!object.ok()) {
+      view.Event("the job was deleted");
+      return kExitStopped;
+    }
+    const api::TrainingJob job = Parse(object.body);
+    std::vector<kube::WatchEvent> events;
+    const bool known = plane.api().Next(kube::kEvents, ns, local::Selector(), events_seen, 0, events);
+    if (!known) events_seen = plane.api().version();
+    for (const kube::WatchEvent& event : events) {
+      if (event.type == "ADDED" && event.object.value("/regarding/name"_json_pointer, "") == name)
+        view.Event(event.object.value("reason", "") + ": " + event.object.value("note", ""));
+    }
+    if (job.status.observed_generation == job.generation) code = ExitCode(job);
+    view.State(job, plane.clock().Now());
+    plane.Save();
+    if (!code) std::this_thread::sleep_for(Seconds(kTick));
+  }
+  return code;
+}
+
+void Summarize(ControlPlane& plane, const std::string& ns, const std::string& name, const LocalOptions& options,
+               const std::filesystem::path& state) {
+  const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
+  if (!object.ok() || options.quiet) return;
+  const api::TrainingJob job = Parse(object.body);
+  PrintLastWords(plane, job);
+  std::fputs(local::LiveView::Summary(job).c_str(), stdout);
+  std::printf("files        %s\n", state.c_str());
+  std::fflush(stdout);
+}
+
+void WaitForSignal(ControlPlane& plane) {
+  while (StopSignals() == 0) {
+    plane.Save();
+    std::this_thread::sleep_for(Seconds(kTick));
+  }
+}
+
+}  // namespace
+
+int RunLocal(const LocalOptions& options) {
+  Json job;
+  if (!options.file.empty()) {
+    Result<Json> read = api::ReadJobFile(options.file);
+    if (!read.ok()) return Complain(read.status(), kExitInvalid);
+    job = std::move(*read);
+    if (const std::vector<std::string> problems = api::CheckJob(job); !problems.empty()) {
+      for (const std::string& problem : problems)
+        std::fprintf(stderr, "trainyard-operator: %s: %s\n", options.file.c_str(), problem.c_str());
+      return kExitInvalid;
+    }
+  }
+  Result<local::StateDir> state = local::StateDir::Open(options.state_dir);
+  if (!state.ok()) return Complain(state.status(), kExitInvalid);
+  CatchStopSignals();
+  const Logger log(STDERR_FILENO, Logger::Form::kText, LogLevel::kWarning);
+  ControlPlane plane(*state, log);
+  if (const Status status = plane.Start(options.serve.value_or(0)); !status.ok())
+    return Complain(status, status.Is(Code::kUnavailable) ? kExitNetwork
+                            : status.Is(Code::kInvalid)   ? kExitInvalid
+                                                          : kExitInternal);
+  local::LiveView view(STDERR_FILENO, options.quiet);
+  if (options.serve)
+    view.Event("API on https://127.0.0.1:" + std::to_string(plane.port()) +
+               "; export KUBECONFIG=" + plane.kubeconfig());
+  std::optional<int> code;
+  if (!job.is_null()) {
+    if (const Status status = Submit(plane, job); !status.ok()) {
+      plane.Leave();
+      return Complain(status, kExitInvalid);
+    }
+    code = Follow(plane, job["metadata"]["namespace"], job["metadata"]["name"], view);
+    view.Finish();
+    if (code) Summarize(plane, job["metadata"]["namespace"], job["metadata"]["name"], options, state->path());
+  }
+  if (job.is_null() || (code && options.keep)) WaitForSignal(plane);
+  if (!code && StopSignals() > 0) view.Event("stopping: workers get their grace for a checkpoint; again to kill them");
+  plane.Stop([] { return StopSignals() > 1; });
+  return code.value_or(kExitStopped);
+}
+
+}  // namespace trainyard

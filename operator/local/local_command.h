@@ -1,0 +1,25 @@
+// What `trainyard-operator local` is asked for.
+#ifndef TRAINYARD_OPERATOR_LOCAL_LOCAL_COMMAND_H_
+#define TRAINYARD_OPERATOR_LOCAL_LOCAL_COMMAND_H_
+
+#include <optional>
+#include <string>
+
+namespace trainyard {
+
+struct LocalOptions {
+  std::string file;          // the TrainingJob; empty: only serve, or go on with what is in state_dir
+  std::optional<int> serve;  // port of the API on 127.0.0.1; 0: any free one
+  bool keep = false;         // go on serving when the job has ended, until Ctrl-C
+  std::string state_dir;     // empty: a temporary folder, removed at the end
+  bool quiet = false;        // no live view
+};
+
+// Runs the control plane on this machine until the job has ended. Returns the exit code: 0 Succeeded,
+// firstFailure.exitCode when Failed, 64 InvalidSpec, 75 after Ctrl-C or SIGTERM, 70 when something of
+// ours broke. Pods get SIGTERM and their grace before it returns.
+int RunLocal(const LocalOptions& options);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_OPERATOR_LOCAL_LOCAL_COMMAND_H_

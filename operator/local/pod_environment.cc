@@ -1,0 +1,119 @@
+#include "operator/local/pod_environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+#include <thread>
+
+#include "operator/api/worker_env.h"
+#include "operator/local/pod_files.h"
+
+extern char** environ;
+
+namespace trainyard::local {
+namespace {
+
+bool IsContractName(const std::string& name) {
+  static const std::vector<std::string> torchrun = {env::kMasterAddr, env::kMasterPort,   env::kRank,
+                                                    env::kLocalRank,  env::kWorldSize,    env::kLocalWorldSize,
+                                                    env::kGroupRank,  env::kUseAgentStore};
+  // TRAINYARD_PROGRESS and the like are the person's own; the contract's names are not.
+  return std::find(torchrun.begin(), torchrun.end(), name) != torchrun.end() || name.starts_with("PET_") ||
+         name.starts_with("TRAINYARD_");
+}
+
+std::map<std::string, std::string> Inherited() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string text = *entry;
+    const size_t equal = text.find('=');
+    if (equal != std::string::npos && !IsContractName(text.substr(0, equal)))
+      variables[text.substr(0, equal)] = text.substr(equal + 1);
+  }
+  // `trainyard` lies beside this program.
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) variables["PATH"] = self.parent_path().string() + ":" + variables["PATH"];
+  return variables;
+}
+
+// Several workers share this machine's processors; on a cluster a limit would say so.
+std::string ThreadsEach(const std::map<std::string, std::string>& variables) {
+  const auto number = [&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? 1 : std::max(1, std::atoi(found->second.c_str()));
+  };
+  const int ranks = number(env::kPetNodes) * number(env::kPetProcsPerNode);
+  return std::to_string(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks));
+}
+
+// Replaces names of services in `value`; returns the first that does not resolve.
+std::string ReplaceNames(std::string& value, const Resolver& resolver) {
+  static const std::regex name(
+      R"(([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc(\.cluster\.local)?)");
+  std::string out;
+  auto rest = value.cbegin();
+  for (std::smatch match; std::regex_search(rest, value.cend(), match, name); rest = match[0].second) {
+    const std::optional<std::string> address = resolver(match[1], match[2], match[3]);
+    if (!address) return match[0];
+    out.append(rest, match[0].first);
+    out += *address;
+  }
+  out.append(rest, value.cend());
+  value = out;
+  return "";
+}
+
+}  // namespace
+
+std::string Expand(const std::string& text, const std::map<std::string, std::string>& variables) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t close = text.find(')', i);
+    if (text[i] == '$' && i + 1 < text.size() && text[i + 1] == '$') {
+      out += '$';
+      ++i;
+    } else if (text[i] == '$' && i + 1 < text.size() && text[i + 1] == '(' && close != std::string::npos &&
+               variables.contains(text.substr(i + 2, close - i - 2))) {
+      out += variables.at(text.substr(i + 2, close - i - 2));
+      i = close;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container,
+                                             const std::map<std::string, std::string>& mounts,
+                                             const std::string& termination_log, const Resolver& resolver) {
+  ContainerEnvironment environment;
+  std::map<std::string, std::string> own;
+  for (const Json& variable : container.value("env", Json::array())) {
+    const std::string name = variable.value("name", "");
+    if (const Json source = variable.value("valueFrom", Json()); source.is_object()) {
+      if (!source.contains("fieldRef"))
+        return Status(Code::kInvalid, "env " + name + ": only values and fieldRef exist on one machine");
+      Result<std::string> value = FieldReference(pod, source["fieldRef"].value("fieldPath", ""));
+      if (!value.ok()) return value.status().With("env " + name);
+      own[name] = *value;
+    } else {
+      own[name] = Expand(variable.value("value", ""), own);
+    }
+    if (std::string missing = ReplaceNames(own[name], resolver); !missing.empty()) environment.waiting_for = missing;
+  }
+  environment.variables = Inherited();
+  for (auto& [name, value] : own) environment.variables[name] = value;
+  if (own.contains(env::kTerminationLog)) environment.variables[env::kTerminationLog] = termination_log;
+  environment.variables.try_emplace("GLOO_SOCKET_IFNAME", "lo");
+  environment.variables.try_emplace("OMP_NUM_THREADS", ThreadsEach(own));
+  environment.variables["TRAINYARD_PROGRESS"] = "lines";
+  environment.variables[env::kVolumes] = Json(mounts).dump();
+  environment.variables["HOSTNAME"] =
+      pod.value("/spec/hostname"_json_pointer, pod.value("/metadata/name"_json_pointer, ""));
+  return environment;
+}
+
+}  // namespace trainyard::local

@@ -1,0 +1,39 @@
+// The environment of a container on one machine.
+#ifndef TRAINYARD_OPERATOR_LOCAL_POD_ENVIRONMENT_H_
+#define TRAINYARD_OPERATOR_LOCAL_POD_ENVIRONMENT_H_
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/status.h"
+
+namespace trainyard::local {
+
+using Json = nlohmann::json;
+
+// What a name of the form <pod>.<job>.<namespace>.svc stands for: an address, or nothing yet.
+using Resolver = std::function<std::optional<std::string>(const std::string& pod, const std::string& subdomain,
+                                                          const std::string& ns)>;
+
+struct ContainerEnvironment {
+  std::map<std::string, std::string> variables;
+  std::string waiting_for;  // a name that does not resolve yet; then the container is held
+};
+
+// The variables of `container`, on top of what this process has (without the names of the worker
+// contract): values, field references, $(NAME). Names of the job's service are replaced by addresses.
+// kInvalid for a source that one machine does not have (configMapKeyRef, secretKeyRef).
+Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container,
+                                             const std::map<std::string, std::string>& mounts,
+                                             const std::string& termination_log, const Resolver& resolver);
+
+// `text` with $(NAME) replaced by variables; $$(NAME) and unknown names stay, as in Kubernetes.
+std::string Expand(const std::string& text, const std::map<std::string, std::string>& variables);
+
+}  // namespace trainyard::local
+
+#endif  // TRAINYARD_OPERATOR_LOCAL_POD_ENVIRONMENT_H_

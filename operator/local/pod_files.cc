@@ -1,0 +1,141 @@
+#include "operator/local/pod_files.h"
+
+#include <fstream>
+
+namespace trainyard::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Text(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Whole or not at all: a launcher may be reading it.
+Status Write(const fs::path& path, const std::string& content) {
+  const fs::path part = path.string() + ".tmp";
+  {
+    std::ofstream file(part, std::ios::binary | std::ios::trunc);
+    file << content;
+    if (!file.flush()) return Status(Code::kInternal, part.string() + ": cannot be written");
+  }
+  std::error_code error;
+  fs::rename(part, path, error);
+  return error ? Status(Code::kInternal, path.string() + ": " + error.message()) : Status::Ok();
+}
+
+Status MakeFolder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? Status(Code::kInternal, path.string() + ": " + error.message()) : Status::Ok();
+}
+
+Json Volumes(const Json& pod) {
+  const Json list = pod.value("/spec/volumes"_json_pointer, Json::array());
+  return list.is_array() ? list : Json::array();
+}
+
+// A path inside a volume that stays inside it.
+bool Inside(const fs::path& relative) {
+  const fs::path normal = relative.lexically_normal();
+  return !normal.is_absolute() && (normal.empty() || *normal.begin() != "..");
+}
+
+}  // namespace
+
+PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
+  const Json metadata = pod.value("metadata", Json::object());
+  ns_ = Text(metadata, "namespace");
+  root_ = state_ / "pods" / (ns_ + "_" + Text(metadata, "name") + "_" + Text(metadata, "uid"));
+}
+
+Result<fs::path> PodFiles::VolumePath(const Json& volume) const {
+  const std::string name = Text(volume, "name");
+  if (volume.contains("emptyDir") || volume.contains("downwardAPI")) return root_ / "volumes" / name;
+  if (volume.contains("persistentVolumeClaim"))
+    return state_ / "claims" / ns_ / Text(volume["persistentVolumeClaim"], "claimName");
+  if (volume.contains("hostPath")) return fs::path(Text(volume["hostPath"], "path"));
+  std::string source = "none";
+  for (const auto& [key, value] : volume.items()) {
+    if (key != "name") source = key;
+  }
+  return Status(Code::kInvalid,
+                "volume " + name + ": " + source +
+                    " does not exist on one machine; allowed: emptyDir, persistentVolumeClaim, hostPath, downwardAPI");
+}
+
+Status PodFiles::Prepare(const Json& pod) const {
+  if (Status status = MakeFolder(root_); !status.ok()) return status;
+  for (const Json& volume : Volumes(pod)) {
+    const Result<fs::path> path = VolumePath(volume);
+    if (!path.ok()) return path.status();
+    if (Status status = MakeFolder(*path); !status.ok()) return status;
+  }
+  return Refresh(pod);
+}
+
+Status PodFiles::Refresh(const Json& pod) const {
+  for (const Json& volume : Volumes(pod)) {
+    if (!volume.contains("downwardAPI")) continue;
+    const Result<fs::path> folder = VolumePath(volume);
+    if (!folder.ok()) return folder.status();
+    for (const Json& item : volume["downwardAPI"].value("items", Json::array())) {
+      const std::string relative = Text(item, "path");
+      const Result<std::string> value = FieldReference(pod, item.value("/fieldRef/fieldPath"_json_pointer, ""));
+      if (!value.ok()) return value.status();
+      if (!Inside(relative))
+        return Status(Code::kInvalid, "volume " + Text(volume, "name") + ": path " + relative + " leaves it");
+      if (Status status = Write(*folder / relative, *value); !status.ok()) return status;
+    }
+  }
+  return Status::Ok();
+}
+
+Result<std::map<std::string, std::string>> PodFiles::Mounts(const Json& pod, const Json& container) const {
+  std::map<std::string, std::string> mounts;
+  for (const Json& mount : container.value("volumeMounts", Json::array())) {
+    const std::string name = Text(mount, "name"), at = Text(mount, "mountPath"), sub = Text(mount, "subPath");
+    // The machine's own serves: it is as large as it gets.
+    if (at == "/dev/shm") continue;
+    bool found = false;
+    for (const Json& volume : Volumes(pod)) {
+      if (Text(volume, "name") != name) continue;
+      const Result<fs::path> path = VolumePath(volume);
+      if (!path.ok()) return path.status();
+      if (!Inside(sub))
+        return Status(Code::kInvalid, "volumeMounts " + name + ": subPath " + sub + " leaves the volume");
+      const fs::path here = fs::absolute(sub.empty() ? *path : *path / sub).lexically_normal();
+      if (Status status = MakeFolder(here); !status.ok()) return status;
+      mounts[at] = here.string();
+      found = true;
+    }
+    if (!found) return Status(Code::kInvalid, "volumeMounts: the pod has no volume " + name);
+  }
+  return mounts;
+}
+
+Result<std::string> FieldReference(const Json& pod, const std::string& path) {
+  for (const char* map : {"labels", "annotations"}) {
+    const std::string prefix = std::string("metadata.") + map + "['";
+    if (!path.starts_with(prefix) || !path.ends_with("']")) continue;
+    const std::string key = path.substr(prefix.size(), path.size() - prefix.size() - 2);
+    const Json entries = pod.value("metadata", Json::object()).value(map, Json::object());
+    return Text(entries, key.c_str());
+  }
+  const std::pair<const char*, const char*> known[] = {{"metadata.name", "/metadata/name"},
+                                                       {"metadata.namespace", "/metadata/namespace"},
+                                                       {"metadata.uid", "/metadata/uid"},
+                                                       {"spec.nodeName", "/spec/nodeName"},
+                                                       {"status.podIP", "/status/podIP"},
+                                                       {"status.hostIP", "/status/hostIP"},
+                                                       {"spec.serviceAccountName", "/spec/serviceAccountName"}};
+  for (const auto& [name, pointer] : known) {
+    if (path == name) return pod.value(Json::json_pointer(pointer), "");
+  }
+  return Status(Code::kInvalid, "fieldRef " + path +
+                                    ": unknown; allowed: metadata.name, .namespace, .uid, .labels['x'], "
+                                    ".annotations['x'], spec.nodeName, status.podIP");
+}
+
+}  // namespace trainyard::local

@@ -1,0 +1,269 @@
+#include "operator/local/pod_runner.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+
+namespace trainyard::local {
+namespace {
+
+// What the kubelet allows a termination message, and takes of the log in its place.
+constexpr size_t kMaxMessage = 4096, kMaxLogTail = 2048;
+
+std::string ReadTail(const std::filesystem::path& path, size_t bytes) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const auto size = static_cast<size_t>(file.tellg());
+  file.seekg(static_cast<std::streamoff>(size > bytes ? size - bytes : 0));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::string ReadHead(const std::filesystem::path& path, size_t bytes) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(bytes));
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return text;
+}
+
+// Output may hold any bytes; JSON may not.
+std::string Valid(const std::string& text) {
+  const std::string dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(dumped).get<std::string>();
+}
+
+Json ConditionObject(const char* type, bool value, const std::string& reason = "") {
+  Json condition = {{"type", type}, {"status", value ? "True" : "False"}};
+  if (!reason.empty()) condition["reason"] = reason;
+  return condition;
+}
+
+}  // namespace
+
+PodRunner::PodRunner(std::filesystem::path state, Json pod, const Clock& clock)
+    : pod_(std::move(pod)), clock_(clock), files_(std::move(state), pod_), created_(clock.Now()) {
+  ListContainers();
+}
+
+PodRunner::~PodRunner() {
+  Kill();
+  for (std::vector<Container>* list : {&init_, &main_}) {
+    for (Container& container : *list) {
+      // SIGKILL cannot be refused: the wait is short.
+      for (int i = 0; container.process && !container.process->Poll() && i < 500; ++i) usleep(10000);
+    }
+  }
+}
+
+void PodRunner::ListContainers() {
+  for (const Json& spec : pod_["spec"].value("initContainers", Json::array()))
+    init_.push_back({.name = spec.value("name", "")});
+  for (const Json& spec : pod_["spec"].value("containers", Json::array()))
+    main_.push_back({.name = spec.value("name", "")});
+  size_t i = 0;
+  for (Container& container : init_) container.spec = &pod_["spec"]["initContainers"][i++];
+  i = 0;
+  for (Container& container : main_) container.spec = &pod_["spec"]["containers"][i++];
+}
+
+void PodRunner::Update(const Json& pod) {
+  // The spec is what it was when the pod was made; containers point into it.
+  const bool annotated = pod_["metadata"].value("annotations", Json()) != pod["metadata"].value("annotations", Json());
+  pod_["metadata"] = pod["metadata"];
+  if (pod.contains("status")) pod_["status"] = pod["status"];
+  if (annotated && prepared_) {
+    if (const Status status = files_.Refresh(pod_); !status.ok()) main_[0].waiting_message = status.message();
+  }
+  if (pod["metadata"].contains("deletionTimestamp")) {
+    const std::optional<Time> deadline = ParseTime(pod["metadata"].value("deletionTimestamp", ""));
+    kill_at_ = std::min(kill_at_.value_or(Time::max()), deadline.value_or(clock_.Now()));
+  }
+}
+
+void PodRunner::Advance(const Resolver& resolver) {
+  for (std::vector<Container>* list : {&init_, &main_}) {
+    for (Container& container : *list) Collect(container);
+  }
+  if (kill_at_) return BeginDeletion();
+  if (!prepared_) {
+    if (const Status status = files_.Prepare(pod_); !status.ok()) {
+      for (Container& container : main_) Refuse(container, 128, "CreateContainerConfigError", status.message());
+      return;
+    }
+    prepared_ = true;
+  }
+  for (Container& container : init_) {
+    if (container.terminated.is_null()) {
+      if (!container.process) StartContainer(container, resolver);
+      return;
+    }
+    if (container.terminated["exitCode"] != 0) return;  // restartPolicy is Never
+  }
+  for (Container& container : main_) {
+    if (!container.process && container.terminated.is_null()) StartContainer(container, resolver);
+  }
+}
+
+void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
+  const Result<std::map<std::string, std::string>> mounts = files_.Mounts(pod_, *container.spec);
+  if (!mounts.ok()) return Refuse(container, 128, "CreateContainerConfigError", mounts.status().message());
+  const std::string message_file = std::filesystem::absolute(files_.Message(container.name)).string();
+  const Result<ContainerEnvironment> environment =
+      MakeEnvironment(pod_, *container.spec, *mounts, message_file, resolver);
+  if (!environment.ok()) return Refuse(container, 128, "CreateContainerConfigError", environment.status().message());
+  if (!environment->waiting_for.empty()) {
+    container.waiting_reason = "WaitingForName";
+    container.waiting_message = environment->waiting_for + " does not resolve yet";
+    return;
+  }
+  ProcessSpec spec{.command = {}, .environment = {}, .directory = "", .output = files_.Log(container.name).string()};
+  for (const char* part : {"command", "args"}) {
+    for (const Json& word : container.spec->value(part, Json::array())) {
+      if (word.is_string()) spec.command.push_back(Expand(word.get<std::string>(), environment->variables));
+    }
+  }
+  if (spec.command.empty())
+    return Refuse(container, 127, "StartError",
+                  "the container has no command, and images are ignored on one machine: set command");
+  for (const auto& [name, value] : environment->variables) {
+    std::string variable = name;
+    variable += '=';
+    variable += value;
+    spec.environment.push_back(std::move(variable));
+  }
+  spec.directory = container.spec->value("workingDir", "");
+  if (const auto mapped = mounts->find(spec.directory); mapped != mounts->end()) spec.directory = mapped->second;
+  Result<Process> process = Process::Start(spec);
+  if (!process.ok())
+    return Refuse(container, process.status().Is(Code::kNotFound) ? 127 : 126, "StartError",
+                  process.status().message());
+  container.process = std::move(*process);
+  container.started = clock_.Now();
+  RecordProcesses();
+}
+
+void PodRunner::Refuse(Container& container, int exit_code, const std::string& reason, const std::string& message) {
+  const std::string now = FormatTime(clock_.Now());
+  container.terminated = {
+      {"exitCode", exit_code}, {"reason", reason}, {"message", message}, {"startedAt", now}, {"finishedAt", now}};
+  container.finished = clock_.Now();
+}
+
+void PodRunner::Collect(Container& container) {
+  if (!container.process || !container.terminated.is_null()) return;
+  const std::optional<ProcessEnd> end = container.process->Poll();
+  if (!end) return;
+  container.finished = clock_.Now();
+  // What it left behind in its session goes with it, as a container's processes do.
+  kill(-container.process->pid(), SIGKILL);
+  container.terminated = {{"exitCode", end->exit_code},
+                          {"reason", end->exit_code == 0 ? "Completed" : "Error"},
+                          {"startedAt", FormatTime(*container.started)},
+                          {"finishedAt", FormatTime(*container.finished)}};
+  if (end->signal != 0) container.terminated["signal"] = end->signal;
+  if (const std::string text = TerminationText(container, end->exit_code != 0); !text.empty())
+    container.terminated["message"] = text;
+}
+
+std::string PodRunner::TerminationText(const Container& container, bool failed) const {
+  const std::string own = ReadHead(files_.Message(container.name), kMaxMessage);
+  if (!own.empty() || !failed || container.spec->value("terminationMessagePolicy", "") != "FallbackToLogsOnError")
+    return Valid(own);
+  return Valid(ReadTail(files_.Log(container.name), kMaxLogTail));
+}
+
+void PodRunner::BeginDeletion() {
+  for (std::vector<Container>* list : {&init_, &main_}) {
+    for (Container& container : *list) {
+      if (container.process && container.terminated.is_null() && !stopping_) container.process->Signal(SIGTERM);
+    }
+  }
+  stopping_ = true;
+  if (clock_.Now() >= *kill_at_) Kill();
+}
+
+void PodRunner::Kill() {
+  for (std::vector<Container>* list : {&init_, &main_}) {
+    for (Container& container : *list) {
+      if (container.process && container.terminated.is_null()) container.process->Signal(SIGKILL);
+    }
+  }
+}
+
+bool PodRunner::Ended() const {
+  const auto running = [](const Container& c) { return c.process && c.terminated.is_null(); };
+  if (std::any_of(init_.begin(), init_.end(), running) || std::any_of(main_.begin(), main_.end(), running))
+    return false;
+  if (stopping_) return true;
+  const bool init_failed = std::any_of(init_.begin(), init_.end(), [](const Container& c) {
+    return !c.terminated.is_null() && c.terminated["exitCode"] != 0;
+  });
+  return init_failed ||
+         std::all_of(main_.begin(), main_.end(), [](const Container& c) { return !c.terminated.is_null(); });
+}
+
+Json PodRunner::ContainerStatus(const Container& container) const {
+  Json state;
+  const bool running = container.process && container.terminated.is_null();
+  if (!container.terminated.is_null()) {
+    state = {{"terminated", container.terminated}};
+  } else if (running) {
+    state = {{"running", {{"startedAt", FormatTime(*container.started)}}}};
+  } else {
+    state = {{"waiting", {{"reason", container.waiting_reason}}}};
+    if (!container.waiting_message.empty()) state["waiting"]["message"] = container.waiting_message;
+  }
+  return {{"name", container.name}, {"image", container.spec->value("image", "")},
+          {"imageID", ""},          {"ready", running},
+          {"started", running},     {"restartCount", 0},
+          {"state", state}};
+}
+
+Json PodRunner::PodStatus() const {
+  Json status = pod_.value("status", Json::object());
+  const bool initialized = std::all_of(init_.begin(), init_.end(), [](const Container& c) {
+    return !c.terminated.is_null() && c.terminated["exitCode"] == 0;
+  });
+  const bool all_run =
+      std::all_of(main_.begin(), main_.end(), [](const Container& c) { return c.process && c.terminated.is_null(); });
+  std::string phase = std::any_of(main_.begin(), main_.end(), [](const Container& c) { return c.process.has_value(); })
+                          ? "Running"
+                          : "Pending";
+  if (Ended()) {
+    const bool good = initialized && std::all_of(main_.begin(), main_.end(), [](const Container& c) {
+                        return !c.terminated.is_null() && c.terminated["exitCode"] == 0;
+                      });
+    phase = good ? "Succeeded" : "Failed";
+  }
+  status["phase"] = phase;
+  Json conditions = Json::array({ConditionObject("PodScheduled", true), ConditionObject("Initialized", initialized),
+                                 ConditionObject("ContainersReady", all_run, all_run ? "" : "ContainersNotReady"),
+                                 ConditionObject("Ready", all_run, all_run ? "" : "ContainersNotReady")});
+  for (const Json& other : status.value("conditions", Json::array())) {
+    if (other.value("type", "") == "DisruptionTarget") conditions.push_back(other);
+  }
+  status["conditions"] = std::move(conditions);
+  for (const auto& [key, list] : {std::pair{"initContainerStatuses", &init_}, {"containerStatuses", &main_}}) {
+    if (list->empty()) continue;
+    status[key] = Json::array();
+    for (const Container& container : *list) status[key].push_back(ContainerStatus(container));
+  }
+  return status;
+}
+
+// For the next life of this program, which ends what this one left behind.
+void PodRunner::RecordProcesses() const {
+  std::ofstream file(files_.root() / "processes");
+  for (const std::vector<Container>* list : {&init_, &main_}) {
+    for (const Container& container : *list) {
+      if (!container.process || !container.terminated.is_null()) continue;
+      if (const auto start = StartTime(container.process->pid()))
+        file << container.process->pid() << ' ' << *start << '\n';
+    }
+  }
+}
+
+}  // namespace trainyard::local

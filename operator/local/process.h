@@ -1,0 +1,51 @@
+// One child process of a pod: a session of its own, killed with its parent, output to a file.
+#ifndef TRAINYARD_OPERATOR_LOCAL_PROCESS_H_
+#define TRAINYARD_OPERATOR_LOCAL_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/status.h"
+
+namespace trainyard::local {
+
+struct ProcessSpec {
+  std::vector<std::string> command;      // command[0] is searched in the PATH of `environment`
+  std::vector<std::string> environment;  // NAME=value
+  std::string directory;                 // empty: this process's own
+  std::string output;                    // file that stdout and stderr are appended to
+};
+
+struct ProcessEnd {
+  int exit_code = 0;  // 128 + signal when killed by one
+  int signal = 0;
+};
+
+class Process {
+ public:
+  // kNotFound when there is no such command, kInternal when the system refuses; nothing runs then.
+  // The calling thread must live as long as the process: when it ends, the kernel kills the process.
+  static Result<Process> Start(const ProcessSpec& spec);
+
+  pid_t pid() const { return pid_; }
+  // The end, once there is one; does not wait.
+  std::optional<ProcessEnd> Poll();
+  // To the whole session's process group, so that a shell's children hear it too.
+  void Signal(int number) const;
+
+ private:
+  explicit Process(pid_t pid) : pid_(pid) {}
+  pid_t pid_;
+  std::optional<ProcessEnd> end_;
+};
+
+// When the process `pid` started, in clock ticks since boot; nothing when there is none. With the pid
+// it names a process for ever.
+std::optional<std::string> StartTime(pid_t pid);
+
+}  // namespace trainyard::local
+
+#endif  // TRAINYARD_OPERATOR_LOCAL_PROCESS_H_

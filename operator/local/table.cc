@@ -1,0 +1,118 @@
+#include "operator/local/table.h"
+
+#include <algorithm>
+
+#include "operator/api/crd.h"
+
+namespace trainyard::local {
+namespace {
+
+struct Column {
+  std::string name, type;
+  std::string path;  // JSONPath of the plain form .a.b.c
+  int priority = 0;
+};
+
+Json At(const Json& object, const std::string& path) {
+  std::string pointer = path;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  const Json::json_pointer at(pointer);
+  return object.contains(at) ? object[at] : Json();
+}
+
+std::string Age(const Json& object, Time now) {
+  const Json created = At(object, ".metadata.creationTimestamp");
+  const std::optional<Time> time = created.is_string() ? ParseTime(created.get<std::string>()) : std::nullopt;
+  return time ? FormatDuration(SecondsBetween(*time, now)) : "<unknown>";
+}
+
+Json PodCells(const Json& pod, Time now) {
+  int64_t ready = 0, restarts = 0;
+  std::string state = pod.value("/status/phase"_json_pointer, "");
+  const Json containers = pod.value("/status/containerStatuses"_json_pointer, Json::array());
+  for (const Json& container : containers) {
+    ready += container.value("ready", false) ? 1 : 0;
+    restarts += container.value("restartCount", int64_t{0});
+    if (const Json reason = container.value("/state/waiting/reason"_json_pointer, Json()); reason.is_string())
+      state = reason.get<std::string>();
+    if (const Json reason = container.value("/state/terminated/reason"_json_pointer, Json()); reason.is_string())
+      state = reason.get<std::string>();
+  }
+  if (pod.contains("/metadata/deletionTimestamp"_json_pointer)) state = "Terminating";
+  const size_t total = pod.value("/spec/containers"_json_pointer, Json::array()).size();
+  const auto text = [&](const char* pointer) { return pod.value(Json::json_pointer(pointer), "<none>"); };
+  return {pod["metadata"]["name"],
+          std::to_string(ready) + "/" + std::to_string(total),
+          state,
+          restarts,
+          Age(pod, now),
+          text("/status/podIP"),
+          text("/spec/nodeName")};
+}
+
+const std::vector<Column>& PodColumns() {
+  static const std::vector<Column> columns = {{"Name", "string", "", 0},   {"Ready", "string", "", 0},
+                                              {"Status", "string", "", 0}, {"Restarts", "integer", "", 0},
+                                              {"Age", "string", "", 0},    {"IP", "string", "", 1},
+                                              {"Node", "string", "", 1}};
+  return columns;
+}
+
+// The printer columns of the CRD, so that both places show the same.
+const std::vector<Column>& JobColumns() {
+  static const std::vector<Column> columns = [] {
+    std::vector<Column> out = {{"Name", "string", ".metadata.name", 0}};
+    const Json crd = api::CustomResourceDefinition();
+    for (const Json& c : crd["spec"]["versions"][0]["additionalPrinterColumns"])
+      out.push_back({c["name"], c["type"], c["jsonPath"], c.value("priority", 0)});
+    return out;
+  }();
+  return columns;
+}
+
+const std::vector<Column>& PlainColumns() {
+  static const std::vector<Column> columns = {{"Name", "string", ".metadata.name", 0},
+                                              {"Age", "date", ".metadata.creationTimestamp", 0}};
+  return columns;
+}
+
+const std::vector<Column>& ColumnsOf(const kube::Resource& resource) {
+  if (resource == kube::kPods) return PodColumns();
+  return resource == kube::kTrainingJobs ? JobColumns() : PlainColumns();
+}
+
+Json Cells(const kube::Resource& resource, const Json& object, Time now) {
+  if (resource == kube::kPods) return PodCells(object, now);
+  Json cells = Json::array();
+  for (const Column& column : ColumnsOf(resource))
+    cells.push_back(column.type == "date" ? Json(Age(object, now)) : At(object, column.path));
+  return cells;
+}
+
+}  // namespace
+
+Json MakeTable(const kube::Resource& resource, const std::vector<Json>& objects, const std::string& version,
+               bool headers, Time now) {
+  Json table = {{"kind", "Table"},
+                {"apiVersion", "meta.k8s.io/v1"},
+                {"metadata", {{"resourceVersion", version}}},
+                {"columnDefinitions", Json::array()},
+                {"rows", Json::array()}};
+  if (headers) {
+    for (const Column& column : ColumnsOf(resource)) {
+      table["columnDefinitions"].push_back({{"name", column.name},
+                                            {"type", column.type == "date" ? "string" : column.type},
+                                            {"format", column.name == "Name" ? "name" : ""},
+                                            {"description", ""},
+                                            {"priority", column.priority}});
+    }
+  }
+  for (const Json& object : objects) {
+    const Json part = {
+        {"kind", "PartialObjectMetadata"}, {"apiVersion", "meta.k8s.io/v1"}, {"metadata", object["metadata"]}};
+    table["rows"].push_back({{"cells", Cells(resource, object, now)}, {"object", part}});
+  }
+  return table;
+}
+
+}  // namespace trainyard::local

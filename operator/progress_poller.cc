@@ -1,0 +1,110 @@
+#include "operator/progress_poller.h"
+
+#include <httplib.h>
+
+#include <algorithm>
+#include <set>
+
+#include "operator/reconcile/policies.h"
+#include "operator/reconcile/worker_pod.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int kConnectMs = 500, kReadMs = 900;
+
+double Number(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+int64_t Whole(const nlohmann::json& object, const char* key) { return static_cast<int64_t>(Number(object, key)); }
+
+}  // namespace
+
+std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time now) {
+  const auto answer = nlohmann::json::parse(body, nullptr, false);
+  if (!answer.is_object() || !answer.contains("job_uid") || !answer["job_uid"].is_string()) return std::nullopt;
+  reconcile::Report report;
+  report.job_uid = answer["job_uid"].get<std::string>();
+  report.attempt = Whole(answer, "attempt");
+  api::Progress& progress = report.progress;
+  progress.step = Whole(answer, "step");
+  progress.total_steps = Whole(answer, "total_steps");
+  progress.percent =
+      progress.total_steps > 0 ? std::clamp<int64_t>(100 * progress.step / progress.total_steps, 0, 100) : 0;
+  progress.samples_per_second = Number(answer, "samples_per_second");
+  progress.eta_seconds = Whole(answer, "eta_seconds");
+  progress.loss = Number(answer, "loss");
+  progress.last_update = now;
+  if (const auto found = answer.find("checkpoint");
+      found != answer.end() && found->is_object() && found->value("durable", false)) {
+    report.checkpoint.step = Whole(*found, "step");
+    report.checkpoint.bytes = Whole(*found, "bytes");
+    if (const double time = Number(*found, "time"); time > 0) report.checkpoint.time = After(Time{}, time);
+  }
+  return report;
+}
+
+ProgressPoller::ProgressPoller(const reconcile::JobStore& jobs, const reconcile::PodStore& pods, const Clock& clock,
+                               double interval_seconds, std::function<void(const std::string&)> changed)
+    : jobs_(jobs), pods_(pods), clock_(clock), interval_seconds_(interval_seconds), changed_(std::move(changed)) {}
+
+void ProgressPoller::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void ProgressPoller::Stop() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<reconcile::Report> ProgressPoller::Get(const std::string& job_uid) const {
+  const MutexLock lock(mutex_);
+  const auto found = reports_.find(job_uid);
+  return found == reports_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void ProgressPoller::Loop() {
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (!stopping_) wake_.WaitFor(mutex_, Seconds(interval_seconds_));
+      if (stopping_) return;
+    }
+    PollAll();
+  }
+}
+
+void ProgressPoller::PollAll() {
+  std::set<std::string> alive;
+  for (const std::string& key : jobs_.Keys()) {
+    const auto record = jobs_.Get(key);
+    if (!record) continue;
+    alive.insert(record->job.uid);
+    if (reconcile::IsFinished(record->job.status)) continue;
+    for (const reconcile::Pod& pod : pods_.Indexed(key)) {
+      if (pod->rank != 0 || pod->attempt != record->job.status.attempt || pod->ip.empty() || pod->end) continue;
+      httplib::Client client(pod->ip, static_cast<int>(reconcile::kStatusPort));
+      client.set_connection_timeout(0, kConnectMs * 1000);
+      client.set_read_timeout(0, kReadMs * 1000);
+      const httplib::Result answer = client.Get("/status");
+      if (!answer || answer->status != 200) continue;
+      const auto report = ReportFromStatus(answer->body, clock_.Now());
+      if (!report || report->job_uid != record->job.uid || report->attempt != record->job.status.attempt) continue;
+      {
+        const MutexLock lock(mutex_);
+        reports_[report->job_uid] = *report;
+      }
+      changed_(key);
+    }
+  }
+  const MutexLock lock(mutex_);
+  std::erase_if(reports_, [&](const auto& entry) { return !alive.contains(entry.first); });
+}
+
+}  // namespace trainyard

@@ -1,0 +1,50 @@
+// Asks rank 0 of every running job for its /status (docs/formats.md). Nothing is pushed, and the
+// trainer needs no access to the API.
+#ifndef TRAINYARD_OPERATOR_PROGRESS_POLLER_H_
+#define TRAINYARD_OPERATOR_PROGRESS_POLLER_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "operator/reconcile/observe.h"
+#include "operator/reconcile/reconciler.h"
+
+namespace trainyard {
+
+// Thread-safe. An answer of another uid or attempt (pod addresses are reused) is dropped.
+class ProgressPoller : public reconcile::ReportSource {
+ public:
+  // `changed` hears of the key of a job whose answer is new. All references must outlive it.
+  ProgressPoller(const reconcile::JobStore& jobs, const reconcile::PodStore& pods, const Clock& clock,
+                 double interval_seconds, std::function<void(const std::string&)> changed);
+  ~ProgressPoller() override { Stop(); }
+
+  void Start();
+  void Stop();
+  std::optional<reconcile::Report> Get(const std::string& job_uid) const override;
+
+ private:
+  void Loop();
+  void PollAll();
+
+  const reconcile::JobStore& jobs_;
+  const reconcile::PodStore& pods_;
+  const Clock& clock_;
+  const double interval_seconds_;
+  const std::function<void(const std::string&)> changed_;
+  mutable Mutex mutex_;
+  CondVar wake_;
+  std::map<std::string, reconcile::Report> reports_ GUARDED_BY(mutex_);  // by job uid
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+// The report in what a trainer answered; nothing when it is no such answer.
+std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time now);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_OPERATOR_PROGRESS_POLLER_H_
