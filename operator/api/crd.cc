@@ -1,5 +1,6 @@
 #include "operator/api/crd.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <sstream>
@@ -159,9 +160,11 @@ class ReferenceBuilder {
 };
 
 bool Plain(const std::string& text) {
-  if (text.empty() || text == "true" || text == "false" || text == "null" || text == "yes" || text == "no" ||
-      text == "on" || text == "off")
-    return false;
+  // Words that some reader of YAML 1.1 takes for a boolean or for nothing, in any case.
+  static const std::vector<std::string> words = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+  std::string lower = text;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (text.empty() || std::find(words.begin(), words.end(), lower) != words.end()) return false;
   for (const char c : text) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("./_-", c)) return false;
   }

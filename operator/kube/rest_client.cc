@@ -153,9 +153,13 @@ Result<Json> RestClient::Send(const Request& request) {
     const httplib::Result answer = client->send(out);
     if (!answer) {
       ++counters_.failed;
-      const bool broken = answer.error() == httplib::Error::Read || answer.error() == httplib::Error::Write;
-      if (request.method == "GET" && broken && !repeated) {
+      // A connection of the pool that the server has closed meanwhile: nothing was sent.
+      const bool unsent = answer.error() == httplib::Error::Write;
+      const bool broken = request.method == "GET" && answer.error() == httplib::Error::Read;
+      if ((unsent || broken) && !repeated) {
         repeated = true;
+        const MutexLock lock(mutex_);
+        idle_.clear();  // its neighbours are as old
         continue;
       }
       return NoAnswer(request.method + " " + request.path, answer.error());

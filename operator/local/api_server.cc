@@ -310,7 +310,7 @@ ApiServer::ApiServer(MemoryApi& api, const Clock& clock, Certificate certificate
   httplib::SSLServer& server = impl_->server;
   server.new_task_queue = [] { return new ThreadPerConnection; };
   server.set_keep_alive_max_count(1000000);
-  server.set_keep_alive_timeout(5);
+  server.set_keep_alive_timeout(20);
   server.set_tcp_nodelay(true);
   server.set_payload_max_length(8 << 20);
   // Not two servers on one port, which the library's own options would allow.

@@ -71,7 +71,8 @@ class ControlPlane {
   void Stop(const std::function<bool()>& hurry) {
     if (runtime_) runtime_->Stop();
     double grace = 0;
-    for (const Json& pod : api_.List(kube::kPods, "", {}).body["items"]) {
+    const local::ApiResult pods = api_.List(kube::kPods, "", {});
+    for (const Json& pod : pods.body["items"]) {
       grace = std::max(grace, pod.value("/spec/terminationGracePeriodSeconds"_json_pointer, 30.0));
       const Json& metadata = pod["metadata"];
       if (!IsDone(pod)) api_.Delete(kube::kPods, metadata["namespace"], metadata["name"], {.uid = metadata["uid"]});

@@ -95,7 +95,8 @@ ApiResult CoreEvents(const MemoryApi& api, const std::string& ns, const std::str
 
 ApiResult NamespaceAnswer(const MemoryApi& api, const std::string& name) {
   std::set<std::string> names = {"default"};
-  for (const Json& job : api.List(kube::kTrainingJobs, "", {}).body["items"])
+  const ApiResult jobs = api.List(kube::kTrainingJobs, "", {});
+  for (const Json& job : jobs.body["items"])
     names.insert(job["metadata"]["namespace"].get<std::string>());
   const auto object = [](const std::string& ns) {
     return Json{{"kind", "Namespace"},

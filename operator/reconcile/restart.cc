@@ -49,13 +49,21 @@ std::string Describe(const FailedWorker& culprit) {
   return failure.message.empty() ? text : text + ": " + failure.message;
 }
 
+// When the first failure of this attempt was seen, as far as it is known: a pod that vanished has no
+// time of its own, so the provisional culprit in the status keeps it.
+Time FirstFailureTime(const Observed& observed, const std::vector<FailedWorker>& failed, Time now) {
+  Time first = now;
+  for (const FailedWorker& worker : failed) first = std::min(first, worker.failure.time.value_or(now));
+  const std::optional<api::Failure>& known = observed.job.status.first_failure;
+  if (known && known->attempt == observed.job.status.attempt) first = std::min(first, known->time.value_or(now));
+  return first;
+}
+
 bool EvidenceIsComplete(const Observed& observed, const std::vector<FailedWorker>& failed, Time now, double& left) {
   const bool all_ended =
       std::all_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return !pod || pod->end; });
   if (all_ended) return true;
-  Time first = Time::max();
-  for (const FailedWorker& worker : failed) first = std::min(first, worker.failure.time.value_or(now));
-  left = kEvidenceSeconds - SecondsBetween(first, now);
+  left = kEvidenceSeconds - SecondsBetween(FirstFailureTime(observed, failed, now), now);
   return left <= 0;
 }
 
@@ -86,6 +94,9 @@ bool HasFailed(const Observed& observed, Time now) { return !FailedWorkers(obser
 Plan RestartOrFail(const Observed& observed, Plan plan, Time now) {
   const std::vector<FailedWorker> failed = FailedWorkers(observed, now);
   if (double left = 0; !EvidenceIsComplete(observed, failed, now, left)) {
+    const std::optional<api::Failure>& known = plan.status.first_failure;
+    if (!known || known->attempt != plan.status.attempt)
+      plan.status.first_failure = Culprit(failed, observed.job.spec.restart.rules).failure;
     plan.RequeueIn(left);
     return plan;
   }

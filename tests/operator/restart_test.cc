@@ -95,6 +95,17 @@ TEST(Restart, ADisruptionIsFree) {
   }
 }
 
+TEST(Restart, TheWaitForEvidenceEndsAlsoWhenAPodVanished) {
+  Scene scene(2);
+  scene.Pod(0);  // goes on as if nothing had happened; worker 1 is gone without a trace
+  const Plan first = scene.Decide();
+  EXPECT_EQ(first.status.attempt, 1);
+  ASSERT_TRUE(first.status.first_failure);
+  scene.status() = first.status;
+  EXPECT_EQ(scene.Decide(After(kNow, 14)).status.attempt, 1);
+  EXPECT_EQ(scene.Decide(After(kNow, 15)).status.attempt, 2);
+}
+
 TEST(Restart, AWorkerThatWasNeverCreatedHasNotVanished) {
   Scene scene(2);
   scene.status().workers.created = 1;

@@ -1,0 +1,205 @@
+#include "operator/local/memory_api.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/local/memory_client.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard::local {
+namespace {
+
+using reconcile::JobObject;
+
+class MemoryApiTest : public testing::Test {
+ protected:
+  ApiResult CreateJob(const std::string& name = "job") { return api_.Create(kube::kTrainingJobs, "default", JobObject(name, 2), {}); }
+  ApiResult Merge(const Json& patch, const std::string& sub = "") { return api_.Patch(kube::kTrainingJobs, "default", "job", sub, PatchType::kMerge, patch, {}); }
+  ApiResult CreatePod(const std::string& name, const Json& extra = Json::object()) {
+    Json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", name}}}, {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+    pod.merge_patch(extra);
+    return api_.Create(kube::kPods, "default", pod, {});
+  }
+  std::vector<std::string> Events(const Resource& resource, uint64_t since, const std::string& labels = "") {
+    std::vector<kube::WatchEvent> events;
+    EXPECT_TRUE(api_.Next(resource, "", *Selector::Parse(labels, ""), since, 0, events));
+    std::vector<std::string> out;
+    for (const kube::WatchEvent& event : events) out.push_back(event.type + " " + event.object["metadata"]["name"].get<std::string>());
+    return out;
+  }
+  SystemClock clock_;
+  MemoryApi api_{clock_, 1};
+};
+
+TEST_F(MemoryApiTest, CreateFillsInWhatAServerDoes) {
+  const ApiResult made = CreateJob();
+  ASSERT_EQ(made.http, 201) << made.body;
+  EXPECT_EQ(made.body["metadata"]["generation"], 1);
+  EXPECT_NE(made.body["metadata"]["uid"], "uid-job") << "a uid is the server's to give";
+  EXPECT_FALSE(made.body.contains("status"));
+  EXPECT_EQ(CreateJob().http, 409);
+  EXPECT_EQ(CreateJob().body["reason"], "AlreadyExists");
+}
+
+TEST_F(MemoryApiTest, DryRunStoresNothing) {
+  EXPECT_EQ(api_.Create(kube::kTrainingJobs, "default", JobObject("job", 1), {.dry_run = true}).http, 201);
+  EXPECT_EQ(api_.Get(kube::kTrainingJobs, "default", "job").http, 404);
+}
+
+TEST_F(MemoryApiTest, SpecAndStatusHaveTheirOwnDoors) {
+  CreateJob();
+  const ApiResult spec = Merge({{"spec", {{"suspend", true}}}, {"status", {{"attempt", 9}}}});
+  EXPECT_EQ(spec.body["metadata"]["generation"], 2);
+  EXPECT_FALSE(spec.body.contains("status"));
+  const ApiResult status = Merge({{"spec", {{"suspend", false}}}, {"status", {{"attempt", 1}}}}, "status");
+  EXPECT_EQ(status.body["spec"]["suspend"], true);
+  EXPECT_EQ(status.body["status"]["attempt"], 1);
+  EXPECT_EQ(status.body["metadata"]["generation"], 2) << "a status is no new generation";
+}
+
+TEST_F(MemoryApiTest, AnOldVersionConflicts) {
+  const std::string old = CreateJob().body["metadata"]["resourceVersion"];
+  ASSERT_EQ(Merge({{"metadata", {{"labels", {{"a", "b"}}}}}}).http, 200);
+  EXPECT_EQ(Merge({{"metadata", {{"resourceVersion", old}}}, {"status", {{"attempt", 1}}}}, "status").http, 409);
+  EXPECT_EQ(Merge({{"status", {{"attempt", 1}}}}, "status").http, 200) << "without a version a merge patch never conflicts";
+}
+
+TEST_F(MemoryApiTest, AWriteThatChangesNothingMakesNoVersion) {
+  CreateJob();
+  const uint64_t before = api_.version();
+  EXPECT_EQ(Merge({{"spec", {{"workers", 2}}}}).http, 200);
+  EXPECT_EQ(api_.version(), before);
+}
+
+TEST_F(MemoryApiTest, ValidatesAgainstTheSchemaAndTheRules) {
+  Json job = JobObject("job", 0);
+  const ApiResult range = api_.Create(kube::kTrainingJobs, "default", job, {});
+  EXPECT_EQ(range.http, 422);
+  EXPECT_NE(range.body["message"].get<std::string>().find("spec.workers"), std::string::npos) << range.body;
+  EXPECT_EQ(api_.Create(kube::kTrainingJobs, "default", JobObject("a-name-that-is-longer-than-forty-characters", 1), {}).http, 422);
+  CreateJob();
+  ASSERT_EQ(Merge({{"status", {{"phase", "Running"}, {"attempt", 2}}}}, "status").http, 200);
+  EXPECT_EQ(Merge({{"spec", {{"workers", 3}}}}).http, 422) << "a running job keeps its size";
+  EXPECT_EQ(Merge({{"status", {{"attempt", 1}}}}, "status").http, 422) << "attempts do not go back";
+  ASSERT_EQ(Merge({{"status", {{"phase", "Suspended"}}}}, "status").http, 200);
+  EXPECT_EQ(Merge({{"spec", {{"workers", 3}, {"suspend", true}}}}).http, 200);
+}
+
+TEST_F(MemoryApiTest, UnknownFieldsAreDroppedOrRefused) {
+  Json job = JobObject("job", 1);
+  job["spec"]["workerz"] = 3;
+  EXPECT_EQ(api_.Create(kube::kTrainingJobs, "default", job, {.strict = true}).http, 400);
+  const ApiResult lenient = api_.Create(kube::kTrainingJobs, "default", job, {});
+  EXPECT_EQ(lenient.http, 201);
+  EXPECT_FALSE(lenient.body["spec"].contains("workerz"));
+  EXPECT_EQ(lenient.warnings, std::vector<std::string>{"unknown field \"spec.workerz\""});
+}
+
+TEST_F(MemoryApiTest, AWatchSeesEveryChangeInOrder) {
+  const uint64_t start = api_.version();
+  CreateJob("a");
+  CreateJob("b");
+  api_.Delete(kube::kTrainingJobs, "default", "a", {});
+  EXPECT_EQ(Events(kube::kTrainingJobs, start), (std::vector<std::string>{"ADDED a", "ADDED b", "DELETED a"}));
+  EXPECT_TRUE(Events(kube::kPods, start).empty());
+}
+
+TEST_F(MemoryApiTest, LabelsThatChangeMoveObjectsInAndOutOfAWatch) {
+  const uint64_t start = api_.version();
+  CreatePod("p");
+  const auto label = [&](const Json& value) { api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge, {{"metadata", {{"labels", {{"x", value}}}}}}, {}); };
+  label("1");
+  label("2");
+  label(nullptr);
+  EXPECT_EQ(Events(kube::kPods, start, "x"), (std::vector<std::string>{"ADDED p", "MODIFIED p", "DELETED p"}));
+}
+
+TEST_F(MemoryApiTest, AnOldWatchIsGone) {
+  const uint64_t start = api_.version();
+  CreateJob();
+  api_.Compact();
+  uint64_t since = start;
+  std::vector<kube::WatchEvent> events;
+  EXPECT_FALSE(api_.Next(kube::kTrainingJobs, "", Selector(), since, 0, events));
+}
+
+TEST_F(MemoryApiTest, ABoundPodIsDeletedInTwoSteps) {
+  CreatePod("p");
+  api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge, {{"spec", {{"nodeName", "n"}, {"terminationGracePeriodSeconds", 40}}}}, {});
+  EXPECT_EQ(api_.Delete(kube::kPods, "default", "p", {.uid = "another"}).http, 409);
+  api_.Delete(kube::kPods, "default", "p", {});
+  const ApiResult going = api_.Get(kube::kPods, "default", "p");
+  ASSERT_EQ(going.http, 200);
+  EXPECT_EQ(going.body["metadata"]["deletionGracePeriodSeconds"], 40);
+  api_.Delete(kube::kPods, "default", "p", {.grace_seconds = 0});
+  EXPECT_EQ(api_.Get(kube::kPods, "default", "p").http, 404);
+}
+
+TEST_F(MemoryApiTest, WhatLostItsOwnerGoes) {
+  const std::string uid = CreateJob().body["metadata"]["uid"];
+  CreatePod("p", {{"metadata", {{"ownerReferences", Json::array({{{"uid", uid}, {"kind", "TrainingJob"}, {"name", "job"}}})}}}});
+  CreatePod("q");
+  EXPECT_EQ(api_.CollectGarbage(), 0);
+  api_.Delete(kube::kTrainingJobs, "default", "job", {});
+  EXPECT_EQ(api_.CollectGarbage(), 1);
+  EXPECT_EQ(api_.Get(kube::kPods, "default", "p").http, 404);
+  EXPECT_EQ(api_.Get(kube::kPods, "default", "q").http, 200);
+}
+
+TEST_F(MemoryApiTest, ListsInPagesOfOneSnapshot) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) CreateJob(name);
+  std::vector<std::string> names;
+  kube::ListOptions options{.limit = 2};
+  do {
+    const ApiResult page = api_.List(kube::kTrainingJobs, "default", options);
+    ASSERT_EQ(page.http, 200);
+    for (const Json& item : page.body["items"]) names.push_back(item["metadata"]["name"]);
+    options.continue_token = page.body["metadata"].value("continue", "");
+  } while (!options.continue_token.empty());
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b", "c", "d", "e"}));
+  options.continue_token = "1:default/a";
+  EXPECT_EQ(api_.List(kube::kTrainingJobs, "default", options).http, 410);
+}
+
+TEST_F(MemoryApiTest, ServerSideApplyOwnsFields) {
+  const auto apply = [&](const Json& spec, const std::string& manager, bool force = false) {
+    Json config = {{"apiVersion", "trainyard.dev/v1alpha1"}, {"kind", "TrainingJob"}, {"metadata", {{"name", "job"}}}, {"spec", JobObject("job", 2)["spec"]}};
+    config["spec"].merge_patch(spec);
+    return api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kApply, config, {.manager = manager, .force = force});
+  };
+  ASSERT_EQ(apply({{"suspend", true}}, "one").http, 201);
+  EXPECT_EQ(apply({{"suspend", false}}, "two").http, 409);
+  EXPECT_EQ(apply({{"suspend", false}}, "two", true).http, 200);
+  // What a manager no longer sets goes, unless another one also sets it.
+  ASSERT_EQ(apply({{"cleanPodPolicy", "All"}}, "three").http, 200);
+  const ApiResult dropped = apply(Json::object(), "three");
+  EXPECT_FALSE(dropped.body["spec"].contains("cleanPodPolicy"));
+  EXPECT_TRUE(dropped.body["spec"].contains("suspend"));
+}
+
+TEST_F(MemoryApiTest, LivesOnAfterARestart) {
+  CreateJob();
+  const Json before = api_.Get(kube::kTrainingJobs, "default", "job").body;
+  MemoryApi again(clock_, 2);
+  ASSERT_TRUE(again.Load(api_.Dump()).ok());
+  EXPECT_EQ(again.Get(kube::kTrainingJobs, "default", "job").body, before);
+  EXPECT_GT(again.version(), api_.version());
+  EXPECT_FALSE(again.Load(Json::array()).ok());
+}
+
+TEST(Selector, Requirements) {
+  const Json object = {{"metadata", {{"name", "n"}, {"labels", {{"a", "1"}, {"b", "2"}}}}}, {"status", {{"phase", "Running"}}}};
+  const std::pair<const char*, bool> cases[] = {{"", true},      {"a=1", true},          {"a==1,b=2", true},   {"a=2", false},  {"a!=2", true}, {"c!=2", true},
+                                                {"a", true},     {"!a", false},          {"!c", true},         {"c", false},    {"a in (0,1)", true},
+                                                {"a in (0, 2)", false}, {"a notin (0,2)", true}, {"c notin (1)", true}};
+  for (const auto& [text, matches] : cases) {
+    const Result<local::Selector> selector = local::Selector::Parse(text, "");
+    ASSERT_TRUE(selector.ok()) << text;
+    EXPECT_EQ(selector->Matches(object), matches) << text;
+  }
+  EXPECT_TRUE(local::Selector::Parse("", "metadata.name=n,status.phase!=Failed")->Matches(object));
+  EXPECT_FALSE(local::Selector::Parse("", "spec.secret=1").ok());
+  EXPECT_FALSE(local::Selector::Parse("a ~ (b)", "").ok());
+}
+
+}  // namespace
+}  // namespace trainyard::local

@@ -1,0 +1,257 @@
+// The real reconciler, queue, stores and reflectors against the in-memory API, with a virtual clock.
+// TRAINYARD_SIM_SEEDS=first:count chooses the seeds; one that fails prints itself and its history.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "operator/api/labels.h"
+#include "operator/kube/controller.h"
+#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
+#include "operator/reconcile/reconciler.h"
+#include "tests/operator/builders.h"
+#include "tests/sim/world.h"
+
+namespace trainyard::sim {
+namespace {
+
+using reconcile::JobObject;
+
+class NoReports : public reconcile::ReportSource {
+ public:
+  std::optional<reconcile::Report> Get(const std::string&) const override { return std::nullopt; }
+};
+
+// One operator process: all that a crash destroys.
+class Operator {
+ public:
+  Operator(local::MemoryApi& api, const Clock& clock, Dice& dice, const double& trouble)
+      : client_(api, dice, trouble),
+        clock_(clock),
+        queue_(clock),
+        jobs_(reconcile::JobFromApi, [](const reconcile::JobRecord&) { return std::string(); }, [this](const std::string& key) { queue_.Add(key); }),
+        pods_(reconcile::PodFromJson, [](const reconcile::PodRecord& pod) { return pod.JobKey(); }, [this](const std::string& key) { queue_.Add(key); }),
+        jobs_reflector_(client_, clock, kube::kTrainingJobs, {.min_watch_seconds = 300, .max_watch_seconds = 600}, jobs_),
+        pods_reflector_(client_, clock, kube::kPods, {.label_selector = std::string(api::kLabelManaged) + "=true"}, pods_),
+        events_(client_, clock, "sim"),
+        log_(STDERR_FILENO, Logger::Form::kText, LogLevel::kError),
+        reconciler_(client_, clock, jobs_, pods_, reports_, events_, log_, {.progress_interval_seconds = 10, .parallel_requests = 1}) {}
+
+  // One watch or list of one cache, when it is due.
+  void PumpOne(bool jobs) {
+    Time& due = jobs ? jobs_due_ : pods_due_;
+    if (clock_.Now() < due) return;
+    due = After(clock_.Now(), (jobs ? jobs_reflector_ : pods_reflector_).Pump(stop_));
+  }
+  // One key, if one is due.
+  bool WorkOne() {
+    if (!jobs_reflector_.synced() || !pods_reflector_.synced()) return false;
+    const std::optional<std::string> key = queue_.TryGet();
+    if (!key) return false;
+    kube::Settle(queue_, *key, reconciler_.Reconcile(*key), log_, counters_);
+    return true;
+  }
+  int64_t writes() const { return client_.writes(); }
+
+ private:
+  TroubledClient client_;
+  const Clock& clock_;
+  kube::WorkQueue queue_;
+  reconcile::JobStore jobs_;
+  reconcile::PodStore pods_;
+  kube::Reflector jobs_reflector_, pods_reflector_;
+  kube::EventRecorder events_;
+  Logger log_;
+  NoReports reports_;
+  reconcile::Reconciler reconciler_;
+  kube::ControllerCounters counters_;
+  kube::StopFlag stop_{false};
+  Time jobs_due_{}, pods_due_{};
+};
+
+class Simulation {
+ public:
+  explicit Simulation(uint64_t seed)
+      : seed_(seed), dice_(seed), api_(clock_, seed), kubelets_(api_, clock_, dice_, KubeletOptions()), operator_(MakeOperator()) {}
+
+  // Empty when every invariant held and all jobs came to their end; else what broke.
+  std::string Run() {
+    const int64_t jobs = 1 + dice_.Below(2);
+    for (int64_t i = 0; i < jobs; ++i) CreateJob("job" + std::to_string(i));
+    for (int step = 0; step < kTroubledSteps + kCalmSteps; ++step) {
+      if (step == kTroubledSteps) Calm();
+      Act(step < kTroubledSteps);
+      if (std::string broken = Check(); !broken.empty()) return broken;
+      if (step > kTroubledSteps && AllEnded()) return CheckEnd();
+    }
+    return "a job has not come to its end: " + Phases();
+  }
+  std::string history() const { return history_.str(); }
+
+ private:
+  static constexpr int kTroubledSteps = 250, kCalmSteps = 4000;
+
+  Kubelets::Options KubeletOptions() {
+    mode_ = dice_.Below(3);
+    return {.failure = mode_ == 1 ? 0.0 : 0.08, .disruption = mode_ == 0 ? 0.0 : 0.05, .codes_seed = 0, .good_attempt = 1 + dice_.Below(4)};
+  }
+  std::unique_ptr<Operator> MakeOperator() { return std::make_unique<Operator>(api_, clock_, dice_, trouble_); }
+
+  void CreateJob(const std::string& name) {
+    Json job = JobObject(name, 1 + dice_.Below(4));
+    job["spec"]["restart"] = {{"maxRestarts", 20}, {"sameStepLimit", 1000}};
+    if (dice_.Chance(0.3)) job["spec"]["cleanPodPolicy"] = dice_.Chance(0.5) ? "All" : "None";
+    api_.Create(kube::kTrainingJobs, "default", job, {});
+  }
+
+  void Act(bool troubled) {
+    clock_.Advance(dice_.Between(0, 1.5));
+    try {
+      switch (dice_.Below(6)) {
+        case 0: operator_->PumpOne(true); break;
+        case 1: operator_->PumpOne(false); break;
+        case 2:
+        case 3: operator_->WorkOne(); break;
+        case 4: kubelets_.Step(); break;
+        case 5: api_.CollectGarbage(); break;
+      }
+    } catch (const Crash&) {
+      history_ << FormatTime(clock_.Now()) << " the operator crashed\n";
+      operator_ = MakeOperator();
+    }
+    if (troubled && dice_.Chance(0.02)) Meddle();
+  }
+
+  // A person with kubectl.
+  void Meddle() {
+    const std::string name = "job" + std::to_string(dice_.Below(2));
+    switch (dice_.Below(3)) {
+      case 0: api_.Patch(kube::kTrainingJobs, "default", name, "", local::PatchType::kMerge, {{"spec", {{"suspend", dice_.Chance(0.5)}}}}, {}); break;
+      case 1:
+        if (mode_ != 0) DeleteOnePod();  // a disruption
+        break;
+      case 2:
+        api_.Delete(kube::kTrainingJobs, "default", name, {});
+        if (dice_.Chance(0.7)) CreateJob(name);
+        break;
+    }
+  }
+
+  void DeleteOnePod() {
+    const local::ApiResult pods = api_.List(kube::kPods, "default", {});
+    for (const Json& pod : pods.body["items"]) {
+      if (!dice_.Chance(0.3)) continue;
+      api_.Delete(kube::kPods, "default", pod["metadata"]["name"], {});
+      return;
+    }
+  }
+
+  void Calm() {
+    trouble_ = 0;
+    for (const Json& job : Jobs()) {
+      api_.Patch(kube::kTrainingJobs, "default", job["metadata"]["name"], "", local::PatchType::kMerge, {{"spec", {{"suspend", false}}}}, {});
+    }
+  }
+
+  std::vector<Json> Jobs() const { return api_.List(kube::kTrainingJobs, "", {}).body["items"]; }
+  static bool Alive(const Json& pod) {
+    const std::string phase = pod.value("/status/phase"_json_pointer, "");
+    return phase != "Succeeded" && phase != "Failed";
+  }
+
+  std::string Check() {
+    std::map<std::string, std::set<std::string>> attempts;
+    std::map<std::string, int> ranks;
+    const local::ApiResult pods = api_.List(kube::kPods, "", {});
+    for (const Json& pod : pods.body["items"]) {
+      const Json& labels = pod["metadata"]["labels"];
+      const std::string uid = labels[api::kLabelJobUid], attempt = labels[api::kLabelAttempt], rank = labels[api::kLabelRank];
+      if (Alive(pod)) attempts[uid].insert(attempt);
+      if (attempts[uid].size() > 1) return "two attempts of " + uid + " are alive";
+      if (++ranks[uid + "/" + attempt + "/" + rank] > 1) return "two pods of rank " + rank;
+    }
+    for (const Json& job : Jobs()) {
+      const std::string uid = job["metadata"]["uid"];
+      const int64_t attempt = job.value("/status/attempt"_json_pointer, int64_t{0}), total = job.value("/status/restarts/total"_json_pointer, int64_t{0});
+      if (attempt != attempts_[uid]) {
+        history_ << FormatTime(clock_.Now()) << " " << job["metadata"]["name"].get<std::string>() << " attempt " << attempt << " restarts " << total << "\n";
+      }
+      if (attempt < attempts_[uid]) return "attempt of " + uid + " went back";
+      if (total < totals_[uid] || total > totals_[uid] + 1) return "restarts of " + uid + " jumped from " + std::to_string(totals_[uid]) + " to " + std::to_string(total);
+      attempts_[uid] = attempt;
+      totals_[uid] = total;
+    }
+    return "";
+  }
+
+  bool AllEnded() {
+    for (const Json& job : Jobs()) {
+      std::vector<api::FieldError> ignored;
+      if (!reconcile::IsFinished(api::JobFromJson(job, ignored).status)) return false;
+    }
+    return true;
+  }
+
+  // Lets the last cleaning happen, then looks at what is left.
+  std::string CheckEnd() {
+    for (int i = 0; i < 300; ++i) Act(false);
+    std::set<std::string> uids;
+    for (const Json& job : Jobs()) {
+      std::vector<api::FieldError> ignored;
+      const api::TrainingJob parsed = api::JobFromJson(job, ignored);
+      uids.insert(parsed.uid);
+      const api::Restarts& restarts = parsed.status.restarts;
+      const auto failed = static_cast<int64_t>(kubelets_.failed[parsed.uid].size());
+      if (parsed.status.phase != api::kSucceeded) return parsed.name + " ended as " + parsed.status.phase;
+      if (mode_ == 1 && restarts.charged != 0) return "disruptions were charged: " + std::to_string(restarts.charged);
+      // A failure in an attempt that is being suspended is not seen, or not needed.
+      if (restarts.charged > failed) return std::to_string(restarts.charged) + " charged restarts, but only " + std::to_string(failed) + " attempts failed";
+    }
+    const local::ApiResult pods = api_.List(kube::kPods, "", {});
+    for (const Json& pod : pods.body["items"]) {
+      if (!uids.contains(pod["metadata"]["labels"].value(api::kLabelJobUid, ""))) return "pod " + pod["metadata"]["name"].get<std::string>() + " outlived its job";
+      if (Alive(pod)) return "pod " + pod["metadata"]["name"].get<std::string>() + " outlived its job's end";
+    }
+    const int64_t writes = operator_->writes();
+    for (int i = 0; i < 100; ++i) Act(false);
+    if (operator_->writes() != writes) return "a job at rest was written to";
+    return "";
+  }
+
+  std::string Phases() {
+    std::string text;
+    for (const Json& job : Jobs()) text += job["metadata"]["name"].get<std::string>() + " " + job.value("status", Json()).dump() + "\n";
+    return text;
+  }
+
+  const uint64_t seed_;
+  VirtualClock clock_;
+  Dice dice_;
+  double trouble_ = 0.5;
+  int64_t mode_ = 0;  // 0: only failures, 1: only disruptions, 2: both
+  local::MemoryApi api_;
+  Kubelets kubelets_;
+  std::unique_ptr<Operator> operator_;
+  std::map<std::string, int64_t> attempts_, totals_;
+  std::ostringstream history_;
+};
+
+TEST(Simulation, EverySeedKeepsTheInvariants) {
+  uint64_t first = 1, count = 1000;
+  if (const char* text = std::getenv("TRAINYARD_SIM_SEEDS")) {
+    ASSERT_EQ(std::sscanf(text, "%lu:%lu", &first, &count), 2) << "TRAINYARD_SIM_SEEDS=first:count";
+  }
+  int failures = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    Simulation simulation(seed);
+    const std::string broken = simulation.Run();
+    if (broken.empty()) continue;
+    ++failures;
+    ADD_FAILURE() << "seed " << seed << " (again: TRAINYARD_SIM_SEEDS=" << seed << ":1): " << broken << "\n" << simulation.history();
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::sim
