@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BIN := build/release/bin
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps configure build demo test sanitize bench verify format clean
+.PHONY: help deps build demo test test-cluster sanitize bench verify generate format clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,12 +18,15 @@ build: deps build/release/build.ninja ## Builds the programs
 	@echo "building (the first time takes some minutes)"
 	@cmake --build --preset release
 
-demo: deps build/release/build.ninja ## Synthesizes data, trains on two ranks, prints the in-context return
-	@cmake --build --preset release --target trainyard
+demo: deps build/release/build.ninja ## Runs a TrainingJob on this machine: two workers train, the in-context return is printed
+	@cmake --build --preset release --target trainyard trainyard-operator
 	@tests/demo.sh
 
 test: build ## Every test that needs no GPU and no cluster
 	@ctest --test-dir build/release --output-on-failure --no-tests=error -j 2
+
+test-cluster: build ## The operator against real Kubernetes components (needs Go 1.26 and root)
+	@tests/cluster/run.sh
 
 sanitize: deps ## Unit tests under the address sanitizer, and without LibTorch under the thread sanitizer
 	@cmake --preset asan >/dev/null && cmake --build --preset asan
@@ -36,16 +39,20 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 	@$(PYTHON) tests/bench/startup.py
 
 verify: build ## Format, clang-tidy, and generated files up to date
-	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
+	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
 	@cmake --preset tsan >/dev/null # its compile commands are the sources without LibTorch, whose headers would take an hour
 	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -v kernels_impl | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
-	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make docs/config.md"; exit 1; }
+	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
+	@$(BIN)/trainyard-operator crd --reference | diff -u docs/api.md - || { echo "docs/api.md is out of date: run make generate"; exit 1; }
+	@$(BIN)/trainyard-operator crd | diff -u manifests/crd.yaml - || { echo "manifests/crd.yaml is out of date: run make generate"; exit 1; }
 
-docs/config.md: build
-	@$(BIN)/trainyard config-reference > $@
+generate: build ## Writes the generated files: configuration and API reference, CRD
+	@$(BIN)/trainyard config-reference > docs/config.md
+	@$(BIN)/trainyard-operator crd --reference > docs/api.md
+	@$(BIN)/trainyard-operator crd > manifests/crd.yaml
 
 format: ## Formats the sources
-	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'tests/*.cc' | xargs clang-format -i
+	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format -i
 
 clean: ## Removes what was built
 	@rm -rf build

@@ -74,6 +74,8 @@ int Main(int argc, char** argv) {
   local_command->add_option(
       "--state-dir", local.state_dir,
       "where objects, logs and claims lie; the next start with it goes on. Default: a new temporary folder");
+  local_command->add_flag("--api-only", local.api_only,
+                          "only the API: no operator, and pods stay objects; for tests of clients");
   local_command->add_flag("--quiet", local.quiet, "no live view and no summary");
 
   std::string file;

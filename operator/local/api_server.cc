@@ -17,6 +17,8 @@ namespace trainyard::local {
 namespace {
 
 constexpr size_t kMaxConnections = 512;
+// Types that the library does not compress: its compressor holds a stream back until it has enough.
+constexpr char kWatchType[] = "application/json;stream=watch", kLogType[] = "application/octet-stream";
 constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10;
 
 // A thread per connection, bounded: a watch holds its thread for minutes, and a pool of few would
@@ -204,8 +206,8 @@ void ApiServer::Impl::Watch(const Route& route, const httplib::Request& request,
     if (initial) object["metadata"]["annotations"] = {{"k8s.io/initial-events-end", "true"}};
     return kube::WatchEvent{"BOOKMARK", object};
   };
-  response.set_chunked_content_provider("application/json", [this, state, resource, ns = route.ns, selector = *selector,
-                                                             send, bookmark](size_t, httplib::DataSink& sink) {
+  response.set_chunked_content_provider(kWatchType, [this, state, resource, ns = route.ns, selector = *selector, send,
+                                                     bookmark](size_t, httplib::DataSink& sink) {
     for (const kube::WatchEvent& event : state->first) {
       if (!send(sink, event)) return false;
     }
@@ -242,7 +244,7 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
   auto log = std::make_shared<LogSource>(*source);
   const bool follow = IsSet(request, "follow");
   response.set_chunked_content_provider(
-      "text/plain", [this, log, follow, ns = route.ns, name = route.name, container](size_t, httplib::DataSink& sink) {
+      kLogType, [this, log, follow, ns = route.ns, name = route.name, container](size_t, httplib::DataSink& sink) {
         // Asked before reading: what is written before the end is then read.
         const bool ended = !follow || stopping || !ContainerRuns(api.Get(kube::kPods, ns, name).body, container);
         const std::string text = log->Read();

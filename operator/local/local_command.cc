@@ -42,7 +42,8 @@ class ControlPlane {
         api_(clock_, std::random_device()()),
         agent_(api_, clock_, state.path(), AddressBlock(), log) {}
 
-  Status Start(int port) {
+  // `api_only`: neither operator nor agent.
+  Status Start(int port, bool api_only) {
     if (Status status = state_.Load(api_); !status.ok()) return status;
     Result<local::Certificate> certificate = local::MakeCertificate();
     if (!certificate.ok()) return certificate.status();
@@ -55,6 +56,7 @@ class ControlPlane {
             state_.WriteSecret("kubeconfig", local::KubeconfigText(server_->port(), certificate->pem, token));
         !status.ok())
       return status;
+    if (api_only) return Status::Ok();
     Result<kube::Endpoint> endpoint = kube::ReadKubeconfig(kubeconfig());
     if (!endpoint.ok()) return endpoint.status();
     client_ = std::make_unique<kube::RestClient>(*endpoint, clock_);
@@ -242,7 +244,7 @@ int RunLocal(const LocalOptions& options) {
   CatchStopSignals();
   const Logger log(STDERR_FILENO, Logger::Form::kText, LogLevel::kWarning);
   ControlPlane plane(*state, log);
-  if (const Status status = plane.Start(options.serve.value_or(0)); !status.ok())
+  if (const Status status = plane.Start(options.serve.value_or(0), options.api_only); !status.ok())
     return Complain(status, status.Is(Code::kUnavailable) ? kExitNetwork
                             : status.Is(Code::kInvalid)   ? kExitInvalid
                                                           : kExitInternal);

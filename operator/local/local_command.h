@@ -12,6 +12,7 @@ struct LocalOptions {
   std::optional<int> serve;  // port of the API on 127.0.0.1; 0: any free one
   bool keep = false;         // go on serving when the job has ended, until Ctrl-C
   std::string state_dir;     // empty: a temporary folder, removed at the end
+  bool api_only = false;     // only the API: no operator, and pods stay objects
   bool quiet = false;        // no live view
 };
 

@@ -96,8 +96,7 @@ ApiResult CoreEvents(const MemoryApi& api, const std::string& ns, const std::str
 ApiResult NamespaceAnswer(const MemoryApi& api, const std::string& name) {
   std::set<std::string> names = {"default"};
   const ApiResult jobs = api.List(kube::kTrainingJobs, "", {});
-  for (const Json& job : jobs.body["items"])
-    names.insert(job["metadata"]["namespace"].get<std::string>());
+  for (const Json& job : jobs.body["items"]) names.insert(job["metadata"]["namespace"].get<std::string>());
   const auto object = [](const std::string& ns) {
     return Json{{"kind", "Namespace"},
                 {"apiVersion", "v1"},

@@ -114,12 +114,14 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
   // The cache of pods may be old as well, after a start even older than this attempt: nothing of
   // another attempt may be alive when the first pod of this one is created.
-  const Result<Json> pods = client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
+  const Result<Json> pods =
+      client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
   if (!pods.ok()) return pods.status().With("confirm that no pod is left");
   for (const Json& pod : (*pods)["items"]) {
     const Json labels = pod["metadata"].value("labels", Json::object());
     if (OwnedBy(pod, job.uid) && labels.value(api::kLabelAttempt, "") != std::to_string(plan.status.attempt)) {
-      return Status(Code::kConflict, "pod " + pod["metadata"].value("name", "") + " of another attempt is left: the cached pods are old");
+      return Status(Code::kConflict, "pod " + pod["metadata"].value("name", "") +
+                                         " of another attempt is left: the cached pods are old");
     }
   }
   const MutexLock lock(mutex_);

@@ -101,7 +101,10 @@ Result<std::string> Reconciler::DryRun(const TrainingJob& job) {
 }
 
 Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {
-  const Json patch = api::MergeDiff(api::StatusToJson(job.status), api::StatusToJson(status));
+  if (job.status.observed_generation == status.observed_generation && status.observed_generation == 0) return Status::Ok();
+  // The first write holds every field: a zero that was never written would read as unknown.
+  const Json before = job.status.observed_generation == 0 ? Json::object() : api::StatusToJson(job.status);
+  const Json patch = api::MergeDiff(before, api::StatusToJson(status));
   if (patch.empty()) return Status::Ok();
   // With the version that was read: a stale leader's write is refused, not merged.
   const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};

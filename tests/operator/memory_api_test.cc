@@ -12,10 +12,17 @@ using reconcile::JobObject;
 
 class MemoryApiTest : public testing::Test {
  protected:
-  ApiResult CreateJob(const std::string& name = "job") { return api_.Create(kube::kTrainingJobs, "default", JobObject(name, 2), {}); }
-  ApiResult Merge(const Json& patch, const std::string& sub = "") { return api_.Patch(kube::kTrainingJobs, "default", "job", sub, PatchType::kMerge, patch, {}); }
+  ApiResult CreateJob(const std::string& name = "job") {
+    return api_.Create(kube::kTrainingJobs, "default", JobObject(name, 2), {});
+  }
+  ApiResult Merge(const Json& patch, const std::string& sub = "") {
+    return api_.Patch(kube::kTrainingJobs, "default", "job", sub, PatchType::kMerge, patch, {});
+  }
   ApiResult CreatePod(const std::string& name, const Json& extra = Json::object()) {
-    Json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", name}}}, {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+    Json pod = {{"apiVersion", "v1"},
+                {"kind", "Pod"},
+                {"metadata", {{"name", name}}},
+                {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
     pod.merge_patch(extra);
     return api_.Create(kube::kPods, "default", pod, {});
   }
@@ -23,7 +30,8 @@ class MemoryApiTest : public testing::Test {
     std::vector<kube::WatchEvent> events;
     EXPECT_TRUE(api_.Next(resource, "", *Selector::Parse(labels, ""), since, 0, events));
     std::vector<std::string> out;
-    for (const kube::WatchEvent& event : events) out.push_back(event.type + " " + event.object["metadata"]["name"].get<std::string>());
+    for (const kube::WatchEvent& event : events)
+      out.push_back(event.type + " " + event.object["metadata"]["name"].get<std::string>());
     return out;
   }
   SystemClock clock_;
@@ -60,7 +68,8 @@ TEST_F(MemoryApiTest, AnOldVersionConflicts) {
   const std::string old = CreateJob().body["metadata"]["resourceVersion"];
   ASSERT_EQ(Merge({{"metadata", {{"labels", {{"a", "b"}}}}}}).http, 200);
   EXPECT_EQ(Merge({{"metadata", {{"resourceVersion", old}}}, {"status", {{"attempt", 1}}}}, "status").http, 409);
-  EXPECT_EQ(Merge({{"status", {{"attempt", 1}}}}, "status").http, 200) << "without a version a merge patch never conflicts";
+  EXPECT_EQ(Merge({{"status", {{"attempt", 1}}}}, "status").http, 200)
+      << "without a version a merge patch never conflicts";
 }
 
 TEST_F(MemoryApiTest, AWriteThatChangesNothingMakesNoVersion) {
@@ -75,7 +84,9 @@ TEST_F(MemoryApiTest, ValidatesAgainstTheSchemaAndTheRules) {
   const ApiResult range = api_.Create(kube::kTrainingJobs, "default", job, {});
   EXPECT_EQ(range.http, 422);
   EXPECT_NE(range.body["message"].get<std::string>().find("spec.workers"), std::string::npos) << range.body;
-  EXPECT_EQ(api_.Create(kube::kTrainingJobs, "default", JobObject("a-name-that-is-longer-than-forty-characters", 1), {}).http, 422);
+  EXPECT_EQ(
+      api_.Create(kube::kTrainingJobs, "default", JobObject("a-name-that-is-longer-than-forty-characters", 1), {}).http,
+      422);
   CreateJob();
   ASSERT_EQ(Merge({{"status", {{"phase", "Running"}, {"attempt", 2}}}}, "status").http, 200);
   EXPECT_EQ(Merge({{"spec", {{"workers", 3}}}}).http, 422) << "a running job keeps its size";
@@ -106,7 +117,9 @@ TEST_F(MemoryApiTest, AWatchSeesEveryChangeInOrder) {
 TEST_F(MemoryApiTest, LabelsThatChangeMoveObjectsInAndOutOfAWatch) {
   const uint64_t start = api_.version();
   CreatePod("p");
-  const auto label = [&](const Json& value) { api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge, {{"metadata", {{"labels", {{"x", value}}}}}}, {}); };
+  const auto label = [&](const Json& value) {
+    api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge, {{"metadata", {{"labels", {{"x", value}}}}}}, {});
+  };
   label("1");
   label("2");
   label(nullptr);
@@ -124,7 +137,8 @@ TEST_F(MemoryApiTest, AnOldWatchIsGone) {
 
 TEST_F(MemoryApiTest, ABoundPodIsDeletedInTwoSteps) {
   CreatePod("p");
-  api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge, {{"spec", {{"nodeName", "n"}, {"terminationGracePeriodSeconds", 40}}}}, {});
+  api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge,
+             {{"spec", {{"nodeName", "n"}, {"terminationGracePeriodSeconds", 40}}}}, {});
   EXPECT_EQ(api_.Delete(kube::kPods, "default", "p", {.uid = "another"}).http, 409);
   api_.Delete(kube::kPods, "default", "p", {});
   const ApiResult going = api_.Get(kube::kPods, "default", "p");
@@ -136,7 +150,8 @@ TEST_F(MemoryApiTest, ABoundPodIsDeletedInTwoSteps) {
 
 TEST_F(MemoryApiTest, WhatLostItsOwnerGoes) {
   const std::string uid = CreateJob().body["metadata"]["uid"];
-  CreatePod("p", {{"metadata", {{"ownerReferences", Json::array({{{"uid", uid}, {"kind", "TrainingJob"}, {"name", "job"}}})}}}});
+  CreatePod("p", {{"metadata",
+                   {{"ownerReferences", Json::array({{{"uid", uid}, {"kind", "TrainingJob"}, {"name", "job"}}})}}}});
   CreatePod("q");
   EXPECT_EQ(api_.CollectGarbage(), 0);
   api_.Delete(kube::kTrainingJobs, "default", "job", {});
@@ -162,9 +177,13 @@ TEST_F(MemoryApiTest, ListsInPagesOfOneSnapshot) {
 
 TEST_F(MemoryApiTest, ServerSideApplyOwnsFields) {
   const auto apply = [&](const Json& spec, const std::string& manager, bool force = false) {
-    Json config = {{"apiVersion", "trainyard.dev/v1alpha1"}, {"kind", "TrainingJob"}, {"metadata", {{"name", "job"}}}, {"spec", JobObject("job", 2)["spec"]}};
+    Json config = {{"apiVersion", "trainyard.dev/v1alpha1"},
+                   {"kind", "TrainingJob"},
+                   {"metadata", {{"name", "job"}}},
+                   {"spec", JobObject("job", 2)["spec"]}};
     config["spec"].merge_patch(spec);
-    return api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kApply, config, {.manager = manager, .force = force});
+    return api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kApply, config,
+                      {.manager = manager, .force = force});
   };
   ASSERT_EQ(apply({{"suspend", true}}, "one").http, 201);
   EXPECT_EQ(apply({{"suspend", false}}, "two").http, 409);
@@ -187,10 +206,22 @@ TEST_F(MemoryApiTest, LivesOnAfterARestart) {
 }
 
 TEST(Selector, Requirements) {
-  const Json object = {{"metadata", {{"name", "n"}, {"labels", {{"a", "1"}, {"b", "2"}}}}}, {"status", {{"phase", "Running"}}}};
-  const std::pair<const char*, bool> cases[] = {{"", true},      {"a=1", true},          {"a==1,b=2", true},   {"a=2", false},  {"a!=2", true}, {"c!=2", true},
-                                                {"a", true},     {"!a", false},          {"!c", true},         {"c", false},    {"a in (0,1)", true},
-                                                {"a in (0, 2)", false}, {"a notin (0,2)", true}, {"c notin (1)", true}};
+  const Json object = {{"metadata", {{"name", "n"}, {"labels", {{"a", "1"}, {"b", "2"}}}}},
+                       {"status", {{"phase", "Running"}}}};
+  const std::pair<const char*, bool> cases[] = {{"", true},
+                                                {"a=1", true},
+                                                {"a==1,b=2", true},
+                                                {"a=2", false},
+                                                {"a!=2", true},
+                                                {"c!=2", true},
+                                                {"a", true},
+                                                {"!a", false},
+                                                {"!c", true},
+                                                {"c", false},
+                                                {"a in (0,1)", true},
+                                                {"a in (0, 2)", false},
+                                                {"a notin (0,2)", true},
+                                                {"c notin (1)", true}};
   for (const auto& [text, matches] : cases) {
     const Result<local::Selector> selector = local::Selector::Parse(text, "");
     ASSERT_TRUE(selector.ok()) << text;

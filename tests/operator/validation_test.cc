@@ -30,25 +30,35 @@ TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
       {R"({"spec":{"template":{"spec":null}}})", {"spec.template.spec", "missing"}},
       {R"({"spec":{"template":{"spec":{"containers":[]}}}})", {"spec.template.spec.containers", "at least one"}},
       {R"({"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}})", {"spec.template.spec.containers[0].name"}},
-      {R"({"spec":{"template":{"spec":{"restartPolicy":"Always"}}}})", {"spec.template.spec.restartPolicy", "\"Always\"", "Never"}},
+      {R"({"spec":{"template":{"spec":{"restartPolicy":"Always"}}}})",
+       {"spec.template.spec.restartPolicy", "\"Always\"", "Never"}},
       {R"({"spec":{"template":{"spec":{"hostname":"me"}}}})", {"spec.template.spec.hostname", "\"me\""}},
       {R"({"spec":{"template":{"sepc":{}}}})", {"spec.template.sepc", "did you mean spec?"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","env":[{"name":"RANK","value":"1"}]}]}}}})", {"env[0].name", "RANK", "does not set itself"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","env":[{"name":"X"},{"name":"TRAINYARD_ATTEMPT"}]}]}}}})", {"env[1].name", "TRAINYARD_ATTEMPT"}},
+      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","env":[{"name":"RANK","value":"1"}]}]}}}})",
+       {"env[0].name", "RANK", "does not set itself"}},
+      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","env":[{"name":"X"},{"name":"TRAINYARD_ATTEMPT"}]}]}}}})",
+       {"env[1].name", "TRAINYARD_ATTEMPT"}},
       {R"({"spec":{"restart":{"maxRestarts":-1}}})", {"spec.restart.maxRestarts", "-1"}},
       {R"({"spec":{"restart":{"rules":[{"action":"Fail"}]}}})", {"spec.restart.rules[0]", "neither", "exactly one"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[1],"onPodCondition":"X"}]}}})", {"spec.restart.rules[0]", "both"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Retry","onExitCodes":[1]}]}}})", {"spec.restart.rules[0].action", "\"Retry\"", "one of Restart, Fail"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[256]}]}}})", {"spec.restart.rules[0].onExitCodes[0]", "256"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[0]}]}}})", {"spec.restart.rules[0].onExitCodes", "0 is success"}},
+      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[1],"onPodCondition":"X"}]}}})",
+       {"spec.restart.rules[0]", "both"}},
+      {R"({"spec":{"restart":{"rules":[{"action":"Retry","onExitCodes":[1]}]}}})",
+       {"spec.restart.rules[0].action", "\"Retry\"", "one of Restart, Fail"}},
+      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[256]}]}}})",
+       {"spec.restart.rules[0].onExitCodes[0]", "256"}},
+      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[0]}]}}})",
+       {"spec.restart.rules[0].onExitCodes", "0 is success"}},
       {R"({"spec":{"restart":{"rules":[7]}}})", {"spec.restart.rules[0]", "7", "an object"}},
-      {R"({"spec":{"restart":{"backoff":{"initialSeconds":10,"maxSeconds":5}}}})", {"spec.restart.backoff.maxSeconds", "5", "10"}},
+      {R"({"spec":{"restart":{"backoff":{"initialSeconds":10,"maxSeconds":5}}}})",
+       {"spec.restart.backoff.maxSeconds", "5", "10"}},
       {R"({"spec":{"checkpoint":{"path":"relative"}}})", {"spec.checkpoint.path", "\"relative\"", "an absolute path"}},
-      {R"({"spec":{"checkpoint":{"volume":{"emptyDir":{},"hostPath":{}}}}})", {"spec.checkpoint.volume", "one volume source"}},
+      {R"({"spec":{"checkpoint":{"volume":{"emptyDir":{},"hostPath":{}}}}})",
+       {"spec.checkpoint.volume", "one volume source"}},
       {R"({"spec":{"suspend":"yes"}})", {"spec.suspend", "\"yes\"", "true or false"}},
       {R"({"spec":{"cleanPodPolicy":"Some"}})", {"spec.cleanPodPolicy", "\"Some\"", "All, Running, None"}},
       {R"({"spec":{"scheduling":{"gang":"volcano"}}})", {"spec.scheduling.gang", "volcano", "not supported yet"}},
-      {R"({"spec":{"deadlines":{"stallSeconds":5}}})", {"spec.deadlines.stallSeconds", "5", "not supported yet", "600"}},
+      {R"({"spec":{"deadlines":{"stallSeconds":5}}})",
+       {"spec.deadlines.stallSeconds", "5", "not supported yet", "600"}},
       {R"({"metadata":{"name":"Upper"}})", {"metadata.name", "\"Upper\""}},
       {R"({"spec":null})", {"spec", "missing"}},
   };
@@ -56,8 +66,10 @@ TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
     Json job = reconcile::JobObject("job", 2);
     job.merge_patch(Json::parse(c.patch));
     const std::vector<std::string> problems = CheckJob(job);
-    ASSERT_EQ(problems.size(), 1u) << c.patch << ": " << (problems.empty() ? "nothing was found" : problems[0] + " | " + problems.back());
-    for (const char* word : c.words) EXPECT_NE(problems[0].find(word), std::string::npos) << c.patch << ": " << problems[0];
+    ASSERT_EQ(problems.size(), 1u) << c.patch << ": "
+                                   << (problems.empty() ? "nothing was found" : problems[0] + " | " + problems.back());
+    for (const char* word : c.words)
+      EXPECT_NE(problems[0].find(word), std::string::npos) << c.patch << ": " << problems[0];
   }
 }
 
@@ -72,10 +84,17 @@ TEST(Validation, AConfigHas64KiB) {
 }
 
 TEST(ProcsPerWorker, AutoIsTheSumOfDevices) {
-  const std::pair<const char*, int64_t> cases[] = {{R"({})", 1}, {R"({"nvidia.com/gpu":4})", 4}, {R"({"amd.com/gpu":"2"})", 2}, {R"({"nvidia.com/mig-1g.5gb":3,"nvidia.com/gpu":1})", 4}, {R"({"cpu":8})", 1}};
+  const std::pair<const char*, int64_t> cases[] = {{R"({})", 1},
+                                                   {R"({"nvidia.com/gpu":4})", 4},
+                                                   {R"({"amd.com/gpu":"2"})", 2},
+                                                   {R"({"nvidia.com/mig-1g.5gb":3,"nvidia.com/gpu":1})", 4},
+                                                   {R"({"cpu":8})", 1}};
   for (const auto& [limits, procs] : cases) {
     JobSpec spec;
-    spec.pod_template = {{"spec", {{"containers", Json::array({{{"name", "side"}}, {{"name", "trainer"}, {"resources", {{"limits", Json::parse(limits)}}}}})}}}};
+    spec.pod_template = {
+        {"spec",
+         {{"containers", Json::array({{{"name", "side"}},
+                                      {{"name", "trainer"}, {"resources", {{"limits", Json::parse(limits)}}}}})}}}};
     EXPECT_EQ(ProcsPerWorker(spec), procs) << limits;
   }
 }
@@ -104,7 +123,8 @@ TEST(JobFile, SaysWhereTheYamlIsWrong) {
   EXPECT_NE(YamlToJson("a: [1", "f").status().message().find("f:"), std::string::npos);
   EXPECT_NE(YamlToJson("a: 1\na: 2\n", "f").status().message().find("f:2:1: a appears twice"), std::string::npos);
   EXPECT_NE(YamlToJson("a: 1\n---\nb: 2\n", "f").status().message().find("2 documents"), std::string::npos);
-  const Result<Json> scalars = YamlToJson(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3})", "f");
+  const Result<Json> scalars =
+      YamlToJson(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3})", "f");
   ASSERT_TRUE(scalars.ok());
   EXPECT_EQ(*scalars, Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":"0x10","h":-3})"));
 }

@@ -7,7 +7,9 @@ namespace {
 
 constexpr size_t kOldLists = 6;
 
-std::string Label(const Json& pod, const char* key) { return pod["metadata"].value("labels", Json::object()).value(key, ""); }
+std::string Label(const Json& pod, const char* key) {
+  return pod["metadata"].value("labels", Json::object()).value(key, "");
+}
 
 }  // namespace
 
@@ -29,7 +31,8 @@ Result<Json> TroubledClient::Get(const kube::Resource& resource, const std::stri
   return MemoryClient::Get(resource, ns, name);
 }
 
-Result<Json> TroubledClient::List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options) {
+Result<Json> TroubledClient::List(const kube::Resource& resource, const std::string& ns,
+                                  const kube::ListOptions& options) {
   if (Status status = Before(); !status.ok()) return status;
   Result<Json> list = MemoryClient::List(resource, ns, options);
   if (!list.ok() || options.resource_version.empty()) return list;
@@ -37,13 +40,16 @@ Result<Json> TroubledClient::List(const kube::Resource& resource, const std::str
   std::deque<Json>& old = old_lists_[resource.plural];
   old.push_back(*list);
   if (old.size() > kOldLists) old.pop_front();
-  const Json& chosen = dice_.Chance(trouble_) ? old[static_cast<size_t>(dice_.Below(static_cast<int64_t>(old.size())))] : *list;
+  const Json& chosen =
+      dice_.Chance(trouble_) ? old[static_cast<size_t>(dice_.Below(static_cast<int64_t>(old.size())))] : *list;
   const auto version = [](const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); };
-  if (version(chosen["metadata"]["resourceVersion"].get<std::string>()) < version(options.resource_version)) return list;
+  if (version(chosen["metadata"]["resourceVersion"].get<std::string>()) < version(options.resource_version))
+    return list;
   return chosen;
 }
 
-Result<Json> TroubledClient::Create(const kube::Resource& resource, const std::string& ns, const Json& object, const kube::WriteOptions& options) {
+Result<Json> TroubledClient::Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                                    const kube::WriteOptions& options) {
   if (Status status = Before(); !status.ok()) return status;
   if (dice_.Chance(trouble_ * 0.05) && !options.dry_run) return Status(Code::kForbidden, "exceeded quota");
   Result<Json> created = MemoryClient::Create(resource, ns, object, options);
@@ -51,7 +57,8 @@ Result<Json> TroubledClient::Create(const kube::Resource& resource, const std::s
   return created;
 }
 
-Result<Json> TroubledClient::MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name, const std::string& subresource, const Json& patch,
+Result<Json> TroubledClient::MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                                        const std::string& subresource, const Json& patch,
                                         const kube::WriteOptions& options) {
   if (Status status = Before(); !status.ok()) return status;
   Result<Json> patched = MemoryClient::MergePatch(resource, ns, name, subresource, patch, options);
@@ -59,7 +66,8 @@ Result<Json> TroubledClient::MergePatch(const kube::Resource& resource, const st
   return patched;
 }
 
-Status TroubledClient::Delete(const kube::Resource& resource, const std::string& ns, const std::string& name, const kube::DeleteOptions& options) {
+Status TroubledClient::Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                              const kube::DeleteOptions& options) {
   if (Status status = Before(); !status.ok()) return status;
   Status deleted = MemoryClient::Delete(resource, ns, name, options);
   if (LosesAnswer()) return Status(Code::kUnavailable, "the connection broke");
@@ -67,8 +75,8 @@ Status TroubledClient::Delete(const kube::Resource& resource, const std::string&
 }
 
 // Delivers some of what there is and ends: the rest comes with a later watch, as on a slow network.
-Status TroubledClient::Watch(const kube::Resource& resource, const std::string& ns, const kube::WatchOptions& options, const std::function<bool(kube::WatchEvent)>& on_event,
-                             const kube::StopFlag& stop) {
+Status TroubledClient::Watch(const kube::Resource& resource, const std::string& ns, const kube::WatchOptions& options,
+                             const std::function<bool(kube::WatchEvent)>& on_event, const kube::StopFlag& stop) {
   if (Status status = Before(); !status.ok()) return status;
   if (dice_.Chance(trouble_ * 0.03)) {
     api_.Compact();
@@ -78,7 +86,8 @@ Status TroubledClient::Watch(const kube::Resource& resource, const std::string& 
   kube::WatchOptions now = options;
   now.timeout_seconds = 0;
   int64_t left = dice_.Chance(trouble_) ? dice_.Below(4) : 1000000;
-  return MemoryClient::Watch(resource, ns, now, [&](kube::WatchEvent event) { return left-- > 0 && on_event(std::move(event)); }, stop);
+  return MemoryClient::Watch(
+      resource, ns, now, [&](kube::WatchEvent event) { return left-- > 0 && on_event(std::move(event)); }, stop);
 }
 
 void Kubelets::Step() {
@@ -89,8 +98,11 @@ void Kubelets::Step() {
 }
 
 void Kubelets::Advance(const Json& pod) {
-  const std::string ns = pod["metadata"]["namespace"], name = pod["metadata"]["name"], uid = pod["metadata"]["uid"], phase = pod.value("/status/phase"_json_pointer, "");
-  const auto patch = [&](const std::string& sub, const Json& body) { api_.Patch(kube::kPods, ns, name, sub, local::PatchType::kMerge, body, {.manager = "kubelet"}); };
+  const std::string ns = pod["metadata"]["namespace"], name = pod["metadata"]["name"], uid = pod["metadata"]["uid"],
+                    phase = pod.value("/status/phase"_json_pointer, "");
+  const auto patch = [&](const std::string& sub, const Json& body) {
+    api_.Patch(kube::kPods, ns, name, sub, local::PatchType::kMerge, body, {.manager = "kubelet"});
+  };
   const bool ended = phase == "Succeeded" || phase == "Failed";
   if (pod["metadata"].contains("deletionTimestamp")) {
     if (!ended && dice_.Chance(0.5)) return Finish(pod, 75, "Error", false);  // it saves and goes
@@ -101,13 +113,17 @@ void Kubelets::Advance(const Json& pod) {
   if (!pod.contains("/spec/nodeName"_json_pointer)) {
     if (!dice_.Chance(0.6)) return;  // the scheduler takes its time
     patch("", {{"spec", {{"nodeName", "node-" + std::to_string(dice_.Below(3))}}}});
-    patch("status", {{"status", {{"podIP", "10.0.0." + std::to_string(1 + dice_.Below(250))}, {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}}}});
+    patch("status", {{"status",
+                      {{"podIP", "10.0.0." + std::to_string(1 + dice_.Below(250))},
+                       {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}}}});
     return;
   }
   if (phase == "Pending") {
     life_[uid] = static_cast<int>(2 + dice_.Below(8));
-    const Json conditions = Json::array({{{"type", "PodScheduled"}, {"status", "True"}}, {{"type", "Ready"}, {"status", "True"}}});
-    const Json states = Json::array({{{"name", "trainer"}, {"ready", true}, {"state", {{"running", {{"startedAt", FormatTime(clock_.Now())}}}}}}});
+    const Json conditions =
+        Json::array({{{"type", "PodScheduled"}, {"status", "True"}}, {{"type", "Ready"}, {"status", "True"}}});
+    const Json states = Json::array(
+        {{{"name", "trainer"}, {"ready", true}, {"state", {{"running", {{"startedAt", FormatTime(clock_.Now())}}}}}}});
     patch("status", {{"status", {{"phase", "Running"}, {"conditions", conditions}, {"containerStatuses", states}}}});
     return;
   }
@@ -129,11 +145,18 @@ void Kubelets::Advance(const Json& pod) {
 }
 
 void Kubelets::Finish(const Json& pod, int64_t code, const std::string& reason, bool target) {
-  Json conditions = Json::array({{{"type", "PodScheduled"}, {"status", "True"}}, {{"type", "Ready"}, {"status", "False"}}});
+  Json conditions =
+      Json::array({{{"type", "PodScheduled"}, {"status", "True"}}, {{"type", "Ready"}, {"status", "False"}}});
   if (target) conditions.push_back({{"type", "DisruptionTarget"}, {"status", "True"}});
-  const Json states = Json::array({{{"name", "trainer"}, {"ready", false}, {"state", {{"terminated", {{"exitCode", code}, {"reason", reason}, {"finishedAt", FormatTime(clock_.Now())}}}}}}});
-  const Json status = {{"phase", code == 0 ? "Succeeded" : "Failed"}, {"conditions", conditions}, {"containerStatuses", states}};
-  api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", local::PatchType::kMerge, {{"status", status}}, {.manager = "kubelet"});
+  const Json states = Json::array(
+      {{{"name", "trainer"},
+        {"ready", false},
+        {"state",
+         {{"terminated", {{"exitCode", code}, {"reason", reason}, {"finishedAt", FormatTime(clock_.Now())}}}}}}});
+  const Json status = {
+      {"phase", code == 0 ? "Succeeded" : "Failed"}, {"conditions", conditions}, {"containerStatuses", states}};
+  api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", local::PatchType::kMerge,
+             {{"status", status}}, {.manager = "kubelet"});
 }
 
 }  // namespace trainyard::sim

@@ -43,16 +43,20 @@ struct Crash {};
 // whose lists from the cache ("0") may be old. `trouble` 0 turns all of it off.
 class TroubledClient : public local::MemoryClient {
  public:
-  TroubledClient(local::MemoryApi& api, Dice& dice, const double& trouble) : local::MemoryClient(api), api_(api), dice_(dice), trouble_(trouble) {}
+  TroubledClient(local::MemoryApi& api, Dice& dice, const double& trouble)
+      : local::MemoryClient(api), api_(api), dice_(dice), trouble_(trouble) {}
 
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override;
   Result<Json> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options) override;
-  Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object, const kube::WriteOptions& options) override;
-  Result<Json> MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name, const std::string& subresource, const Json& patch,
+  Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                      const kube::WriteOptions& options) override;
+  Result<Json> MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                          const std::string& subresource, const Json& patch,
                           const kube::WriteOptions& options) override;
-  Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name, const kube::DeleteOptions& options) override;
-  Status Watch(const kube::Resource& resource, const std::string& ns, const kube::WatchOptions& options, const std::function<bool(kube::WatchEvent)>& on_event,
-               const kube::StopFlag& stop) override;
+  Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                const kube::DeleteOptions& options) override;
+  Status Watch(const kube::Resource& resource, const std::string& ns, const kube::WatchOptions& options,
+               const std::function<bool(kube::WatchEvent)>& on_event, const kube::StopFlag& stop) override;
 
   int64_t writes() const { return writes_; }
 
@@ -78,7 +82,8 @@ class Kubelets {
     int64_t codes_seed = 0;
     int64_t good_attempt = 3;  // from this attempt on all goes well
   };
-  Kubelets(local::MemoryApi& api, const Clock& clock, Dice& dice, Options options) : api_(api), clock_(clock), dice_(dice), options_(options) {}
+  Kubelets(local::MemoryApi& api, const Clock& clock, Dice& dice, Options options)
+      : api_(api), clock_(clock), dice_(dice), options_(options) {}
 
   void Step();
 

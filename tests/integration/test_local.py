@@ -1,0 +1,345 @@
+"""`trainyard-operator local`: the whole path on one machine, seen from outside."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.numpy import load_file
+
+import harness
+
+OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
+CONFIG = harness.merged(harness.SMALL, task={"eval_windows": 16}, train={"steps": 60, "eval_every": 25}, batch={"global": 8}, model={"dropout": 0.1}, checkpoint={"every": 7})
+
+
+def job(data, workers=2, name="job", **spec):
+    """A TrainingJob whose checkpoints, run directory and record lie in the claim `ckpt`."""
+    config = harness.merged(CONFIG, data={"path": str(data)}, train={"record": "/checkpoints/record.jsonl"})
+    return {
+        "apiVersion": "trainyard.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "workers": workers,
+            "config": config,
+            "checkpoint": {"volume": {"persistentVolumeClaim": {"claimName": "ckpt"}}, "graceSeconds": 20},
+            "restart": {"backoff": {"initialSeconds": 0, "maxSeconds": 0}, "sameStepLimit": 100, "maxRestarts": 100},
+            "template": {"spec": {"containers": [{"name": "trainer", "image": "trainyard-trainer", "command": ["trainyard", "launch"]}]}},
+            **spec,
+        },
+    }
+
+
+def script_job(command, workers=2, name="job", **spec):
+    return {
+        "apiVersion": "trainyard.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {"workers": workers, "template": {"spec": {"containers": [{"name": "trainer", "image": "any", "command": command}]}}, **spec},
+    }
+
+
+class Local:
+    """One `local` process and its state directory."""
+
+    def __init__(self, tmp_path, spec, *args, name="job"):
+        self.state = tmp_path / "state"
+        self.file = harness.write_config(tmp_path / f"{name}.json", spec)
+        self.args = args
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen([OPERATOR, "local", "-f", self.file, "--state-dir", self.state, *self.args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env=harness.environment(), errors="replace")
+        return self
+
+    def finish(self, timeout=120):
+        try:
+            self.output = self.process.communicate(timeout=timeout)[0]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"still running after {timeout} s: {self.objects()}")
+        return self.process.returncode
+
+    def run(self, timeout=120):
+        return self.start().finish(timeout)
+
+    def objects(self):
+        try:
+            return json.loads((self.state / "api.json").read_text())["collections"]
+        except (OSError, ValueError):
+            return {}
+
+    def job(self):
+        return next(iter(self.objects().get("trainingjobs.trainyard.dev", {}).values()), {})
+
+    def status(self):
+        return self.job().get("status", {})
+
+    def log(self, pod, container="trainer"):
+        return next((self.state / "pods").glob(f"*_{pod}_*/{container}.log")).read_text()
+
+    def pids(self):
+        """Process ids of pods that run now, by pod name."""
+        found = {}
+        for path in (self.state / "pods").glob("*/processes"):
+            for line in path.read_text().splitlines():
+                pid = int(line.split()[0])
+                if harness.alive(pid):
+                    found[path.parent.name.split("_")[1]] = pid
+        return found
+
+
+@pytest.fixture
+def local(tmp_path):
+    made = []
+
+    def make(spec, *args, name="job"):
+        folder = tmp_path / f"local{len(made)}"
+        folder.mkdir()
+        made.append(Local(folder, spec, *args, name=name))
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.process and each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+
+
+def test_a_job_trains_and_nothing_is_left(local, data):
+    run = local(job(data))
+    assert run.run() == 0, run.output
+    status = run.status()
+    assert status["phase"] == "Succeeded" and status["attempt"] == 1 and status["restarts"]["total"] == 0
+    assert status["progress"]["step"] == 60 and status["world"]["size"] == 2
+    assert "Succeeded" in run.output
+    records = harness.records(run.state / "claims/default/ckpt/record.jsonl")
+    assert len(records) == 60
+    assert not run.pids()
+    # The same on a launcher alone: the operator changes nothing about training.
+    config = harness.merged(CONFIG, data={"path": str(data)}, run={"dir": str(run.state / "alone")})
+    result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(run.state / "alone.json", config), "--record", run.state / "alone.jsonl")
+    assert result.returncode == 0, result.stderr
+    assert harness.records(run.state / "alone.jsonl") == records
+
+
+@pytest.mark.parametrize("code, phase", [(64, "Failed"), (3, "Failed")])
+def test_the_exit_code_is_the_culprits(local, code, phase):
+    run = local(script_job(["sh", "-c", f"echo last words; exit {code}"], restart={"maxRestarts": 0}))
+    assert run.run(60) == code
+    status = run.status()
+    assert status["phase"] == phase
+    assert status["firstFailure"]["exitCode"] == code and status["firstFailure"]["tail"] == ["last words"]
+
+
+def test_a_restart_goes_on_and_is_charged(local):
+    script = 'if [ $TRAINYARD_ATTEMPT = 1 ] && [ $RANK = 1 ]; then exit 70; fi; [ $TRAINYARD_ATTEMPT = 1 ] && sleep 1; exit 0'
+    run = local(script_job(["sh", "-c", script], restart={"backoff": {"initialSeconds": 0}}))
+    assert run.run(60) == 0, run.output
+    status = run.status()
+    assert status["attempt"] == 2 and status["restarts"]["total"] == 1 and status["restarts"]["charged"] == 1
+    assert status["firstFailure"]["rank"] == 1 and status["firstFailure"]["exitCode"] == 70
+
+
+def test_the_environment_is_the_contracts(local):
+    run = local(script_job(["sh", "-c", "env | sort"], workers=2, config={"task": {"name": "x"}}))
+    assert run.run(60) == 0, run.output
+    env = dict(line.split("=", 1) for line in run.log("job-1-1").splitlines() if "=" in line)
+    uid = run.job()["metadata"]["uid"]
+    assert {k: env[k] for k in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")} == {
+        "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "1"}
+    assert env["PET_NNODES"] == "2" and env["PET_NPROC_PER_NODE"] == "1" and env["PET_NODE_RANK"] == "1"
+    assert env["TRAINYARD_JOB_UID"] == uid and env["TRAINYARD_ATTEMPT"] == "1" and env["TRAINYARD_NAMESPACE"] == "default"
+    assert env["MASTER_ADDR"].startswith("127.") and 20000 <= int(env["MASTER_PORT"]) < 30000
+    volumes = json.loads(env["TRAINYARD_VOLUMES"])
+    assert json.loads(pathlib.Path(volumes["/etc/trainyard"], "config.json").read_text()) == {"task": {"name": "x"}}
+
+
+PYTORCH = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+loss = model(torch.ones(2, 4)).sum(); loss.backward()
+print("rank", dist.get_rank(), "of", dist.get_world_size(), "sum", x.item(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_an_unmodified_pytorch_script(local, tmp_path):
+    (tmp_path / "script.py").write_text(PYTORCH)
+    run = local(script_job([sys.executable, str(tmp_path / "script.py")]))
+    assert run.run(90) == 0, run.output
+    assert "rank 1 of 2 sum 3.0" in run.log("job-1-1")
+
+
+def test_bare_torchrun_with_two_processes_per_pod(local, tmp_path):
+    (tmp_path / "script.py").write_text(PYTORCH)
+    run = local(script_job([str(pathlib.Path(sys.executable).parent / "torchrun"), str(tmp_path / "script.py")], procsPerWorker=2))
+    assert run.run(120) == 0, run.output + run.log("job-1-0")
+    assert "of 4 sum 10.0" in run.log("job-1-0") and "of 4 sum 10.0" in run.log("job-1-1")
+
+
+def test_bad_input(local, tmp_path, data):
+    def operator(*args):
+        return subprocess.run([OPERATOR, *map(str, args)], capture_output=True, text=True, timeout=30, env=harness.environment())
+
+    bad = job(data)
+    bad["spec"]["workerz"] = 1
+    path = harness.write_config(tmp_path / "bad.json", bad)
+    for command in ("validate", "local"):
+        result = operator(command, "-f", path)
+        assert result.returncode == 64
+        assert "spec.workerz: unknown field; did you mean workers?" in result.stderr
+    assert operator("local", "-f", tmp_path / "missing.yaml").returncode == 64
+    assert operator("locl").returncode == 2 and "did you mean local?" in operator("locl").stderr
+    assert operator("local").returncode == 2
+
+    # A feature that is not there yet, by name; and nothing runs.
+    later = job(data)
+    later["spec"]["scheduling"] = {"gang": "volcano"}
+    result = operator("local", "-f", harness.write_config(tmp_path / "later.json", later))
+    assert result.returncode == 64 and "spec.scheduling.gang" in result.stderr and "not supported yet" in result.stderr
+
+    # A command that does not exist is permanent.
+    run = local(script_job(["no-such-command"]))
+    assert run.run(60) == 127
+    assert run.status()["firstFailure"]["reason"] in ("CommandNotFound", "StartError")
+
+    # A port in use, and a state directory in use.
+    busy = local(script_job(["sleep", "30"]), "--serve", "0").start()
+    harness.wait_until(lambda: busy.status().get("phase") == "Running", what="the job to run")
+    port = (busy.state / "kubeconfig").read_text().split("127.0.0.1:")[1].split()[0]
+    result = operator("local", "-f", busy.file, "--serve", port)
+    assert result.returncode == 69 and f"port {port}" in result.stderr
+    result = operator("local", "-f", busy.file, "--state-dir", busy.state)
+    assert result.returncode == 64 and "in use" in result.stderr
+    busy.process.send_signal(signal.SIGINT)
+    assert busy.finish(30) == 75
+
+
+def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
+    run = local(job(data)).start()
+    harness.wait_until(lambda: (run.state / "claims/default/ckpt/step-00000007").exists(), what="a checkpoint")
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish(60) == 75
+    assert not run.pids()
+    assert run.run() == 0, run.output
+    assert len(harness.records(run.state / "claims/default/ckpt/record.jsonl")) == 60
+    assert run.status()["restarts"]["charged"] == 0
+
+
+def interrupt(run, kind, pods):
+    if kind == "operator":
+        run.process.send_signal(signal.SIGKILL)
+        run.process.wait()
+        run.start()
+    elif kind == "stop":
+        run.process.send_signal(signal.SIGINT)
+        run.process.communicate(timeout=60)
+        run.start()
+    else:
+        pod = random.choice(sorted(pods))
+        ranks = list(harness.ranks_of(pods[pod]).values())
+        target = {"rank": ranks[0] if ranks else pods[pod], "launcher": pods[pod], "sigterm": pods[pod]}[kind]
+        harness.kill(target, signal.SIGTERM if kind == "sigterm" else signal.SIGKILL)
+
+
+def test_interruptions_change_nothing(tmp_path, data):
+    """20 seeded interruptions of jobs, one after another: the record and the weights stay the same, bit for bit."""
+    seed = int(os.environ.get("TRAINYARD_SEED", "20"))
+    print("TRAINYARD_SEED", seed)
+    random.seed(seed)
+    (tmp_path / "whole").mkdir()
+    whole = Local(tmp_path / "whole", job(data))
+    assert whole.run() == 0, whole.output
+    expected = harness.records(whole.state / "claims/default/ckpt/record.jsonl")
+    weights = load_file(whole.state / "claims/default/ckpt/run/export/model.safetensors")
+    kinds = ["rank", "launcher", "sigterm", "operator", "stop"] * 4
+    random.shuffle(kinds)
+    for trial in range(4):
+        folder = tmp_path / f"trial{trial}"
+        folder.mkdir()
+        run = Local(folder, job(data)).start()
+        done = 0
+        try:
+            for kind in kinds[5 * trial:5 * trial + 5]:
+                pods = harness.wait_until(lambda: run.pids() or run.process.poll() is not None, 60, "pods to run")
+                time.sleep(random.uniform(0, 1.2))
+                if run.process.poll() is not None:
+                    break
+                interrupt(run, kind, pods if isinstance(pods, dict) else {})
+                done += 1
+            assert run.finish(180) == 0, run.output
+        finally:
+            if run.process.poll() is None:
+                run.process.kill()
+        status = run.status()
+        assert status["phase"] == "Succeeded", status
+        assert harness.records(run.state / "claims/default/ckpt/record.jsonl") == expected, (trial, kinds)
+        mine = load_file(run.state / "claims/default/ckpt/run/export/model.safetensors")
+        assert all(mine[name].tobytes() == weights[name].tobytes() for name in weights)
+        print("trial", trial, "interruptions", done, "restarts", status["restarts"], "attempt", status["attempt"])
+
+
+KUBECTL = shutil.which("kubectl")
+
+
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")
+def test_kubectl(local):
+    script = 'trap "exit 75" TERM; echo hello from $RANK; while true; do sleep 0.1; done'
+    run = local(script_job(["sh", "-c", script], name="job"), "--serve", "0").start()
+    harness.wait_until(lambda: run.status().get("phase") == "Running", what="the job to run")
+
+    def kubectl(*args, good=True, kubeconfig=run.state / "kubeconfig", stdin=None):
+        result = subprocess.run([KUBECTL, "--kubeconfig", str(kubeconfig), *args], capture_output=True, text=True, timeout=60, input=stdin)
+        assert (result.returncode == 0) == good, result.stdout + result.stderr
+        return result.stdout + result.stderr
+
+    def phase(wanted):
+        harness.wait_until(lambda: kubectl("get", "tj", "job", "-o", "jsonpath={.status.phase}") == wanted, what=wanted)
+
+    assert "Running" in kubectl("get", "tj,pods", "-o", "wide")
+    assert "job-1-1" in kubectl("get", "pods", "-l", "trainyard.dev/rank=1")
+    assert "AllWorkersReady" in kubectl("describe", "tj", "job")
+    assert "maxRestarts" in kubectl("explain", "tj.spec.restart")
+    assert kubectl("logs", "job-1-0") == "hello from 0\n"
+    follow = subprocess.Popen([KUBECTL, "--kubeconfig", str(run.state / "kubeconfig"), "logs", "-f", "job-1-1"], stdout=subprocess.PIPE, text=True)
+    watch = subprocess.Popen([KUBECTL, "--kubeconfig", str(run.state / "kubeconfig"), "get", "tj", "-w"], stdout=subprocess.PIPE, text=True)
+    assert follow.stdout.readline() == "hello from 1\n" and watch.stdout.readline().startswith("NAME")
+    kubectl("patch", "tj", "job", "--type", "merge", "-p", '{"spec":{"suspend":true}}')
+    phase("Suspended")
+    follow.communicate(timeout=20)  # the log ends with the pod
+    kubectl("patch", "tj", "job", "--type", "merge", "-p", '{"spec":{"suspend":false}}')
+    phase("Running")
+    other = script_job(["sleep", "60"], name="other", workers=1)
+    typo = json.loads(json.dumps(other))
+    typo["spec"]["workerz"] = 1
+    for flags in ([], ["--server-side"]):
+        assert 'unknown field "spec.workerz"' in kubectl("apply", *flags, "-f", "-", stdin=json.dumps(typo), good=False)
+        kubectl("apply", *flags, "-f", "-", stdin=json.dumps(other))
+        kubectl("apply", *flags, "-f", "-", stdin=json.dumps(other))
+        kubectl("delete", "tj", "other")
+    assert "may change only" in kubectl("patch", "tj", "job", "--type", "merge", "-p", '{"spec":{"workers":3}}', good=False)
+    assert "NotFound" in kubectl("get", "tj", "none", good=False)
+    # Neither without the token nor without the authority.
+    text = (run.state / "kubeconfig").read_text()
+    (run.state / "no-token").write_text("\n".join("    token: wrong" if "token:" in line else line for line in text.splitlines()))
+    assert "logged in" in kubectl("get", "tj", good=False, kubeconfig=run.state / "no-token")
+    (run.state / "no-ca").write_text("\n".join(line for line in text.splitlines() if "certificate-authority" not in line))
+    assert "certificate" in kubectl("get", "tj", good=False, kubeconfig=run.state / "no-ca")
+    kubectl("delete", "tj", "job")
+    watch.kill()
+    seen = watch.communicate()[0]
+    assert "Suspended" in seen and "NAME" not in seen, seen
+    assert run.finish(60) == 75
+    assert not run.pids()
