@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "operator/base/json_access.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -38,7 +39,7 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   progress.loss = Number(answer, "loss");
   progress.last_update = now;
   if (const auto found = answer.find("checkpoint");
-      found != answer.end() && found->is_object() && found->value("durable", false)) {
+      found != answer.end() && found->is_object() && json::Flag(*found, "durable")) {
     report.checkpoint.step = Whole(*found, "step");
     report.checkpoint.bytes = Whole(*found, "bytes");
     if (const double time = Number(*found, "time"); time > 0) report.checkpoint.time = After(Time{}, time);

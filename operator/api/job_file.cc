@@ -10,6 +10,7 @@
 
 #include "operator/api/json.h"
 #include "operator/api/validation.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::api {
 namespace {
@@ -98,11 +99,11 @@ Result<Json> ReadJobFile(const std::string& path) {
   Result<Json> job = YamlToJson(text, path == "-" ? "standard input" : path);
   if (!job.ok()) return job;
   if (!job->is_object()) return Status(Code::kInvalid, path + ": no TrainingJob");
-  if (job->value("kind", Json()) != kKind)
+  if (json::Field(*job, "kind") != kKind)
     return Status(Code::kInvalid,
-                  path + ": kind: " + Shown(job->value("kind", Json())) + " is not allowed; allowed: " + kKind);
-  if (job->value("apiVersion", Json()) != kApiVersion) {
-    return Status(Code::kInvalid, path + ": apiVersion: " + Shown(job->value("apiVersion", Json())) +
+                  path + ": kind: " + Shown(json::Field(*job, "kind")) + " is not allowed; allowed: " + kKind);
+  if (json::Field(*job, "apiVersion") != kApiVersion) {
+    return Status(Code::kInvalid, path + ": apiVersion: " + Shown(json::Field(*job, "apiVersion")) +
                                       " is not allowed; allowed: " + kApiVersion);
   }
   Json& metadata = (*job)["metadata"];
@@ -126,13 +127,13 @@ std::vector<std::string> CheckJob(const Json& job) {
 
 std::vector<std::string> IgnoredLocally(const Json& job) {
   std::vector<std::string> ignored;
-  const Json pod = job.value("/spec/template/spec"_json_pointer, Json::object());
+  const Json pod = json::Field(json::Field(json::Field(job, "spec"), "template"), "spec");
   std::set<std::string> images;
   for (const char* list : {"initContainers", "containers"}) {
     for (const Json& container : pod.value(list, Json::array())) {
       if (container.is_object() && container.contains("image")) images.insert(Shown(container["image"]));
       if (container.is_object() && container.contains("resources"))
-        ignored.push_back(std::string("spec.template.spec.") + list + "." + Shown(container.value("name", Json())) +
+        ignored.push_back(std::string("spec.template.spec.") + list + "." + Shown(json::Field(container, "name")) +
                           ".resources: there are no limits");
       for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
         if (container.is_object() && container.contains(probe))

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/fields.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::api {
 namespace {
@@ -239,7 +240,7 @@ std::string Shown(const Json& value) {
 
 TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
   TrainingJob job;
-  const Json metadata = object.value("metadata", Json::object());
+  const Json metadata = json::Field(object, "metadata");
   job.name = TextOf(metadata, "name");
   job.ns = TextOf(metadata, "namespace");
   job.uid = TextOf(metadata, "uid");
@@ -248,7 +249,7 @@ TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
     job.generation = found->get<int64_t>();
   job.deleting = metadata.contains("deletionTimestamp") && !metadata["deletionTimestamp"].is_null();
   job.created = ParseTime(TextOf(metadata, "creationTimestamp"));
-  job.labels = metadata.value("labels", Json::object());
+  job.labels = json::Field(metadata, "labels");
   const auto spec = object.find("spec");
   if (spec == object.end() || !spec->is_object()) {
     errors.push_back({FieldError::Kind::kRequired, "spec", "", "an object"});

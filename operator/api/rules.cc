@@ -1,10 +1,12 @@
 #include "operator/api/rules.h"
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::api {
 namespace {
 
 bool NameIsShort(const Json& now, const Json*) {
-  const std::string name = now.value("/metadata/name"_json_pointer, "");
+  const std::string name = json::Text(json::Field(now, "metadata"), "name");
   if (name.empty() || name.size() > 40 || name.front() < 'a' || name.front() > 'z' || name.back() == '-') return false;
   for (const char c : name) {
     if ((c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-') return false;
@@ -17,11 +19,11 @@ constexpr const char* kFrozen[] = {"workers", "procsPerWorker", "config", "templ
 
 bool FrozenWhileRunning(const Json& now, const Json* old) {
   if (!old) return true;
-  const Json status = old->value("status", Json::object());
-  const std::string phase = status.value("phase", "");
-  const Json spec = now.value("spec", Json::object()), before = old->value("spec", Json::object());
-  if (phase.empty() || (phase == kSuspended && spec.value("suspend", false))) return true;
-  if (phase == kInvalid && status.value("attempt", int64_t{0}) == 0) return true;
+  const Json status = json::Field(*old, "status");
+  const std::string phase = json::Text(status, "phase");
+  const Json spec = json::Field(now, "spec"), before = json::Field(*old, "spec");
+  if (phase.empty() || (phase == kSuspended && json::Flag(spec, "suspend"))) return true;
+  if (phase == kInvalid && json::Whole(status, "attempt") == 0) return true;
   for (const char* field : kFrozen) {
     const bool has = spec.contains(field), had = before.contains(field);
     if (has != had || (has && spec[field] != before[field])) return false;

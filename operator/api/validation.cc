@@ -8,6 +8,7 @@
 #include "operator/api/json.h"
 #include "operator/api/rules.h"
 #include "operator/api/worker_env.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::api {
 namespace {
@@ -51,7 +52,10 @@ void CheckContainer(const Json& container, const std::string& path, std::vector<
   }
   if (!container.contains("name") || !container["name"].is_string())
     errors.push_back({Kind::kRequired, path + ".name", "", "a string"});
-  const Json variables = container.value("env", Json::array());
+  if (container.contains("env") && !container["env"].is_array()) {
+    errors.push_back({Kind::kInvalid, path + ".env", Shown(container["env"]), "a list"});
+  }
+  const Json variables = json::List(container, "env");
   for (size_t i = 0; i < variables.size(); ++i) {
     const std::string name =
         variables[i].is_object() && variables[i].contains("name") && variables[i]["name"].is_string()
@@ -65,7 +69,7 @@ void CheckContainer(const Json& container, const std::string& path, std::vector<
 }
 
 void CheckTemplate(const JobSpec& spec, std::vector<FieldError>& errors) {
-  const Json pod = spec.pod_template.value("spec", Json());
+  const Json pod = json::Field(spec.pod_template, "spec");
   if (!pod.is_object()) {
     errors.push_back({Kind::kRequired, "spec.template.spec", "", "a pod's spec"});
     return;
@@ -76,7 +80,7 @@ void CheckTemplate(const JobSpec& spec, std::vector<FieldError>& errors) {
     errors.push_back(
         {Kind::kUnknown, "spec.template." + key, Shown(value), nearest.empty() ? "" : "did you mean " + nearest + "?"});
   }
-  const Json containers = pod.value("containers", Json());
+  const Json containers = json::Field(pod, "containers");
   if (!containers.is_array() || containers.empty()) {
     errors.push_back({Kind::kRequired, "spec.template.spec.containers", "", "a list with at least one container"});
   } else {
@@ -183,7 +187,7 @@ const Json* TrainerContainer(const Json& pod_template) {
   const auto containers = spec->find("containers");
   if (containers == spec->end() || !containers->is_array() || containers->empty()) return nullptr;
   for (const Json& container : *containers) {
-    if (container.is_object() && container.value("name", Json()) == "trainer") return &container;
+    if (container.is_object() && json::Field(container, "name") == "trainer") return &container;
   }
   return &containers->front();
 }
@@ -191,9 +195,8 @@ const Json* TrainerContainer(const Json& pod_template) {
 int64_t ProcsPerWorker(const JobSpec& spec) {
   if (spec.procs_per_worker) return *spec.procs_per_worker;
   const Json* trainer = TrainerContainer(spec.pod_template);
-  const Json limits = trainer && trainer->is_object()
-                          ? trainer->value("resources", Json::object()).value("limits", Json::object())
-                          : Json::object();
+  if (!trainer) return 1;
+  const Json& limits = json::Field(json::Field(*trainer, "resources"), "limits");
   int64_t devices = 0;
   for (const auto& [name, quantity] : limits.items()) {
     const bool device = name.ends_with("/gpu") || name.starts_with("nvidia.com/mig-");

@@ -1,5 +1,7 @@
 #include "operator/kube/client.h"
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::kube {
 
 const Resource kPods{"", "v1", "pods", "Pod"};
@@ -14,9 +16,9 @@ std::string Resource::Path(const std::string& ns) const {
 }
 
 Status StatusFromApi(int http, const Json& body) {
-  const bool is_status = body.is_object() && body.value("kind", "") == "Status";
-  const std::string reason = is_status ? body.value("reason", "") : "";
-  std::string message = is_status ? body.value("message", "") : "";
+  const bool is_status = json::Text(body, "kind") == "Status";
+  const std::string reason = is_status ? json::Text(body, "reason") : "";
+  std::string message = is_status ? json::Text(body, "message") : "";
   if (message.empty()) message = "HTTP " + std::to_string(http);
   const auto code = [&] {
     switch (http) {
@@ -44,9 +46,8 @@ Status StatusFromApi(int http, const Json& body) {
     }
   }();
   Status status(code, message);
-  if (is_status && body.contains("details") && body["details"].contains("retryAfterSeconds")) {
-    status.set_retry_after_seconds(body["details"]["retryAfterSeconds"].get<double>());
-  }
+  if (const int64_t seconds = json::Whole(json::Field(body, "details"), "retryAfterSeconds"); seconds > 0)
+    status.set_retry_after_seconds(static_cast<double>(seconds));
   return status;
 }
 

@@ -2,20 +2,22 @@
 
 #include <algorithm>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::kube {
 namespace {
 
 constexpr double kFirstWait = 0.8, kLongestWait = 30, kHealthySeconds = 120, kRetrySeconds = 60, kShortWatch = 1;
 
 std::string VersionOf(const nlohmann::json& object) {
-  return object.value("/metadata/resourceVersion"_json_pointer, "");
+  return json::Text(json::Field(object, "metadata"), "resourceVersion");
 }
 
 }  // namespace
 
 std::string ObjectKey(const nlohmann::json& object) {
-  const std::string ns = object.value("/metadata/namespace"_json_pointer, ""),
-                    name = object.value("/metadata/name"_json_pointer, "");
+  const nlohmann::json& metadata = json::Field(object, "metadata");
+  const std::string ns = json::Text(metadata, "namespace"), name = json::Text(metadata, "name");
   return ns.empty() ? name : ns + "/" + name;
 }
 
@@ -58,7 +60,7 @@ Status Reflector::ListAll() {
     if (!page.ok()) return page.status().With("list " + resource_.plural);
     version = VersionOf(*page);
     for (nlohmann::json& item : (*page)["items"]) items.push_back(std::move(item));
-    options.continue_token = page->value("/metadata/continue"_json_pointer, "");
+    options.continue_token = json::Text(json::Field(*page, "metadata"), "continue");
     if (options.continue_token.empty()) break;
     options.resource_version.clear();  // the token holds it
   }
@@ -94,7 +96,7 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
 
 bool Reflector::Handle(const WatchEvent& event, Status& failure) {
   if (event.type == "ERROR") {
-    const int code = event.object.value("code", 500);
+    const int code = static_cast<int>(json::Whole(event.object, "code", 500));
     failure = StatusFromApi(code, event.object);
     if (code != 410 && code != 429 && code < 500) failure = Status(Code::kGone, failure.message());
     return false;

@@ -3,6 +3,8 @@
 #include <csignal>
 #include <fstream>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -58,7 +60,7 @@ void Agent::TakeChanges() {
     for (const Json& pod : all.body["items"]) events.push_back({"MODIFIED", pod});
   }
   for (const kube::WatchEvent& event : events) {
-    const std::string uid = event.object["metadata"].value("uid", "");
+    const std::string uid = json::Text(event.object["metadata"], "uid");
     if (event.type == "DELETED") {
       pods_.erase(uid);
     } else if (const auto known = pods_.find(uid); known != pods_.end()) {
@@ -71,7 +73,7 @@ void Agent::TakeChanges() {
 
 // Scheduling and the pod's address in one: there is one node, and it always has room.
 void Agent::Adopt(const Json& pod) {
-  const std::string phase = pod.value("/status/phase"_json_pointer, ""), ns = pod["metadata"]["namespace"],
+  const std::string phase = json::Text(json::Field(pod, "status"), "phase"), ns = pod["metadata"]["namespace"],
                     name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
   if (phase == "Succeeded" || phase == "Failed" || pods_.contains(uid)) return;
   if (pod.contains("/spec/nodeName"_json_pointer)) return;  // another life's; EndEarlierLife has dealt with it
@@ -92,9 +94,9 @@ void Agent::AdvanceAll() {
                                 const std::string& ns) -> std::optional<std::string> {
     for (const auto& [uid, runner] : pods_) {
       const Json& spec = runner->pod()["spec"];
-      if (runner->pod()["metadata"]["namespace"] == ns && spec.value("hostname", "") == pod &&
-          spec.value("subdomain", "") == subdomain) {
-        return runner->pod().value("/status/podIP"_json_pointer, "");
+      if (runner->pod()["metadata"]["namespace"] == ns && json::Text(spec, "hostname") == pod &&
+          json::Text(spec, "subdomain") == subdomain) {
+        return json::Text(json::Field(runner->pod(), "status"), "podIP");
       }
     }
     return std::nullopt;
@@ -115,7 +117,7 @@ void Agent::AdvanceAll() {
 
 void Agent::WriteStatus(PodRunner& runner) {
   const Json status = runner.PodStatus();
-  if (status == runner.pod().value("status", Json())) return;
+  if (status == json::Field(runner.pod(), "status")) return;
   const Json& metadata = runner.pod()["metadata"];
   const ApiResult written = api_.Patch(kube::kPods, metadata["namespace"], metadata["name"], "status",
                                        PatchType::kMerge, WithStatus(status), {.manager = "agent"});
@@ -125,7 +127,7 @@ void Agent::WriteStatus(PodRunner& runner) {
 void Agent::EndEarlierLife() {
   const ApiResult all = api_.List(kube::kPods, "", {});
   for (const Json& pod : all.body["items"]) {
-    const std::string phase = pod.value("/status/phase"_json_pointer, "");
+    const std::string phase = json::Text(json::Field(pod, "status"), "phase");
     if (phase == "Succeeded" || phase == "Failed" || !pod.contains("/spec/nodeName"_json_pointer)) continue;
     std::ifstream file(PodFiles(state_, pod).root() / "processes");
     pid_t pid;
@@ -138,7 +140,7 @@ void Agent::EndEarlierLife() {
       log_.Info("ended a process of an earlier run", {{"pod", pod["metadata"]["name"]}, {"pid", std::to_string(pid)}});
     }
     const std::string now = FormatTime(clock_.Now());
-    Json status = pod.value("status", Json::object());
+    Json status = json::Field(pod, "status");
     status["phase"] = "Failed";
     status["reason"] = "NodeRestarted";
     status["message"] = "the agent was started again; its processes of before are gone";

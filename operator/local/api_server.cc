@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "operator/api/job_file.h"
+#include "operator/base/json_access.h"
 #include "operator/local/discovery.h"
 #include "operator/local/route.h"
 #include "operator/local/table.h"
@@ -237,7 +238,7 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
   const ApiResult pod = api.Get(*route.resource, route.ns, route.name);
   if (!pod.ok()) return Answer(pod, response);
   std::string container = Parameter(request, "container");
-  if (container.empty()) container = pod.body.value("/spec/containers/0/name"_json_pointer, "");
+  if (container.empty()) container = json::Text(pod.body["spec"]["containers"].at(0), "name");
   const Result<LogSource> source = OpenLog(log_path(pod.body, container), pod.body, container,
                                            Parameter(request, "tailLines"), Parameter(request, "limitBytes"));
   if (!source.ok()) return Answer(Failure(400, "BadRequest", source.status().message()), response);
@@ -269,11 +270,11 @@ ApiResult ApiServer::Impl::Write(const Route& route, const httplib::Request& req
   if (request.method == "PUT" && !route.name.empty())
     return api.Replace(*route.resource, route.ns, route.name, route.subresource, std::move(body), write);
   if (request.method == "DELETE" && !route.name.empty()) {
-    DeleteRequest options{.dry_run = write.dry_run || body.value("dryRun", Json()) == Json{"All"}};
-    options.uid = body.value("/preconditions/uid"_json_pointer, "");
-    options.resource_version = body.value("/preconditions/resourceVersion"_json_pointer, "");
-    options.propagation = body.value("propagationPolicy", "");
-    if (const Json grace = body.value("gracePeriodSeconds", Json()); grace.is_number_integer())
+    DeleteRequest options{.dry_run = write.dry_run || json::Field(body, "dryRun") == Json{"All"}};
+    options.uid = json::Text(json::Field(body, "preconditions"), "uid");
+    options.resource_version = json::Text(json::Field(body, "preconditions"), "resourceVersion");
+    options.propagation = json::Text(body, "propagationPolicy");
+    if (const Json grace = json::Field(body, "gracePeriodSeconds"); grace.is_number_integer())
       options.grace_seconds = grace.get<int64_t>();
     ApiResult result = api.Delete(*route.resource, route.ns, route.name, options);
     if (result.ok()) api.CollectGarbage();

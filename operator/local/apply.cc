@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -65,7 +67,7 @@ Json ManagedFields(const Json& config, Json managed, const std::string& manager,
   if (!managed.is_array()) managed = Json::array();
   Json kept = Json::array();
   for (const Json& entry : managed) {
-    if (entry.value("manager", "") != manager || entry.value("operation", "") != "Apply") kept.push_back(entry);
+    if (json::Text(entry, "manager") != manager || json::Text(entry, "operation") != "Apply") kept.push_back(entry);
   }
   kept.push_back({{"manager", manager},
                   {"operation", "Apply"},
@@ -80,17 +82,17 @@ std::string Apply(const Json& old, const Json& config, const std::string& manage
                   const std::string& api_version, Time now, Json& next) {
   Leaves wanted, mine, others;
   Collect(config, "", wanted);
-  const Json managed = old.value("/metadata/managedFields"_json_pointer, Json::array());
+  const Json managed = json::List(json::Field(old, "metadata"), "managedFields");
   for (const Json& entry : managed) {
-    const bool own = entry.value("manager", "") == manager && entry.value("operation", "") == "Apply";
-    FromFields(entry.value("fieldsV1", Json::object()), "", own ? mine : others);
+    const bool own = json::Text(entry, "manager") == manager && json::Text(entry, "operation") == "Apply";
+    FromFields(json::Field(entry, "fieldsV1"), "", own ? mine : others);
     if (own || force) continue;
     Leaves theirs;
-    FromFields(entry.value("fieldsV1", Json::object()), "", theirs);
+    FromFields(json::Field(entry, "fieldsV1"), "", theirs);
     for (const std::string& leaf : wanted) {
       const Json::json_pointer at(leaf);
       if (theirs.contains(leaf) && old.contains(at) && old[at] != config[at]) {
-        return "Apply failed with 1 conflict: conflict with \"" + entry.value("manager", "") + "\": " + leaf;
+        return "Apply failed with 1 conflict: conflict with \"" + json::Text(entry, "manager") + "\": " + leaf;
       }
     }
   }

@@ -10,6 +10,7 @@
 
 #include "operator/api/job_file.h"
 #include "operator/api/json.h"
+#include "operator/base/json_access.h"
 #include "operator/kube/rest_client.h"
 #include "operator/local/agent.h"
 #include "operator/local/api_server.h"
@@ -107,7 +108,7 @@ class ControlPlane {
 
  private:
   static bool IsDone(const Json& pod) {
-    const std::string phase = pod.value("/status/phase"_json_pointer, "");
+    const std::string phase = json::Text(json::Field(pod, "status"), "phase");
     return phase == "Succeeded" || phase == "Failed";
   }
   local::StateDir& state_;
@@ -152,9 +153,9 @@ void PrintLastWords(ControlPlane& plane, const api::TrainingJob& job) {
                        {.label_selector = "trainyard.dev/rank=0,trainyard.dev/job-uid=" + job.uid +
                                           ",trainyard.dev/attempt=" + std::to_string(job.status.attempt)});
   for (const Json& pod : pods.body["items"]) {
-    std::string container = pod.value("/spec/containers/0/name"_json_pointer, "");
+    std::string container = json::Text(pod["spec"]["containers"].at(0), "name");
     for (const Json& other : pod["spec"]["containers"]) {
-      if (other.value("name", "") == "trainer") container = "trainer";
+      if (json::Text(other, "name") == "trainer") container = "trainer";
     }
     std::ifstream file(plane.agent().LogPath(pod, container));
     std::vector<std::string> lines;
@@ -196,8 +197,8 @@ std::optional<int> Follow(ControlPlane& plane, const std::string& ns, const std:
     const bool known = plane.api().Next(kube::kEvents, ns, local::Selector(), events_seen, 0, events);
     if (!known) events_seen = plane.api().version();
     for (const kube::WatchEvent& event : events) {
-      if (event.type == "ADDED" && event.object.value("/regarding/name"_json_pointer, "") == name)
-        view.Event(event.object.value("reason", "") + ": " + event.object.value("note", ""));
+      if (event.type == "ADDED" && json::Text(json::Field(event.object, "regarding"), "name") == name)
+        view.Event(json::Text(event.object, "reason") + ": " + json::Text(event.object, "note"));
     }
     if (job.status.observed_generation == job.generation) code = ExitCode(job);
     view.State(job, plane.clock().Now());

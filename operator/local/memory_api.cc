@@ -6,6 +6,7 @@
 
 #include "operator/api/crd.h"
 #include "operator/api/rules.h"
+#include "operator/base/json_access.h"
 #include "operator/local/apply.h"
 #include "operator/local/schema.h"
 
@@ -58,6 +59,41 @@ bool HasStatus(const Resource& resource) { return resource == kube::kTrainingJob
 bool IsFinishedPod(const Json& pod) {
   const std::string phase = TextAt(pod, "/status/phase");
   return phase == "Succeeded" || phase == "Failed";
+}
+
+// The shape of what the agent reads of a pod; a real server knows all of it.
+const Json& PodShape() {
+  static const Json shape = [] {
+    const Json text = {{"type", "string"}}, texts = {{"type", "array"}, {"items", text}};
+    const auto object = [](Json properties) { return Json{{"type", "object"}, {"properties", std::move(properties)}}; };
+    const auto list = [](Json items) { return Json{{"type", "array"}, {"items", std::move(items)}}; };
+    Json variable = object({{"name", text}, {"value", text}, {"valueFrom", {{"type", "object"}}}});
+    variable["required"] = Json::array({"name"});
+    Json mount = object({{"name", text}, {"mountPath", text}, {"subPath", text}});
+    mount["required"] = Json::array({"name", "mountPath"});
+    Json container = object({{"name", text},
+                             {"image", text},
+                             {"command", texts},
+                             {"args", texts},
+                             {"workingDir", text},
+                             {"terminationMessagePath", text},
+                             {"terminationMessagePolicy", text}});
+    container["properties"]["env"] = list(variable);
+    container["properties"]["volumeMounts"] = list(mount);
+    container["required"] = Json::array({"name"});
+    Json volume = object({{"name", text},
+                          {"persistentVolumeClaim", object({{"claimName", text}})},
+                          {"hostPath", object({{"path", text}})},
+                          {"emptyDir", {{"type", "object"}}}});
+    volume["required"] = Json::array({"name"});
+    Json spec = object({{"hostname", text},
+                        {"subdomain", text},
+                        {"terminationGracePeriodSeconds", {{"type", "integer"}, {"minimum", 0}}}});
+    spec["properties"]["containers"] = spec["properties"]["initContainers"] = list(container);
+    spec["properties"]["volumes"] = list(volume);
+    return object({{"spec", spec}});
+  }();
+  return shape;
 }
 
 // What a server fills in that others rely on.
@@ -194,7 +230,9 @@ ApiResult MemoryApi::Admit(const Resource& resource, const Json* old, Json& obje
     if (!causes.empty()) return Invalid(resource, name, causes);
   }
   if (resource == kube::kPods && !old) {
-    const Json containers = object.value("/spec/containers"_json_pointer, Json());
+    if (const std::vector<Cause> causes = CheckSchema(PodShape(), object, ""); !causes.empty())
+      return Invalid(resource, name, causes);
+    const Json containers = json::Field(json::Field(object, "spec"), "containers");
     if (!containers.is_array() || containers.empty())
       return Invalid(resource, name, {{"FieldValueRequired", "Required value", "spec.containers"}});
     DefaultPod(object);
@@ -288,11 +326,11 @@ ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, con
         "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + TextAt(*old, "/metadata/uid"));
   }
   // Each of the two doors lets through its own part.
-  const Json spec = next.value("spec", Json()), status = next.value("status", Json());
-  const Json labels = next["metadata"].value("labels", Json()),
-             annotations = next["metadata"].value("annotations", Json());
-  const Json owners = next["metadata"].value("ownerReferences", Json()),
-             managed = next["metadata"].value("managedFields", Json());
+  const Json spec = json::Field(next, "spec"), status = json::Field(next, "status");
+  const Json labels = json::Field(next["metadata"], "labels"),
+             annotations = json::Field(next["metadata"], "annotations");
+  const Json owners = json::Field(next["metadata"], "ownerReferences"),
+             managed = json::Field(next["metadata"], "managedFields");
   const auto put = [](Json& object, const char* key, const Json& value) {
     value.is_null() ? void(object.erase(key)) : void(object[key] = value);
   };
@@ -326,7 +364,7 @@ ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, con
 ApiResult MemoryApi::Replace(const Resource& resource, const std::string& ns, const std::string& name,
                              const std::string& subresource, Json object, const WriteRequest& request) {
   return Update(resource, ns, name, subresource, request, [&](const Json&, Json& next) {
-    if (!object.is_object() || !object.value("metadata", Json()).is_object())
+    if (!object.is_object() || !json::Field(object, "metadata").is_object())
       return Failure(400, "BadRequest", "the body is no object with metadata");
     next = std::move(object);
     return ApiResult{};
@@ -386,11 +424,11 @@ ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, con
   if (request.dry_run) return {200, *old, {}};
   if (resource == kube::kPods && !TextAt(*old, "/spec/nodeName").empty() && !IsFinishedPod(*old)) {
     const int64_t grace =
-        request.grace_seconds.value_or(old->value("/spec/terminationGracePeriodSeconds"_json_pointer, int64_t{30}));
+        request.grace_seconds.value_or(json::Whole(json::Field(*old, "spec"), "terminationGracePeriodSeconds", 30));
     const bool going = !TextAt(*old, "/metadata/deletionTimestamp").empty();
     // A second delete can only shorten the wait.
     if (grace > 0) {
-      if (going && grace >= old->value("/metadata/deletionGracePeriodSeconds"_json_pointer, int64_t{0}))
+      if (going && grace >= json::Whole(json::Field(*old, "metadata"), "deletionGracePeriodSeconds"))
         return {200, *old, {}};
       Json next = *old;
       next["metadata"]["deletionTimestamp"] = FormatTime(After(clock_.Now(), static_cast<double>(grace)));
@@ -404,10 +442,10 @@ ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, con
   if (request.propagation == "Orphan") {
     for (auto& [other_name, others] : collections_) {
       for (auto& [key, object] : std::map(others)) {
-        const Json owners = object->value("/metadata/ownerReferences"_json_pointer, Json::array());
+        const Json owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
         Json kept = Json::array();
         std::copy_if(owners.begin(), owners.end(), std::back_inserter(kept),
-                     [&](const Json& owner) { return owner.value("uid", "") != uid; });
+                     [&](const Json& owner) { return json::Text(owner, "uid") != uid; });
         if (kept.size() == owners.size()) continue;
         Json next = *object;
         next["metadata"]["ownerReferences"] = kept;
@@ -487,9 +525,9 @@ int MemoryApi::CollectGarbage() {
     }
     for (const Resource& resource : Resources()) {
       for (const auto& [key, object] : collections_[Collection(resource)]) {
-        const Json owners = object->value("/metadata/ownerReferences"_json_pointer, Json::array());
+        const Json owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
         const bool lost = !owners.empty() && std::none_of(owners.begin(), owners.end(), [&](const Json& owner) {
-          return uids.contains(owner.value("uid", ""));
+          return uids.contains(json::Text(owner, "uid"));
         });
         if (lost && TextAt(*object, "/metadata/deletionTimestamp").empty())
           orphans.emplace_back(&resource, (*object)["metadata"]);
@@ -498,9 +536,9 @@ int MemoryApi::CollectGarbage() {
   }
   for (const auto& [resource, metadata] : orphans) {
     // One that went meanwhile, or came again as another, is none of ours.
-    Delete(*resource, metadata.value("namespace", ""), metadata.value("name", ""),
+    Delete(*resource, json::Text(metadata, "namespace"), json::Text(metadata, "name"),
            {.dry_run = false,
-            .uid = metadata.value("uid", ""),
+            .uid = json::Text(metadata, "uid"),
             .resource_version = "",
             .grace_seconds = std::nullopt,
             .propagation = ""});
@@ -525,7 +563,7 @@ Json MemoryApi::Dump() const {
 
 Status MemoryApi::Load(const Json& dump) {
   if (!dump.is_object() || !dump.contains("version") || !dump["version"].is_number_unsigned() ||
-      !dump.value("collections", Json()).is_object()) {
+      !json::Field(dump, "collections").is_object()) {
     return Status(Code::kInvalid, "not the saved state of an API server");
   }
   const MutexLock lock(mutex_);

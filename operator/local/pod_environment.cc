@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "operator/api/worker_env.h"
+#include "operator/base/json_access.h"
 #include "operator/local/pod_files.h"
 
 extern char** environ;
@@ -91,16 +92,16 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
                                              const std::string& termination_log, const Resolver& resolver) {
   ContainerEnvironment environment;
   std::map<std::string, std::string> own;
-  for (const Json& variable : container.value("env", Json::array())) {
-    const std::string name = variable.value("name", "");
-    if (const Json source = variable.value("valueFrom", Json()); source.is_object()) {
+  for (const Json& variable : json::List(container, "env")) {
+    const std::string name = json::Text(variable, "name");
+    if (const Json source = json::Field(variable, "valueFrom"); source.is_object()) {
       if (!source.contains("fieldRef"))
         return Status(Code::kInvalid, "env " + name + ": only values and fieldRef exist on one machine");
-      Result<std::string> value = FieldReference(pod, source["fieldRef"].value("fieldPath", ""));
+      Result<std::string> value = FieldReference(pod, json::Text(source["fieldRef"], "fieldPath"));
       if (!value.ok()) return value.status().With("env " + name);
       own[name] = *value;
     } else {
-      own[name] = Expand(variable.value("value", ""), own);
+      own[name] = Expand(json::Text(variable, "value"), own);
     }
     if (std::string missing = ReplaceNames(own[name], resolver); !missing.empty()) environment.waiting_for = missing;
   }
@@ -112,7 +113,7 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
   environment.variables["TRAINYARD_PROGRESS"] = "lines";
   environment.variables[env::kVolumes] = Json(mounts).dump();
   environment.variables["HOSTNAME"] =
-      pod.value("/spec/hostname"_json_pointer, pod.value("/metadata/name"_json_pointer, ""));
+      pod.value("/spec/hostname"_json_pointer, json::Text(json::Field(pod, "metadata"), "name"));
   return environment;
 }
 

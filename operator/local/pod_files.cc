@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -32,7 +34,7 @@ Status MakeFolder(const fs::path& path) {
 }
 
 Json Volumes(const Json& pod) {
-  const Json list = pod.value("/spec/volumes"_json_pointer, Json::array());
+  const Json list = json::List(json::Field(pod, "spec"), "volumes");
   return list.is_array() ? list : Json::array();
 }
 
@@ -45,7 +47,7 @@ bool Inside(const fs::path& relative) {
 }  // namespace
 
 PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
-  const Json metadata = pod.value("metadata", Json::object());
+  const Json metadata = json::Field(pod, "metadata");
   ns_ = Text(metadata, "namespace");
   root_ = state_ / "pods" / (ns_ + "_" + Text(metadata, "name") + "_" + Text(metadata, "uid"));
 }
@@ -80,9 +82,9 @@ Status PodFiles::Refresh(const Json& pod) const {
     if (!volume.contains("downwardAPI")) continue;
     const Result<fs::path> folder = VolumePath(volume);
     if (!folder.ok()) return folder.status();
-    for (const Json& item : volume["downwardAPI"].value("items", Json::array())) {
+    for (const Json& item : json::List(volume["downwardAPI"], "items")) {
       const std::string relative = Text(item, "path");
-      const Result<std::string> value = FieldReference(pod, item.value("/fieldRef/fieldPath"_json_pointer, ""));
+      const Result<std::string> value = FieldReference(pod, json::Text(json::Field(item, "fieldRef"), "fieldPath"));
       if (!value.ok()) return value.status();
       if (!Inside(relative))
         return Status(Code::kInvalid, "volume " + Text(volume, "name") + ": path " + relative + " leaves it");
@@ -94,7 +96,7 @@ Status PodFiles::Refresh(const Json& pod) const {
 
 Result<std::map<std::string, std::string>> PodFiles::Mounts(const Json& pod, const Json& container) const {
   std::map<std::string, std::string> mounts;
-  for (const Json& mount : container.value("volumeMounts", Json::array())) {
+  for (const Json& mount : json::List(container, "volumeMounts")) {
     const std::string name = Text(mount, "name"), at = Text(mount, "mountPath"), sub = Text(mount, "subPath");
     // The machine's own serves: it is as large as it gets.
     if (at == "/dev/shm") continue;
@@ -120,7 +122,7 @@ Result<std::string> FieldReference(const Json& pod, const std::string& path) {
     const std::string prefix = std::string("metadata.") + map + "['";
     if (!path.starts_with(prefix) || !path.ends_with("']")) continue;
     const std::string key = path.substr(prefix.size(), path.size() - prefix.size() - 2);
-    const Json entries = pod.value("metadata", Json::object()).value(map, Json::object());
+    const Json entries = json::Field(pod, "metadata").value(map, Json::object());
     return Text(entries, key.c_str());
   }
   const std::pair<const char*, const char*> known[] = {{"metadata.name", "/metadata/name"},

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -59,10 +61,9 @@ PodRunner::~PodRunner() {
 }
 
 void PodRunner::ListContainers() {
-  for (const Json& spec : pod_["spec"].value("initContainers", Json::array()))
-    init_.push_back({.name = spec.value("name", "")});
-  for (const Json& spec : pod_["spec"].value("containers", Json::array()))
-    main_.push_back({.name = spec.value("name", "")});
+  for (const Json& spec : json::List(pod_["spec"], "initContainers"))
+    init_.push_back({.name = json::Text(spec, "name")});
+  for (const Json& spec : json::List(pod_["spec"], "containers")) main_.push_back({.name = json::Text(spec, "name")});
   size_t i = 0;
   for (Container& container : init_) container.spec = &pod_["spec"]["initContainers"][i++];
   i = 0;
@@ -71,14 +72,14 @@ void PodRunner::ListContainers() {
 
 void PodRunner::Update(const Json& pod) {
   // The spec is what it was when the pod was made; containers point into it.
-  const bool annotated = pod_["metadata"].value("annotations", Json()) != pod["metadata"].value("annotations", Json());
+  const bool annotated = json::Field(pod_["metadata"], "annotations") != json::Field(pod["metadata"], "annotations");
   pod_["metadata"] = pod["metadata"];
   if (pod.contains("status")) pod_["status"] = pod["status"];
   if (annotated && prepared_) {
     if (const Status status = files_.Refresh(pod_); !status.ok()) main_[0].waiting_message = status.message();
   }
   if (pod["metadata"].contains("deletionTimestamp")) {
-    const std::optional<Time> deadline = ParseTime(pod["metadata"].value("deletionTimestamp", ""));
+    const std::optional<Time> deadline = ParseTime(json::Text(pod["metadata"], "deletionTimestamp"));
     kill_at_ = std::min(kill_at_.value_or(Time::max()), deadline.value_or(clock_.Now()));
   }
 }
@@ -134,7 +135,7 @@ void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
     variable += value;
     spec.environment.push_back(std::move(variable));
   }
-  spec.directory = container.spec->value("workingDir", "");
+  spec.directory = json::Text(*container.spec, "workingDir");
   if (const auto mapped = mounts->find(spec.directory); mapped != mounts->end()) spec.directory = mapped->second;
   Result<Process> process = Process::Start(spec);
   if (!process.ok())
@@ -170,7 +171,7 @@ void PodRunner::Collect(Container& container) {
 
 std::string PodRunner::TerminationText(const Container& container, bool failed) const {
   const std::string own = ReadHead(files_.Message(container.name), kMaxMessage);
-  if (!own.empty() || !failed || container.spec->value("terminationMessagePolicy", "") != "FallbackToLogsOnError")
+  if (!own.empty() || !failed || json::Text(*container.spec, "terminationMessagePolicy") != "FallbackToLogsOnError")
     return Valid(own);
   return Valid(ReadTail(files_.Log(container.name), kMaxLogTail));
 }
@@ -216,14 +217,14 @@ Json PodRunner::ContainerStatus(const Container& container) const {
     state = {{"waiting", {{"reason", container.waiting_reason}}}};
     if (!container.waiting_message.empty()) state["waiting"]["message"] = container.waiting_message;
   }
-  return {{"name", container.name}, {"image", container.spec->value("image", "")},
+  return {{"name", container.name}, {"image", json::Text(*container.spec, "image")},
           {"imageID", ""},          {"ready", running},
           {"started", running},     {"restartCount", 0},
           {"state", state}};
 }
 
 Json PodRunner::PodStatus() const {
-  Json status = pod_.value("status", Json::object());
+  Json status = json::Field(pod_, "status");
   const bool initialized = std::all_of(init_.begin(), init_.end(), [](const Container& c) {
     return !c.terminated.is_null() && c.terminated["exitCode"] == 0;
   });
@@ -242,8 +243,8 @@ Json PodRunner::PodStatus() const {
   Json conditions = Json::array({ConditionObject("PodScheduled", true), ConditionObject("Initialized", initialized),
                                  ConditionObject("ContainersReady", all_run, all_run ? "" : "ContainersNotReady"),
                                  ConditionObject("Ready", all_run, all_run ? "" : "ContainersNotReady")});
-  for (const Json& other : status.value("conditions", Json::array())) {
-    if (other.value("type", "") == "DisruptionTarget") conditions.push_back(other);
+  for (const Json& other : json::List(status, "conditions")) {
+    if (json::Text(other, "type") == "DisruptionTarget") conditions.push_back(other);
   }
   status["conditions"] = std::move(conditions);
   for (const auto& [key, list] : {std::pair{"initContainerStatuses", &init_}, {"containerStatuses", &main_}}) {

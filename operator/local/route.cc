@@ -3,12 +3,14 @@
 #include <set>
 #include <vector>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
 const Json* FindContainer(const Json& statuses, const std::string& name) {
   for (const Json& status : statuses) {
-    if (status.value("name", "") == name) return &status;
+    if (json::Text(status, "name") == name) return &status;
   }
   return nullptr;
 }
@@ -73,20 +75,20 @@ ApiResult CoreEvents(const MemoryApi& api, const std::string& ns, const std::str
   if (!selector.ok()) return Failure(400, "BadRequest", selector.status().message());
   Json items = Json::array();
   for (const Json& event : all.body["items"]) {
-    const std::string first = event.value("eventTime", ""),
+    const std::string first = json::Text(event, "eventTime"),
                       last = event.value("/series/lastObservedTime"_json_pointer, first);
     const auto seconds = [](const std::string& text) { return FormatTime(ParseTime(text).value_or(Time{})); };
     const Json core = {{"metadata", event["metadata"]},
-                       {"involvedObject", event.value("regarding", Json::object())},
-                       {"reason", event.value("reason", "")},
-                       {"message", event.value("note", "")},
-                       {"type", event.value("type", "")},
-                       {"source", {{"component", event.value("reportingController", "")}}},
+                       {"involvedObject", json::Field(event, "regarding")},
+                       {"reason", json::Text(event, "reason")},
+                       {"message", json::Text(event, "note")},
+                       {"type", json::Text(event, "type")},
+                       {"source", {{"component", json::Text(event, "reportingController")}}},
                        {"count", event.value("/series/count"_json_pointer, 1)},
                        {"firstTimestamp", seconds(first)},
                        {"lastTimestamp", seconds(last)},
                        {"eventTime", nullptr},
-                       {"reportingComponent", event.value("reportingController", "")},
+                       {"reportingComponent", json::Text(event, "reportingController")},
                        {"reportingInstance", ""}};
     if (selector->Matches(core)) items.push_back(core);
   }
@@ -128,8 +130,8 @@ Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, co
                           const std::string& tail_lines, const std::string& limit_bytes) {
   if (!limit_bytes.empty()) return Status(Code::kInvalid, "limitBytes is not supported here");
   const std::string pod_name = pod["metadata"]["name"];
-  const Json* main = FindContainer(pod.value("/spec/containers"_json_pointer, Json::array()), container);
-  const Json* init = FindContainer(pod.value("/spec/initContainers"_json_pointer, Json::array()), container);
+  const Json* main = FindContainer(json::List(json::Field(pod, "spec"), "containers"), container);
+  const Json* init = FindContainer(json::List(json::Field(pod, "spec"), "initContainers"), container);
   if (!main && !init) return Status(Code::kInvalid, "container " + container + " is not valid for pod " + pod_name);
   auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
   if (!*file) {
@@ -143,7 +145,7 @@ bool ContainerRuns(const Json& pod, const std::string& container) {
   for (const char* list : {"/status/containerStatuses", "/status/initContainerStatuses"}) {
     if (const Json statuses = pod.value(Json::json_pointer(list), Json::array());
         const Json* status = FindContainer(statuses, container)) {
-      return !status->value("state", Json::object()).contains("terminated");
+      return !json::Field(*status, "state").contains("terminated");
     }
   }
   return false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -45,13 +47,13 @@ void CheckScalar(const Json& schema, const Json& value, const std::string& path,
 }
 
 void Check(const Json& schema, const Json& value, const std::string& path, std::vector<Cause>& causes) {
-  if (schema.value("x-kubernetes-int-or-string", false)) {
+  if (json::Flag(schema, "x-kubernetes-int-or-string")) {
     if (!value.is_number_integer() && !value.is_string())
       causes.push_back(
           {"FieldValueTypeInvalid", "Invalid value: " + Shown(value) + ": must be an integer or a string", path});
     return;
   }
-  const std::string type = schema.value("type", "");
+  const std::string type = json::Text(schema, "type");
   if (!IsType(type, value)) {
     causes.push_back({"FieldValueTypeInvalid",
                       "Invalid value: " + Shown(value) + ": " + path + " in body must be of type " + type, path});
@@ -59,7 +61,7 @@ void Check(const Json& schema, const Json& value, const std::string& path, std::
   }
   CheckScalar(schema, value, path, causes);
   if (value.is_object() && schema.contains("properties")) {
-    for (const Json& name : schema.value("required", Json::array())) {
+    for (const Json& name : json::List(schema, "required")) {
       if (!value.contains(name.get<std::string>()))
         causes.push_back({"FieldValueRequired", "Required value",
                           path.empty() ? name.get<std::string>() : path + "." + name.get<std::string>()});
@@ -90,7 +92,7 @@ void PruneInto(const Json& schema, Json& value, const std::string& path, std::ve
     return;
   }
   if (!value.is_object() || !schema.contains("properties") ||
-      schema.value("x-kubernetes-preserve-unknown-fields", false))
+      json::Flag(schema, "x-kubernetes-preserve-unknown-fields"))
     return;
   std::vector<std::string> gone;
   for (auto& [key, item] : value.items()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/crd.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::local {
 namespace {
@@ -28,18 +29,20 @@ std::string Age(const Json& object, Time now) {
 
 Json PodCells(const Json& pod, Time now) {
   int64_t ready = 0, restarts = 0;
-  std::string state = pod.value("/status/phase"_json_pointer, "");
-  const Json containers = pod.value("/status/containerStatuses"_json_pointer, Json::array());
+  std::string state = json::Text(json::Field(pod, "status"), "phase");
+  const Json containers = json::List(json::Field(pod, "status"), "containerStatuses");
   for (const Json& container : containers) {
-    ready += container.value("ready", false) ? 1 : 0;
-    restarts += container.value("restartCount", int64_t{0});
-    if (const Json reason = container.value("/state/waiting/reason"_json_pointer, Json()); reason.is_string())
+    ready += json::Flag(container, "ready") ? 1 : 0;
+    restarts += json::Whole(container, "restartCount");
+    if (const Json reason = json::Field(json::Field(json::Field(container, "state"), "waiting"), "reason");
+        reason.is_string())
       state = reason.get<std::string>();
-    if (const Json reason = container.value("/state/terminated/reason"_json_pointer, Json()); reason.is_string())
+    if (const Json reason = json::Field(json::Field(json::Field(container, "state"), "terminated"), "reason");
+        reason.is_string())
       state = reason.get<std::string>();
   }
   if (pod.contains("/metadata/deletionTimestamp"_json_pointer)) state = "Terminating";
-  const size_t total = pod.value("/spec/containers"_json_pointer, Json::array()).size();
+  const size_t total = json::List(json::Field(pod, "spec"), "containers").size();
   const auto text = [&](const char* pointer) { return pod.value(Json::json_pointer(pointer), "<none>"); };
   return {pod["metadata"]["name"],
           std::to_string(ready) + "/" + std::to_string(total),

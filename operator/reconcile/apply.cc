@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "operator/api/labels.h"
+#include "operator/base/json_access.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
@@ -38,15 +39,15 @@ void Keep(Status& first, const Status& status) {
 }
 
 bool OwnedBy(const Json& object, const std::string& uid) {
-  const Json owners = object.value("/metadata/ownerReferences"_json_pointer, Json::array());
-  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return owner.value("uid", "") == uid; });
+  const Json& owners = json::List(json::Field(object, "metadata"), "ownerReferences");
+  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return json::Text(owner, "uid") == uid; });
 }
 
-bool IsGoing(const Json& object) { return object.contains("/metadata/deletionTimestamp"_json_pointer); }
+bool IsGoing(const Json& object) { return !json::Text(json::Field(object, "metadata"), "deletionTimestamp").empty(); }
 
 std::string InUse(const std::string& what, const Json& object) {
-  return what + " " + object.value("/metadata/name"_json_pointer, "") + " is taken by uid " +
-         object.value("/metadata/uid"_json_pointer, "") +
+  return what + " " + json::Text(json::Field(object, "metadata"), "name") + " is taken by uid " +
+         json::Text(json::Field(object, "metadata"), "uid") +
          (IsGoing(object) ? ", which is being deleted" : ", which does not belong to this job") +
          "; tried again until it is free";
 }
@@ -108,20 +109,21 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   }
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
-  const bool same = live->value("/metadata/uid"_json_pointer, "") == job.uid &&
-                    live->value("/status/attempt"_json_pointer, int64_t{0}) == plan.status.attempt &&
-                    !live->value("/spec/suspend"_json_pointer, false) && !IsGoing(*live);
+  const bool same = json::Text(json::Field(*live, "metadata"), "uid") == job.uid &&
+                    json::Whole(json::Field(*live, "status"), "attempt") == plan.status.attempt &&
+                    !json::Flag(json::Field(*live, "spec"), "suspend") && !IsGoing(*live);
   if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
   // The cache of pods may be old as well, after a start even older than this attempt: nothing of
   // another attempt may be alive when the first pod of this one is created.
   const Result<Json> pods =
       client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
   if (!pods.ok()) return pods.status().With("confirm that no pod is left");
-  for (const Json& pod : (*pods)["items"]) {
-    const Json labels = pod["metadata"].value("labels", Json::object());
-    if (OwnedBy(pod, job.uid) && labels.value(api::kLabelAttempt, "") != std::to_string(plan.status.attempt)) {
-      return Status(Code::kConflict, "pod " + pod["metadata"].value("name", "") +
-                                         " of another attempt is left: the cached pods are old");
+  for (const Json& pod : json::List(*pods, "items")) {
+    const Json& metadata = json::Field(pod, "metadata");
+    if (OwnedBy(pod, job.uid) &&
+        json::Text(json::Field(metadata, "labels"), api::kLabelAttempt) != std::to_string(plan.status.attempt)) {
+      return Status(Code::kConflict,
+                    "pod " + json::Text(metadata, "name") + " of another attempt is left: the cached pods are old");
     }
   }
   const MutexLock lock(mutex_);

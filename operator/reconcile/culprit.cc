@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "operator/api/labels.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -13,7 +14,7 @@ constexpr size_t kTailLines = 20;
 // What `trainyard launch` wrote (docs/formats.md), or null: any image may write anything.
 Json TerminationMessage(const std::string& text) {
   Json message = Json::parse(text, nullptr, false);
-  return message.is_object() && message.value("v", Json()) == 1 ? message : Json();
+  return message.is_object() && json::Field(message, "v") == 1 ? message : Json();
 }
 
 std::vector<std::string> LastLines(const std::string& text) {
@@ -95,7 +96,7 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod) {
     if (!failed.disrupted && from_code && !Text(message, "reason").empty()) failure.reason = Text(message, "reason");
     failed.step = Whole(message, "step");
     failed.checkpoint_step = Whole(message, "checkpoint_step");
-    for (const Json& line : message.value("tail", Json::array())) {
+    for (const Json& line : json::List(message, "tail")) {
       if (line.is_string()) failure.tail.push_back(line.get<std::string>());
     }
   } else {

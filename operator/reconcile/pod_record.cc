@@ -3,23 +3,16 @@
 #include <charconv>
 
 #include "operator/api/labels.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string Text(const Json& object, const char* pointer) {
-  const Json::json_pointer at(pointer);
-  return object.contains(at) && object[at].is_string() ? object[at].get<std::string>() : "";
-}
+using json::Field, json::Flag, json::List, json::Text, json::Whole;
 
 std::string Entry(const Json& object, const char* map, const char* key) {
-  const Json metadata = object.value("metadata", Json::object());
-  const auto found = metadata.find(map);
-  return found != metadata.end() && found->is_object() && found->contains(key) && (*found)[key].is_string()
-             ? (*found)[key].get<std::string>()
-             : "";
+  return Text(Field(Field(object, "metadata"), map), key);
 }
 
 std::optional<int64_t> Number(const std::string& text) {
@@ -30,22 +23,22 @@ std::optional<int64_t> Number(const std::string& text) {
 }
 
 PodEnd EndOf(const Json& terminated) {
-  return {.exit_code = terminated.value("exitCode", int64_t{1}),
-          .signal = terminated.value("signal", int64_t{0}),
-          .reason = terminated.value("reason", ""),
-          .message = terminated.value("message", ""),
-          .time = ParseTime(terminated.value("finishedAt", ""))};
+  return {.exit_code = Whole(terminated, "exitCode", 1),
+          .signal = Whole(terminated, "signal"),
+          .reason = Text(terminated, "reason"),
+          .message = Text(terminated, "message"),
+          .time = ParseTime(Text(terminated, "finishedAt"))};
 }
 
 void ReadConditions(const Json& status, PodRecord& record) {
-  for (const Json& condition : status.value("conditions", Json::array())) {
-    const std::string type = condition.value("type", ""), state = condition.value("status", "");
+  for (const Json& condition : List(status, "conditions")) {
+    const std::string type = Text(condition, "type"), state = Text(condition, "status");
     if (state == "True") record.true_conditions.push_back(type);
     if (type == "PodScheduled") {
       record.scheduled = state == "True";
       if (state == "False") {
-        record.waiting_reason = condition.value("reason", "");
-        record.waiting_message = condition.value("message", "");
+        record.waiting_reason = Text(condition, "reason");
+        record.waiting_message = Text(condition, "message");
       }
     }
     if (type == "Ready") record.ready = state == "True";
@@ -55,63 +48,65 @@ void ReadConditions(const Json& status, PodRecord& record) {
 
 // The trainer's container: the one named trainer, else the first.
 std::string TrainerName(const Json& pod) {
-  const Json containers = pod.value("spec", Json::object()).value("containers", Json::array());
+  const Json& containers = List(Field(pod, "spec"), "containers");
   for (const Json& container : containers) {
-    if (container.value("name", "") == "trainer") return "trainer";
+    if (Text(container, "name") == "trainer") return "trainer";
   }
-  return containers.empty() ? "" : containers[0].value("name", "");
+  return containers.empty() ? "" : Text(containers[0], "name");
+}
+
+void ReadContainer(const Json& container, bool decides, PodRecord& record) {
+  const Json& state = Field(container, "state");
+  if (const Json& terminated = Field(state, "terminated"); terminated.is_object() && decides)
+    record.end = EndOf(terminated);
+  if (const Json& waiting = Field(state, "waiting"); waiting.is_object() && record.waiting_reason.empty()) {
+    record.waiting_reason = Text(waiting, "reason");
+    record.waiting_message = Text(waiting, "message");
+  }
 }
 
 void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
   const std::string trainer = TrainerName(pod);
-  const auto look = [&](const Json& container, bool decides) {
-    const Json state = container.value("state", Json::object());
-    if (state.contains("terminated") && decides) record.end = EndOf(state["terminated"]);
-    if (state.contains("waiting") && record.waiting_reason.empty()) {
-      record.waiting_reason = state["waiting"].value("reason", "");
-      record.waiting_message = state["waiting"].value("message", "");
-    }
-  };
   // An init container that failed is the end of the worker: restartPolicy is Never.
-  for (const Json& container : status.value("initContainerStatuses", Json::array())) {
-    const Json state = container.value("state", Json::object());
-    const bool failed = state.contains("terminated") && state["terminated"].value("exitCode", int64_t{0}) != 0;
-    look(container, failed);
+  for (const Json& container : List(status, "initContainerStatuses")) {
+    const Json& terminated = Field(Field(container, "state"), "terminated");
+    ReadContainer(container, terminated.is_object() && Whole(terminated, "exitCode") != 0, record);
   }
-  for (const Json& container : status.value("containerStatuses", Json::array()))
-    look(container, container.value("name", "") == trainer);
+  for (const Json& container : List(status, "containerStatuses"))
+    ReadContainer(container, Text(container, "name") == trainer, record);
 }
 
 }  // namespace
 
 PodRecord PodFromJson(const Json& pod) {
   PodRecord record;
-  record.name = Text(pod, "/metadata/name");
-  record.ns = Text(pod, "/metadata/namespace");
-  record.uid = Text(pod, "/metadata/uid");
-  for (const Json& owner : pod.value("/metadata/ownerReferences"_json_pointer, Json::array())) {
-    if (owner.value("controller", false)) record.owner_uid = owner.value("uid", "");
+  const Json &metadata = Field(pod, "metadata"), &status = Field(pod, "status");
+  record.name = Text(metadata, "name");
+  record.ns = Text(metadata, "namespace");
+  record.uid = Text(metadata, "uid");
+  for (const Json& owner : List(metadata, "ownerReferences")) {
+    if (Flag(owner, "controller")) record.owner_uid = Text(owner, "uid");
   }
   record.job_name = Entry(pod, "labels", api::kLabelJobName);
   record.job_uid = Entry(pod, "labels", api::kLabelJobUid);
   record.attempt = Number(Entry(pod, "labels", api::kLabelAttempt)).value_or(0);
   record.rank = Number(Entry(pod, "labels", api::kLabelRank)).value_or(-1);
   record.master = Entry(pod, "annotations", api::kAnnotationMaster);
-  record.node = Text(pod, "/spec/nodeName");
-  record.deleting = !Text(pod, "/metadata/deletionTimestamp").empty();
-  record.created = ParseTime(Text(pod, "/metadata/creationTimestamp"));
-  const Json status = pod.value("status", Json::object());
-  record.ip = Text(status, "/podIP");
+  record.node = Text(Field(pod, "spec"), "nodeName");
+  record.deleting = !Text(metadata, "deletionTimestamp").empty();
+  record.created = ParseTime(Text(metadata, "creationTimestamp"));
+  record.ip = Text(status, "podIP");
   ReadConditions(status, record);
   ReadContainers(pod, status, record);
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.
-  const std::string phase = Text(status, "/phase");
-  if (!record.end && phase == "Failed")
+  const std::string phase = Text(status, "phase");
+  if (!record.end && phase == "Failed") {
     record.end = {.exit_code = 1,
                   .signal = 0,
-                  .reason = Text(status, "/reason"),
-                  .message = Text(status, "/message"),
+                  .reason = Text(status, "reason"),
+                  .message = Text(status, "message"),
                   .time = std::nullopt};
+  }
   if (!record.end && phase == "Succeeded") record.end = PodEnd{};
   return record;
 }

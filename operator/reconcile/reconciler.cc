@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "operator/api/json.h"
+#include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
@@ -101,7 +102,8 @@ Result<std::string> Reconciler::DryRun(const TrainingJob& job) {
 }
 
 Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {
-  if (job.status.observed_generation == status.observed_generation && status.observed_generation == 0) return Status::Ok();
+  if (job.status.observed_generation == status.observed_generation && status.observed_generation == 0)
+    return Status::Ok();
   // The first write holds every field: a zero that was never written would read as unknown.
   const Json before = job.status.observed_generation == 0 ? Json::object() : api::StatusToJson(job.status);
   const Json patch = api::MergeDiff(before, api::StatusToJson(status));
@@ -112,7 +114,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& sta
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
   if (!written.ok()) return written.status().With("write status");
   const MutexLock lock(mutex_);
-  written_[job.ns + "/" + job.name] = Version(written->value("/metadata/resourceVersion"_json_pointer, ""));
+  written_[job.ns + "/" + job.name] = Version(json::Text(json::Field(*written, "metadata"), "resourceVersion"));
   return Status::Ok();
 }
 

@@ -7,6 +7,7 @@
 #include "operator/api/labels.h"
 #include "operator/api/validation.h"
 #include "operator/api/worker_env.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -38,6 +39,11 @@ Json& ObjectAt(Json& object, const char* key) {
 Json Env(const char* name, const std::string& value) { return {{"name", name}, {"value", value}}; }
 Json Env(const char* name, int64_t value) { return Env(name, std::to_string(value)); }
 
+std::string TerminationLog(const Json& container) {
+  const std::string own = json::Text(container, "terminationMessagePath");
+  return own.empty() ? "/dev/termination-log" : own;
+}
+
 Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const Json& container) {
   const int64_t procs = api::ProcsPerWorker(job.spec), port = MasterPort(job.uid, attempt);
   const std::string master = MasterAddress(job, attempt);
@@ -58,7 +64,7 @@ Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, co
       Env(env::kGraceSeconds, job.spec.checkpoint.grace_seconds),
       Env(env::kStatusPort, kStatusPort),
       Env(env::kMasterFile, std::string(kInfoPath) + "/master"),
-      Env(env::kTerminationLog, container.value("terminationMessagePath", "/dev/termination-log")),
+      Env(env::kTerminationLog, TerminationLog(container)),
       {{"name", env::kPodIp}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
   });
   // torchrun's own names only where one process is the pod: they would mislead torchrun otherwise.
@@ -105,9 +111,9 @@ void AddCheckpointVolume(const api::Checkpoint& checkpoint, Json& spec, Json& co
 
 // Kubernetes gives 64 MiB, and data loaders and NCCL die of it with a bus error.
 void AddSharedMemory(Json& spec, Json& container) {
-  const Json mounts = container.value("volumeMounts", Json::array());
+  const Json mounts = json::List(container, "volumeMounts");
   for (const Json& mount : mounts) {
-    if (mount.is_object() && mount.value("mountPath", Json()) == kSharedMemoryPath) return;
+    if (mount.is_object() && json::Field(mount, "mountPath") == kSharedMemoryPath) return;
   }
   Append(spec, "volumes", {{"name", kSharedMemoryVolume}, {"emptyDir", {{"medium", "Memory"}}}});
   Append(container, "volumeMounts", {{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
@@ -115,12 +121,12 @@ void AddSharedMemory(Json& spec, Json& container) {
 
 void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& spec) {
   const Json* trainer = api::TrainerContainer(job.spec.pod_template);
-  const Json name = trainer->value("name", Json());
+  const Json name = json::Field(*trainer, "name");
   for (Json& container : spec["containers"]) {
-    if (container.value("name", Json()) != name) continue;
+    if (json::Field(container, "name") != name) continue;
     Json variables = WorkerEnvironment(job, attempt, rank, container);
     // Ours first: the template's values may then refer to them as $(RANK).
-    for (const Json& variable : container.value("env", Json::array())) variables.push_back(variable);
+    for (const Json& variable : json::List(container, "env")) variables.push_back(variable);
     container["env"] = std::move(variables);
     if (!container.contains("terminationMessagePolicy"))
       container["terminationMessagePolicy"] = "FallbackToLogsOnError";
@@ -153,7 +159,7 @@ std::string SpecHash(const api::JobSpec& spec) {
 
 Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip) {
   Json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
-  Json& metadata = pod["metadata"] = job.spec.pod_template.value("metadata", Json::object());
+  Json& metadata = pod["metadata"] = json::Field(job.spec.pod_template, "metadata");
   if (!metadata.is_object()) metadata = Json::object();
   metadata["name"] = api::PodName(job.name, attempt, rank);
   metadata["namespace"] = job.ns;

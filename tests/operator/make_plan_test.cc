@@ -194,6 +194,31 @@ TEST(InvalidSpec, AFeatureThatIsNotThereSaysSo) {
   EXPECT_EQ(FindCondition(plan.status, kInvalidSpecCondition)->reason, "NotYetSupported");
 }
 
+// Whatever a person writes into the opaque template: the pod is made, and the server refuses it.
+TEST(WorkerPod, AnyTemplateMakesAPod) {
+  const char* patches[] = {R"({"metadata":3})",
+                           R"({"metadata":{"labels":[1],"annotations":"x"}})",
+                           R"({"spec":{"volumes":3}})",
+                           R"({"spec":{"containers":[{"name":"c","env":{},"volumeMounts":7}]}})",
+                           R"({"spec":{"terminationGracePeriodSeconds":"long"}})",
+                           R"({"spec":{"containers":[{"name":"c","terminationMessagePath":5,"resources":[]}]}})"};
+  for (const char* patch : patches) {
+    Json object = JobObject("job", 2);
+    object["spec"]["template"].merge_patch(Json::parse(patch));
+    const JobRecord record = JobFromApi(object);
+    const Json pod = WorkerPod(record.job, 1, 1, "10.0.0.1");
+    EXPECT_EQ(pod["metadata"]["name"], "job-1-1") << patch;
+    EXPECT_EQ(pod["metadata"]["labels"]["trainyard.dev/rank"], "1") << patch;
+  }
+}
+
+TEST(PodRecord, AnyStatusIsRead) {
+  const char* pods[] = {
+      "3", "null", R"({"metadata":[],"status":"x"})",
+      R"({"status":{"conditions":[null,{"type":3}],"containerStatuses":[{"name":null,"state":{"terminated":{"exitCode":"1","finishedAt":null}}}]}})"};
+  for (const char* pod : pods) EXPECT_EQ(PodFromJson(Json::parse(pod)).rank, -1) << pod;
+}
+
 TEST(MakePlan, AnotherControllersJobIsLeftAlone) {
   Scene scene(1, 0);
   scene.spec().managed_by = "someone/else";

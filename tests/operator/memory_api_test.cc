@@ -95,6 +95,21 @@ TEST_F(MemoryApiTest, ValidatesAgainstTheSchemaAndTheRules) {
   EXPECT_EQ(Merge({{"spec", {{"workers", 3}, {"suspend", true}}}}).http, 200);
 }
 
+TEST_F(MemoryApiTest, APodHasTheShapeOfAPod) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"spec":{"containers":[]}})", "spec.containers"},
+      {R"({"spec":{"containers":[7]}})", "spec.containers[0]"},
+      {R"({"spec":{"containers":[{"name":7}]}})", "spec.containers[0].name"},
+      {R"({"spec":{"containers":[{"name":"c","command":"ls"}]}})", "spec.containers[0].command"},
+      {R"({"spec":{"containers":[{"name":"c","env":3}]}})", "spec.containers[0].env"},
+      {R"({"spec":{"volumes":3}})", "spec.volumes"}};
+  for (const auto& [patch, field] : cases) {
+    const ApiResult refused = CreatePod("p", Json::parse(patch));
+    EXPECT_EQ(refused.http, 422) << patch;
+    EXPECT_NE(refused.body.dump().find(field), std::string::npos) << refused.body;
+  }
+}
+
 TEST_F(MemoryApiTest, UnknownFieldsAreDroppedOrRefused) {
   Json job = JobObject("job", 1);
   job["spec"]["workerz"] = 3;

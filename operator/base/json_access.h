@@ -1,0 +1,44 @@
+// Reading JSON that someone else wrote: a field that is missing, null or of another type is the empty
+// value. Nothing here throws.
+#ifndef TRAINYARD_OPERATOR_BASE_JSON_ACCESS_H_
+#define TRAINYARD_OPERATOR_BASE_JSON_ACCESS_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace trainyard::json {
+
+// The field, or a null that lives for ever. `object` may be anything.
+inline const nlohmann::json& Field(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json null;
+  if (!object.is_object()) return null;
+  const auto found = object.find(key);
+  return found == object.end() ? null : *found;
+}
+
+inline std::string Text(const nlohmann::json& object, const char* key) {
+  const nlohmann::json& field = Field(object, key);
+  return field.is_string() ? field.get<std::string>() : "";
+}
+
+inline int64_t Whole(const nlohmann::json& object, const char* key, int64_t missing = 0) {
+  const nlohmann::json& field = Field(object, key);
+  return field.is_number_integer() ? field.get<int64_t>() : missing;
+}
+
+inline bool Flag(const nlohmann::json& object, const char* key) {
+  const nlohmann::json& field = Field(object, key);
+  return field.is_boolean() && field.get<bool>();
+}
+
+// The field if it is a list, else an empty one.
+inline const nlohmann::json& List(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json empty = nlohmann::json::array();
+  const nlohmann::json& field = Field(object, key);
+  return field.is_array() ? field : empty;
+}
+
+}  // namespace trainyard::json
+
+#endif  // TRAINYARD_OPERATOR_BASE_JSON_ACCESS_H_
