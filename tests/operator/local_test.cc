@@ -1,0 +1,170 @@
+// The whole control plane in this process: API over TLS, REST client, caches, reconciler, agent, and
+// real processes. Runs under the sanitizers too.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "operator/kube/rest_client.h"
+#include "operator/local/api_server.h"
+#include "operator/local/local_command.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard {
+namespace {
+
+using reconcile::JobObject;
+
+class LocalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "trainyard-test-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The exit code of `local` for a job whose two workers run `script`.
+  int Run(const std::string& script, const nlohmann::json& spec = nlohmann::json::object()) {
+    nlohmann::json job = JobObject("job", 2);
+    job["metadata"] = {{"name", "job"}};
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = nlohmann::json::array({"sh", "-c", script});
+    job["spec"]["restart"]["backoff"] = {{"initialSeconds", 0}, {"maxSeconds", 0}};
+    job["spec"].merge_patch(spec);
+    const std::string file = (folder_ / "job.json").string();
+    std::ofstream(file) << job;
+    return RunLocal({.file = file, .serve = 0, .state_dir = (folder_ / "state").string(), .quiet = true});
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(LocalTest, Succeeds) { EXPECT_EQ(Run("exit 0"), 0); }
+
+TEST_F(LocalTest, EndsWithTheCulpritsCode) { EXPECT_EQ(Run("[ $RANK = 0 ] && exit 69; exit 64"), 64); }
+
+TEST_F(LocalTest, RestartsAllWorkersTogether) {
+  const std::string script = "[ $TRAINYARD_ATTEMPT = 1 ] && exit 70; exit 0";
+  EXPECT_EQ(Run(script), 0);
+  EXPECT_EQ(Run(script), 0) << "the job in the state directory has ended";
+  EXPECT_EQ(Run("exit 0"), 64) << "and its template stays as it was";
+}
+
+TEST_F(LocalTest, AVolumeIsAFolder) {
+  const nlohmann::json spec = {{"checkpoint", {{"volume", {{"persistentVolumeClaim", {{"claimName", "c"}}}}}}}};
+  EXPECT_EQ(
+      Run("cd \"$(echo $TRAINYARD_VOLUMES | sed 's/.*checkpoints\":\"\\([^\"]*\\)\".*/\\1/')\" && touch worker-$RANK",
+          spec),
+      0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "state/claims/default/c/worker-1"));
+}
+
+TEST_F(LocalTest, ABadJobIsRefused) {
+  EXPECT_EQ(Run("exit 0", {{"workers", 0}}), 64);
+  EXPECT_EQ(RunLocal({.file = (folder_ / "none.yaml").string(), .quiet = true}), 64);
+}
+
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    certificate_ = *local::MakeCertificate();
+    server_ = std::make_unique<local::ApiServer>(
+        api_, clock_, certificate_, "secret",
+        [](const nlohmann::json&, const std::string&) { return std::filesystem::path("/dev/null"); });
+    ASSERT_TRUE(server_->Start(0).ok());
+  }
+  kube::Endpoint Endpoint(const std::string& token = "secret") {
+    return {.host = "127.0.0.1",
+            .port = server_->port(),
+            .ca_pem = certificate_.pem,
+            .token = token,
+            .token_file = "",
+            .certificate_pem = "",
+            .key_pem = ""};
+  }
+  SystemClock clock_;
+  local::MemoryApi api_{clock_, 1};
+  local::Certificate certificate_;
+  std::unique_ptr<local::ApiServer> server_;
+};
+
+TEST_F(ServerTest, TheClientSpeaksWithTheServer) {
+  kube::RestClient client(Endpoint(), clock_);
+  const auto created = client.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {});
+  ASSERT_TRUE(created.ok()) << created.status().ToString();
+  EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {}).status().Is(Code::kAlreadyExists));
+  EXPECT_TRUE(client.Get(kube::kTrainingJobs, "default", "none").status().Is(Code::kNotFound));
+  EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", JobObject("Bad", 2), {}).status().Is(Code::kInvalid));
+  EXPECT_EQ((*client.List(kube::kTrainingJobs, "", {}))["items"].size(), 1u);
+  const kube::Json stale = {{"metadata", {{"resourceVersion", "1"}}}, {"status", {{"attempt", 1}}}};
+  EXPECT_TRUE(
+      client.MergePatch(kube::kTrainingJobs, "default", "job", "status", stale, {}).status().Is(Code::kConflict));
+  EXPECT_TRUE(client.Delete(kube::kTrainingJobs, "default", "job", {.uid = "another", .grace_seconds = std::nullopt})
+                  .Is(Code::kConflict));
+  EXPECT_TRUE(client.Delete(kube::kTrainingJobs, "default", "job", {}).ok());
+}
+
+TEST_F(ServerTest, NothingWorksWithoutTokenOrAuthority) {
+  kube::RestClient stranger(Endpoint("wrong"), clock_);
+  EXPECT_TRUE(stranger.Get(kube::kPods, "default", "x").status().Is(Code::kUnauthorized));
+  kube::Endpoint other = Endpoint();
+  other.ca_pem = local::MakeCertificate()->pem;
+  kube::RestClient fooled(other, clock_);
+  EXPECT_TRUE(fooled.Get(kube::kPods, "default", "x").status().Is(Code::kUnavailable));
+}
+
+TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {
+  kube::RestClient client(Endpoint(), clock_);
+  const uint64_t start = api_.version();
+  kube::StopFlag stop{false};
+  std::atomic<int> events{0};
+  std::thread watcher([&] {
+    const Status status = client.Watch(
+        kube::kTrainingJobs, "",
+        {.label_selector = "", .resource_version = std::to_string(start), .timeout_seconds = 300},
+        [&](const kube::WatchEvent& event) {
+          events += event.type == "ADDED" ? 1 : 0;
+          return true;
+        },
+        stop);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  });
+  api_.Create(kube::kTrainingJobs, "default", JobObject("job", 1), {});
+  for (int i = 0; i < 500 && events == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(events, 1);
+  stop = true;
+  client.Interrupt();
+  watcher.join();  // at once, not after 300 s: the test's time says so
+}
+
+TEST_F(ServerTest, AnOldWatchIsGone) {
+  kube::RestClient client(Endpoint(), clock_);
+  api_.Create(kube::kTrainingJobs, "default", JobObject("job", 1), {});
+  api_.Compact();
+  kube::StopFlag stop{false};
+  std::string type;
+  const Status status = client.Watch(
+      kube::kTrainingJobs, "", {.label_selector = "", .resource_version = "1", .timeout_seconds = 5},
+      [&](const kube::WatchEvent& event) {
+        type = event.type;
+        return false;
+      },
+      stop);
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(type, "ERROR");
+}
+
+TEST(Kubeconfig, ParsesServers) {
+  kube::Endpoint endpoint;
+  ASSERT_TRUE(kube::ParseServer("https://[fd00::1]:6443", endpoint).ok());
+  EXPECT_EQ(endpoint.host, "fd00::1");
+  EXPECT_EQ(endpoint.port, 6443);
+  ASSERT_TRUE(kube::ParseServer("https://api.example/", endpoint).ok());
+  EXPECT_EQ(endpoint.port, 443);
+  for (const char* wrong :
+       {"http://a:1", "https://a:x", "https://a:70000", "https://:1", "https://[fd00::1:1", "https://a/b"})
+    EXPECT_FALSE(kube::ParseServer(wrong, endpoint).ok()) << wrong;
+}
+
+}  // namespace
+}  // namespace trainyard
