@@ -26,6 +26,8 @@ constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10;
 // leave none for the rest.
 class ThreadPerConnection : public httplib::TaskQueue {
  public:
+  // Counts the connections that have ended in `ended`, which must outlive it.
+  explicit ThreadPerConnection(std::atomic<size_t>& ended) : ended_(ended) {}
   void enqueue(std::function<void()> work) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ < kMaxConnections || stopping_; });
@@ -35,6 +37,7 @@ class ThreadPerConnection : public httplib::TaskQueue {
       work();
       const std::lock_guard inner(mutex_);
       --running_;
+      ++ended_;
       changed_.notify_all();
     }).detach();
   }
@@ -48,6 +51,7 @@ class ThreadPerConnection : public httplib::TaskQueue {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::atomic<size_t>& ended_;
   size_t running_ = 0;
   bool stopping_ = false;
 };
@@ -105,6 +109,7 @@ struct ApiServer::Impl {
   const std::function<std::filesystem::path(const Json&, const std::string&)> log_path;
   httplib::SSLServer server;
   std::atomic<bool> stopping{false};
+  std::atomic<size_t> ended{0};  // connections
   std::thread thread;
   int port = 0;
 };
@@ -311,7 +316,7 @@ ApiServer::ApiServer(MemoryApi& api, const Clock& clock, Certificate certificate
                      std::function<std::filesystem::path(const Json&, const std::string&)> log_path)
     : impl_(std::make_unique<Impl>(api, clock, std::move(certificate), std::move(token), std::move(log_path))) {
   httplib::SSLServer& server = impl_->server;
-  server.new_task_queue = [] { return new ThreadPerConnection; };
+  server.new_task_queue = [impl = impl_.get()] { return new ThreadPerConnection(impl->ended); };
   server.set_keep_alive_max_count(1000000);
   server.set_keep_alive_timeout(20);
   server.set_tcp_nodelay(true);
@@ -341,6 +346,19 @@ Status ApiServer::Start(int port) {
                   "port " + std::to_string(port) + " of 127.0.0.1 is in use; choose another with --serve");
   impl_->thread = std::thread([impl = impl_.get()] { impl->server.listen_after_bind(); });
   while (!impl_->server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return FirstRequest();
+}
+
+// One request, alone: it proves that the server answers, and the library's own tables are then made
+// before two connections can race for them.
+Status ApiServer::FirstRequest() {
+  httplib::SSLClient client("127.0.0.1", impl_->port);
+  client.enable_server_certificate_verification(false);  // it is asked nothing and told nothing
+  client.set_connection_timeout(5);
+  client.set_read_timeout(5);
+  if (!client.Get("/healthz")) return Status(Code::kInternal, "the API does not answer on its own port");
+  client.stop();
+  for (int i = 0; i < 5000 && impl_->ended == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return Status::Ok();
 }
 

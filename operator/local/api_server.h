@@ -27,6 +27,7 @@ class ApiServer {
 
  private:
   struct Impl;
+  Status FirstRequest();
   std::unique_ptr<Impl> impl_;
 };
 

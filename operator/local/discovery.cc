@@ -147,7 +147,8 @@ std::optional<Json> DiscoveryDocument(const std::string& path) {
     if (path == "/openapi/v3/" + key) return OpenApi(version);
     if (path == "/" + key) return ResourceList(version);
   }
-  for (const Json& group : Groups()["groups"]) {
+  const Json groups = Groups();
+  for (const Json& group : groups["groups"]) {
     if (path != "/apis/" + group["name"].get<std::string>()) continue;
     Json document = group;
     document["kind"] = "APIGroup";

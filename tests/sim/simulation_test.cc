@@ -280,7 +280,7 @@ constexpr uint64_t kShares = 4;
 class SimulationTest : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(SimulationTest, EverySeedKeepsTheInvariants) {
-  uint64_t first = 1, count = 1000;
+  uint64_t first = 1, count = TRAINYARD_SIM_DEFAULT_SEEDS;
   if (const char* text = std::getenv("TRAINYARD_SIM_SEEDS")) {
     ASSERT_EQ(std::sscanf(text, "%lu:%lu", &first, &count), 2) << "TRAINYARD_SIM_SEEDS=first:count";
   }
