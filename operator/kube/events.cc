@@ -26,9 +26,9 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
   int64_t count = 1;
   {
     const MutexLock lock(mutex_);
-    std::erase_if(series_, [&](const auto& entry) {
-      return series_.size() > kMaxSeries || SecondsBetween(entry.second.last, now) > kSeriesSeconds;
-    });
+    const bool full = series_.size() > kMaxSeries;
+    std::erase_if(series_,
+                  [&](const auto& entry) { return full || SecondsBetween(entry.second.last, now) > kSeriesSeconds; });
     const auto [entry, first] = series_.try_emplace(key);
     Series& series = entry->second;
     if (first) {

@@ -100,7 +100,7 @@ class Store : public ReflectorSink {
   std::string Erase(const std::string& key) REQUIRES_LOCK(mutex_) {
     const auto found = records_.find(key);
     if (found == records_.end()) return "";
-    const std::string index = found->second.index;
+    std::string index = found->second.index;
     records_.erase(found);
     if (index.empty()) return key;
     if (auto keys = index_.find(index); keys != index_.end()) {

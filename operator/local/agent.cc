@@ -14,7 +14,8 @@ Json WithStatus(const Json& status) { return {{"status", status}}; }
 
 }  // namespace
 
-Agent::Agent(MemoryApi& api, const Clock& clock, std::filesystem::path state, int address_block, const Logger& log)
+Agent::Agent(MemoryApi& api, const Clock& clock, const std::filesystem::path& state, int address_block,
+             const Logger& log)
     : api_(api), clock_(clock), state_(std::filesystem::absolute(state)), address_block_(address_block), log_(log) {}
 
 Agent::~Agent() { Stop(); }

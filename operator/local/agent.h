@@ -22,7 +22,7 @@ class Agent {
  public:
   // `state`: the folder of pods and claims. `address_block` (1..254) makes the pods' addresses,
   // 127.block.x.y, differ from those of another agent on this machine. All references must outlive it.
-  Agent(MemoryApi& api, const Clock& clock, std::filesystem::path state, int address_block, const Logger& log);
+  Agent(MemoryApi& api, const Clock& clock, const std::filesystem::path& state, int address_block, const Logger& log);
   // Stops as Stop does.
   ~Agent();
 

@@ -141,7 +141,7 @@ void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
   if (!process.ok())
     return Refuse(container, process.status().Is(Code::kNotFound) ? 127 : 126, "StartError",
                   process.status().message());
-  container.process = std::move(*process);
+  container.process = *process;
   container.started = clock_.Now();
   RecordProcesses();
 }

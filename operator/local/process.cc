@@ -23,7 +23,7 @@ std::string FindCommand(const std::string& name, const std::vector<std::string>&
   }
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find(':', begin), path.size());
-    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    std::string candidate = path.substr(begin, end - begin) + "/" + name;
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }

@@ -81,11 +81,7 @@ class Operator {
 class Simulation {
  public:
   explicit Simulation(uint64_t seed)
-      : seed_(seed),
-        dice_(seed),
-        api_(clock_, seed),
-        kubelets_(api_, clock_, dice_, KubeletOptions()),
-        operator_(MakeOperator()) {}
+      : dice_(seed), api_(clock_, seed), kubelets_(api_, clock_, dice_, KubeletOptions()), operator_(MakeOperator()) {}
 
   // Empty when every invariant held and all jobs came to their end; else what broke.
   std::string Run() {
@@ -262,7 +258,6 @@ class Simulation {
     return text;
   }
 
-  const uint64_t seed_;
   VirtualClock clock_;
   Dice dice_;
   double trouble_ = 0.5;
