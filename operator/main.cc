@@ -9,13 +9,12 @@
 #include "operator/api/crd.h"
 #include "operator/api/field_error.h"
 #include "operator/api/job_file.h"
+#include "operator/base/exit_codes.h"
 #include "operator/local/local_command.h"
 #include "operator/run_command.h"
 
 namespace trainyard {
 namespace {
-
-constexpr int kExitUsage = 2, kExitInvalid = 64;
 
 int Validate(const std::string& file) {
   const Result<api::Json> job = api::ReadJobFile(file);

@@ -1,90 +1,97 @@
 #include "operator/metrics.h"
 
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
 #include <map>
-#include <sstream>
 
 namespace trainyard {
 namespace {
 
-class Text {
+using prometheus::MetricType;
+using Label = std::pair<std::string, std::string>;
+
+class Families {
  public:
-  void Family(const char* name, const char* type, const char* help) {
-    out_ << "# HELP " << name << ' ' << help << "\n# TYPE " << name << ' ' << type << '\n';
+  void Add(const std::string& name, MetricType type, const std::string& help) {
+    families_.push_back({name, help, type, {}});
   }
-  void Value(const std::string& name, double value, const std::string& labels = "") {
-    out_ << name;
-    if (!labels.empty()) out_ << '{' << labels << '}';
-    out_ << ' ' << value << '\n';
+  void Value(double value, const std::vector<Label>& labels = {}) {
+    prometheus::ClientMetric metric;
+    for (const auto& [key, text] : labels) metric.label.push_back({key, text});
+    (families_.back().type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+    families_.back().metric.push_back(std::move(metric));
   }
-  void Single(const char* name, const char* type, const char* help, double value) {
-    Family(name, type, help);
-    Value(name, value);
-  }
-  std::string str() const { return out_.str(); }
+  void Value(int64_t value, const std::vector<Label>& labels = {}) { Value(static_cast<double>(value), labels); }
+  std::string Text() const { return prometheus::TextSerializer().Serialize(families_); }
 
  private:
-  std::ostringstream out_;
+  std::vector<prometheus::MetricFamily> families_;
 };
 
-double D(int64_t value) { return static_cast<double>(value); }
-
-void Jobs(const MetricSources& sources, Text& text) {
-  std::map<std::string, int> phases;
+void Jobs(const reconcile::JobStore& jobs, Families& families) {
+  std::map<std::string, int64_t> phases;
   int64_t restarts = 0, charged = 0;
-  for (const std::string& key : sources.jobs.Keys()) {
-    const auto record = sources.jobs.Get(key);
+  for (const std::string& key : jobs.Keys()) {
+    const auto record = jobs.Get(key);
     if (!record) continue;
     ++phases[record->job.status.phase.empty() ? "New" : record->job.status.phase];
     restarts += record->job.status.restarts.total;
     charged += record->job.status.restarts.charged;
   }
-  text.Family("trainyard_jobs", "gauge", "TrainingJobs by phase.");
-  for (const auto& [phase, count] : phases) text.Value("trainyard_jobs", count, "phase=\"" + phase + "\"");
-  text.Family("trainyard_job_restarts", "gauge", "Restarts of the jobs that exist.");
-  text.Value("trainyard_job_restarts", D(charged), "charged=\"true\"");
-  text.Value("trainyard_job_restarts", D(restarts - charged), "charged=\"false\"");
+  families.Add("trainyard_jobs", MetricType::Gauge, "TrainingJobs by phase.");
+  for (const auto& [phase, count] : phases) families.Value(count, {{"phase", phase}});
+  families.Add("trainyard_job_restarts", MetricType::Gauge, "Restarts of the jobs that exist.");
+  families.Value(charged, {{"charged", "true"}});
+  families.Value(restarts - charged, {{"charged", "false"}});
 }
 
-void Watches(const MetricSources& sources, Text& text) {
-  const std::pair<const char*, std::atomic<int64_t> kube::ReflectorCounters::*> counters[] = {
-      {"trainyard_watch_lists_total", &kube::ReflectorCounters::lists},
-      {"trainyard_watch_starts_total", &kube::ReflectorCounters::watches},
-      {"trainyard_watch_gone_total", &kube::ReflectorCounters::gone},
-      {"trainyard_watch_errors_total", &kube::ReflectorCounters::errors}};
-  for (const auto& [name, member] : counters) {
-    text.Family(name, "counter", "Lists, watches, answers 410 and failures of the caches.");
-    for (const kube::Reflector* reflector : sources.reflectors)
-      text.Value(name, D((reflector->counters().*member).load()), "resource=\"" + reflector->resource().plural + "\"");
+void Work(const kube::WorkQueue& queue, const kube::ControllerCounters& controller, Families& families) {
+  families.Add("trainyard_reconciles_total", MetricType::Counter, "Reconciles by outcome.");
+  families.Value(controller.succeeded, {{"outcome", "ok"}});
+  families.Value(controller.failed, {{"outcome", "error"}});
+  families.Value(controller.conflicts, {{"outcome", "conflict"}});
+  families.Add("trainyard_reconcile_seconds_total", MetricType::Counter, "Seconds in reconciles.");
+  families.Value(static_cast<double>(controller.microseconds) / 1e6);
+  families.Add("trainyard_queue_depth", MetricType::Gauge, "Keys that wait.");
+  families.Value(static_cast<int64_t>(queue.depth()));
+  families.Add("trainyard_queue_retries_total", MetricType::Counter, "Keys that came again after a failure.");
+  families.Value(queue.retries());
+}
+
+void Watches(const reconcile::Caches& caches, Time now, Families& families) {
+  families.Add("trainyard_cached_objects", MetricType::Gauge, "Objects in the caches.");
+  families.Value(static_cast<int64_t>(caches.jobs().size()), {{"resource", "trainingjobs"}});
+  families.Value(static_cast<int64_t>(caches.pods().size()), {{"resource", "pods"}});
+  const std::tuple<const char*, const char*, std::atomic<int64_t> kube::ReflectorCounters::*> counters[] = {
+      {"trainyard_watch_lists_total", "Lists that the caches asked for.", &kube::ReflectorCounters::lists},
+      {"trainyard_watch_starts_total", "Watches that were begun.", &kube::ReflectorCounters::watches},
+      {"trainyard_watch_gone_total", "Answers 410: the server had forgotten where we were.",
+       &kube::ReflectorCounters::gone},
+      {"trainyard_watch_errors_total", "Lists and watches that failed.", &kube::ReflectorCounters::errors}};
+  for (const auto& [name, help, member] : counters) {
+    families.Add(name, MetricType::Counter, help);
+    for (const kube::Reflector* reflector : caches.reflectors())
+      families.Value((reflector->counters().*member).load(), {{"resource", reflector->resource().plural}});
   }
-  text.Family("trainyard_watch_idle_seconds", "gauge", "Seconds since the server last said anything.");
-  for (const kube::Reflector* reflector : sources.reflectors) {
+  families.Add("trainyard_watch_idle_seconds", MetricType::Gauge, "Seconds since the server last said anything.");
+  for (const kube::Reflector* reflector : caches.reflectors()) {
     const Time last{std::chrono::microseconds(reflector->counters().last_activity_us.load())};
-    text.Value("trainyard_watch_idle_seconds", SecondsBetween(last, sources.now),
-               "resource=\"" + reflector->resource().plural + "\"");
+    families.Value(SecondsBetween(last, now), {{"resource", reflector->resource().plural}});
   }
 }
 
 }  // namespace
 
-std::string OperatorMetrics(const MetricSources& sources) {
-  Text text;
-  text.Family("trainyard_build_info", "gauge", "The version, as a label.");
-  text.Value("trainyard_build_info", 1, "version=\"0.1.0\"");
-  Jobs(sources, text);
-  text.Family("trainyard_reconciles_total", "counter", "Reconciles by outcome.");
-  text.Value("trainyard_reconciles_total", D(sources.controller.succeeded), "outcome=\"ok\"");
-  text.Value("trainyard_reconciles_total", D(sources.controller.failed), "outcome=\"error\"");
-  text.Value("trainyard_reconciles_total", D(sources.controller.conflicts), "outcome=\"conflict\"");
-  text.Single("trainyard_reconcile_seconds_total", "counter", "Seconds in reconciles.",
-              D(sources.controller.microseconds) / 1e6);
-  text.Single("trainyard_queue_depth", "gauge", "Keys that wait.", static_cast<double>(sources.queue.depth()));
-  text.Single("trainyard_queue_retries_total", "counter", "Keys that came again after a failure.",
-              D(sources.queue.retries()));
-  text.Family("trainyard_cached_objects", "gauge", "Objects in the caches.");
-  text.Value("trainyard_cached_objects", static_cast<double>(sources.jobs.size()), "resource=\"trainingjobs\"");
-  text.Value("trainyard_cached_objects", static_cast<double>(sources.pods.size()), "resource=\"pods\"");
-  Watches(sources, text);
-  return text.str();
+std::string OperatorMetrics(const reconcile::Caches& caches, const kube::WorkQueue& queue,
+                            const kube::ControllerCounters& controller, Time now) {
+  Families families;
+  families.Add("trainyard_build_info", MetricType::Gauge, "The version, as a label.");
+  families.Value(1.0, {{"version", "0.1.0"}});
+  Jobs(caches.jobs(), families);
+  Work(queue, controller, families);
+  Watches(caches, now, families);
+  return families.Text();
 }
 
 }  // namespace trainyard

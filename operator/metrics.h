@@ -1,26 +1,17 @@
-// What the operator says about itself, in the Prometheus text format. No job name is a label.
+// What /metrics says, in the Prometheus text format. No job's name is on a counter.
 #ifndef TRAINYARD_OPERATOR_METRICS_H_
 #define TRAINYARD_OPERATOR_METRICS_H_
 
 #include <string>
-#include <vector>
 
 #include "operator/kube/controller.h"
-#include "operator/kube/reflector.h"
-#include "operator/reconcile/observe.h"
+#include "operator/reconcile/caches.h"
 
 namespace trainyard {
 
-struct MetricSources {
-  const reconcile::JobStore& jobs;
-  const reconcile::PodStore& pods;
-  const kube::WorkQueue& queue;
-  const kube::ControllerCounters& controller;
-  std::vector<const kube::Reflector*> reflectors;
-  Time now;
-};
-
-std::string OperatorMetrics(const MetricSources& sources);
+// Thread-safe.
+std::string OperatorMetrics(const reconcile::Caches& caches, const kube::WorkQueue& queue,
+                            const kube::ControllerCounters& controller, Time now);
 
 }  // namespace trainyard
 

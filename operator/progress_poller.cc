@@ -14,20 +14,18 @@ namespace {
 
 constexpr int kConnectMs = 500, kReadMs = 900;
 
-double Number(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
-}
+using json::Number;
 
+// The trainer's counters are JSON numbers; a whole one may come as 3.0.
 int64_t Whole(const nlohmann::json& object, const char* key) { return static_cast<int64_t>(Number(object, key)); }
 
 }  // namespace
 
 std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time now) {
   const auto answer = nlohmann::json::parse(body, nullptr, false);
-  if (!answer.is_object() || !answer.contains("job_uid") || !answer["job_uid"].is_string()) return std::nullopt;
   reconcile::Report report;
-  report.job_uid = answer["job_uid"].get<std::string>();
+  report.job_uid = json::Text(answer, "job_uid");
+  if (report.job_uid.empty()) return std::nullopt;
   report.attempt = Whole(answer, "attempt");
   api::Progress& progress = report.progress;
   progress.step = Whole(answer, "step");
@@ -38,11 +36,10 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   progress.eta_seconds = Whole(answer, "eta_seconds");
   progress.loss = Number(answer, "loss");
   progress.last_update = now;
-  if (const auto found = answer.find("checkpoint");
-      found != answer.end() && found->is_object() && json::Flag(*found, "durable")) {
-    report.checkpoint.step = Whole(*found, "step");
-    report.checkpoint.bytes = Whole(*found, "bytes");
-    if (const double time = Number(*found, "time"); time > 0) report.checkpoint.time = After(Time{}, time);
+  if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {
+    report.checkpoint.step = Whole(checkpoint, "step");
+    report.checkpoint.bytes = Whole(checkpoint, "bytes");
+    if (const double time = Number(checkpoint, "time"); time > 0) report.checkpoint.time = After(Time{}, time);
   }
   return report;
 }

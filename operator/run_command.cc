@@ -7,14 +7,13 @@
 #include <cstdio>
 #include <thread>
 
+#include "operator/base/exit_codes.h"
 #include "operator/kube/rest_client.h"
 #include "operator/runtime.h"
 #include "operator/stop_signals.h"
 
 namespace trainyard {
 namespace {
-
-constexpr int kExitInvalid = 64, kExitNetwork = 69;
 
 // /metrics, /healthz (alive, whatever the API server does) and /readyz (the caches are whole).
 class OperatorServer {

@@ -2,41 +2,20 @@
 
 #include <random>
 
-#include "operator/api/labels.h"
 #include "operator/metrics.h"
 
 namespace trainyard {
-namespace {
-
-kube::Reflector::Options Watching(const std::string& ns, const std::string& selector) {
-  return {.ns = ns,
-          .label_selector = selector,
-          .min_watch_seconds = 300,
-          .max_watch_seconds = 600,
-          .page_size = 500,
-          .seed = std::random_device()()};
-}
-
-}  // namespace
-
 Runtime::Runtime(kube::Client& client, const Clock& clock, const Logger& log, Options options)
     : client_(client),
       clock_(clock),
       log_(log),
       options_(std::move(options)),
       queue_(clock),
-      jobs_(
-          reconcile::JobFromApi, [](const reconcile::JobRecord&) { return std::string(); },
-          [this](const std::string& key) { queue_.Add(key); }),
-      pods_(
-          reconcile::PodFromJson, [](const reconcile::PodRecord& pod) { return pod.JobKey(); },
-          [this](const std::string& key) { queue_.Add(key); }),
-      jobs_reflector_(client, clock, kube::kTrainingJobs, Watching(options_.ns, ""), jobs_),
-      pods_reflector_(client, clock, kube::kPods, Watching(options_.ns, std::string(api::kLabelManaged) + "=true"),
-                      pods_),
+      caches_(client, clock, options_.ns, std::random_device()(), [this](const std::string& key) { queue_.Add(key); }),
       events_(client, clock, options_.instance),
-      poller_(jobs_, pods_, clock, options_.poll_seconds, [this](const std::string& key) { queue_.Add(key); }),
-      reconciler_(client, clock, jobs_, pods_, poller_, events_, log,
+      poller_(caches_.jobs(), caches_.pods(), clock, options_.poll_seconds,
+              [this](const std::string& key) { queue_.Add(key); }),
+      reconciler_(client, clock, caches_, poller_, events_, log,
                   {.progress_interval_seconds = options_.progress_interval_seconds, .parallel_requests = 16}),
       controller_(
           queue_, [this](const std::string& key) { return reconciler_.Reconcile(key); }, log) {}
@@ -44,8 +23,9 @@ Runtime::Runtime(kube::Client& client, const Clock& clock, const Logger& log, Op
 Runtime::~Runtime() { Stop(); }
 
 void Runtime::Start() {
-  threads_.emplace_back([this] { Reflect(jobs_reflector_); });
-  threads_.emplace_back([this] { Reflect(pods_reflector_); });
+  for (kube::Reflector* reflector : caches_.reflectors()) {
+    threads_.emplace_back([this, reflector] { Reflect(*reflector); });
+  }
   // A decision on half a cache would create what is there already.
   threads_.emplace_back([this] {
     while (!stop_ && !Ready()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -75,13 +55,6 @@ void Runtime::Reflect(kube::Reflector& reflector) {
   }
 }
 
-std::string Runtime::Metrics() const {
-  return OperatorMetrics({.jobs = jobs_,
-                          .pods = pods_,
-                          .queue = queue_,
-                          .controller = controller_.counters(),
-                          .reflectors = {&jobs_reflector_, &pods_reflector_},
-                          .now = clock_.Now()});
-}
+std::string Runtime::Metrics() const { return OperatorMetrics(caches_, queue_, controller_.counters(), clock_.Now()); }
 
 }  // namespace trainyard

@@ -32,9 +32,8 @@ class Runtime {
   // Ends all threads; the jobs and their pods stay as they are.
   void Stop();
   // The caches have had their first lists. Thread-safe.
-  bool Ready() const { return jobs_reflector_.synced() && pods_reflector_.synced(); }
+  bool Ready() const { return caches_.synced(); }
 
-  const reconcile::JobStore& jobs() const { return jobs_; }
   // The metrics of the operator in the Prometheus text format. Thread-safe.
   std::string Metrics() const;
 
@@ -46,9 +45,7 @@ class Runtime {
   const Logger& log_;
   const Options options_;
   kube::WorkQueue queue_;
-  reconcile::JobStore jobs_;
-  reconcile::PodStore pods_;
-  kube::Reflector jobs_reflector_, pods_reflector_;
+  reconcile::Caches caches_;
   kube::EventRecorder events_;
   ProgressPoller poller_;
   reconcile::Reconciler reconciler_;

@@ -3,13 +3,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include <charconv>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <set>
 
 #include "operator/api/json.h"
 #include "operator/api/validation.h"
+#include "operator/base/file.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::api {
@@ -92,9 +92,9 @@ Result<Json> ReadJobFile(const std::string& path) {
   if (path == "-") {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
   } else {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return Status(Code::kNotFound, path + ": cannot be read");
-    text.assign(std::istreambuf_iterator<char>(file), {});
+    Result<std::string> read = ReadWhole(path);
+    if (!read.ok()) return read.status();
+    text = std::move(*read);
   }
   Result<Json> job = YamlToJson(text, path == "-" ? "standard input" : path);
   if (!job.ok()) return job;

@@ -220,11 +220,6 @@ class Encoder {
   }
 };
 
-std::string TextOf(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 }  // namespace
 
 std::vector<RestartRule> DefaultRules() {
@@ -240,27 +235,25 @@ std::string Shown(const Json& value) {
 
 TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
   TrainingJob job;
-  const Json metadata = json::Field(object, "metadata");
-  job.name = TextOf(metadata, "name");
-  job.ns = TextOf(metadata, "namespace");
-  job.uid = TextOf(metadata, "uid");
-  job.resource_version = TextOf(metadata, "resourceVersion");
-  if (const auto found = metadata.find("generation"); found != metadata.end() && found->is_number_integer())
-    job.generation = found->get<int64_t>();
-  job.deleting = metadata.contains("deletionTimestamp") && !metadata["deletionTimestamp"].is_null();
-  job.created = ParseTime(TextOf(metadata, "creationTimestamp"));
+  const Json& metadata = json::Field(object, "metadata");
+  job.name = json::Text(metadata, "name");
+  job.ns = json::Text(metadata, "namespace");
+  job.uid = json::Text(metadata, "uid");
+  job.resource_version = json::Text(metadata, "resourceVersion");
+  job.generation = json::Whole(metadata, "generation");
+  job.deleting = !json::Text(metadata, "deletionTimestamp").empty();
+  job.created = ParseTime(json::Text(metadata, "creationTimestamp"));
   job.labels = json::Field(metadata, "labels");
-  const auto spec = object.find("spec");
-  if (spec == object.end() || !spec->is_object()) {
-    errors.push_back({FieldError::Kind::kRequired, "spec", "", "an object"});
-  } else {
-    Decoder decoder(*spec, "spec", errors);
+  if (const Json& spec = json::Field(object, "spec"); spec.is_object()) {
+    Decoder decoder(spec, "spec", errors);
     Fields(decoder, job.spec);
     decoder.RefuseUnknown();
+  } else {
+    errors.push_back({FieldError::Kind::kRequired, "spec", "", "an object"});
   }
-  if (const auto status = object.find("status"); status != object.end() && status->is_object()) {
+  if (const Json& status = json::Field(object, "status"); status.is_object()) {
     std::vector<FieldError> ignored;
-    Decoder decoder(*status, "status", ignored);
+    Decoder decoder(status, "status", ignored);
     Fields(decoder, job.status);
   }
   return job;

@@ -17,8 +17,6 @@ inline constexpr char kAnnotationMaster[] = "trainyard.dev/master";  // rank 0's
 inline constexpr char kAnnotationConfig[] = "trainyard.dev/config";  // spec.config as JSON; behind TRAINYARD_CONFIG
 inline constexpr char kAnnotationSpecHash[] = "trainyard.dev/spec-hash";  // of the spec that the pod was made from
 
-inline constexpr char kFieldManager[] = "trainyard-operator";
-
 inline std::string PodName(const std::string& job, int64_t attempt, int64_t rank) {
   return job + "-" + std::to_string(attempt) + "-" + std::to_string(rank);
 }

@@ -163,6 +163,9 @@ struct TrainingJob {
   Json labels;  // an object
   JobSpec spec;
   JobStatus status;
+
+  // What caches and the work queue know it by.
+  std::string Key() const { return ns + "/" + name; }
 };
 
 // Phases.

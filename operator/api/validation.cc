@@ -181,15 +181,12 @@ std::optional<int64_t> WholeQuantity(const Json& value) {
 
 }  // namespace
 
-const Json* TrainerContainer(const Json& pod_template) {
-  const auto spec = pod_template.find("spec");
-  if (spec == pod_template.end() || !spec->is_object()) return nullptr;
-  const auto containers = spec->find("containers");
-  if (containers == spec->end() || !containers->is_array() || containers->empty()) return nullptr;
-  for (const Json& container : *containers) {
-    if (container.is_object() && json::Field(container, "name") == "trainer") return &container;
+const Json* TrainerContainer(const Json& pod) {
+  const Json& containers = json::List(json::Field(pod, "spec"), "containers");
+  for (const Json& container : containers) {
+    if (json::Text(container, "name") == "trainer") return &container;
   }
-  return &containers->front();
+  return containers.empty() ? nullptr : &containers.front();
 }
 
 int64_t ProcsPerWorker(const JobSpec& spec) {

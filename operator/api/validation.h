@@ -13,8 +13,9 @@ namespace trainyard::api {
 // Everything that is wrong with `job`, in the order of the fields. Empty: the operator may act on it.
 std::vector<FieldError> Validate(const TrainingJob& job);
 
-// The container that trains: the one named trainer, else the first. Null when there is none.
-const Json* TrainerContainer(const Json& pod_template);
+// The container that trains: the one named trainer, else the first. `pod`: a pod or a pod template. Null
+// when there is none.
+const Json* TrainerContainer(const Json& pod);
 
 // Processes of each worker: spec.procsPerWorker, or what auto means for the template; >= 1.
 int64_t ProcsPerWorker(const JobSpec& spec);

@@ -27,6 +27,12 @@ inline int64_t Whole(const nlohmann::json& object, const char* key, int64_t miss
   return field.is_number_integer() ? field.get<int64_t>() : missing;
 }
 
+// Any number, whole or not.
+inline double Number(const nlohmann::json& object, const char* key, double missing = 0) {
+  const nlohmann::json& field = Field(object, key);
+  return field.is_number() ? field.get<double>() : missing;
+}
+
 inline bool Flag(const nlohmann::json& object, const char* key) {
   const nlohmann::json& field = Field(object, key);
   return field.is_boolean() && field.get<bool>();

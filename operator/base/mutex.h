@@ -3,6 +3,7 @@
 #ifndef TRAINYARD_OPERATOR_BASE_MUTEX_H_
 #define TRAINYARD_OPERATOR_BASE_MUTEX_H_
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -14,7 +15,6 @@
 #endif
 #define GUARDED_BY(x) TRAINYARD_ATTRIBUTE(guarded_by(x))
 #define REQUIRES_LOCK(...) TRAINYARD_ATTRIBUTE(requires_capability(__VA_ARGS__))
-#define EXCLUDES_LOCK(...) TRAINYARD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 
 namespace trainyard {
 

@@ -17,6 +17,9 @@ namespace trainyard::kube {
 
 using Json = nlohmann::json;
 
+// Under this name the API server remembers which fields this program set.
+inline constexpr char kFieldManager[] = "trainyard-operator";
+
 // A kind of object, and where it lives.
 struct Resource {
   std::string group;  // empty: the core group

@@ -5,20 +5,14 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <vector>
+
+#include "operator/base/file.h"
 
 namespace trainyard::kube {
 namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
-
-Result<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(Code::kNotFound, path + ": cannot be read");
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 Result<std::string> Base64(const std::string& text) {
   std::vector<unsigned char> out(text.size() + 4);
@@ -37,7 +31,7 @@ Result<std::string> DataOrFile(const YAML::Node& node, const std::string& key, c
   }
   if (const YAML::Node file = node[key]) {
     const auto path = file.as<std::string>();
-    return ReadAll(path.starts_with("/") ? path : folder + path);
+    return ReadWhole(path.starts_with("/") ? path : folder + path);
   }
   return std::string();
 }
@@ -117,7 +111,7 @@ Status ParseServer(const std::string& url, Endpoint& endpoint) {
 }
 
 Result<Endpoint> ReadKubeconfig(const std::string& path) {
-  const Result<std::string> text = ReadAll(path);
+  const Result<std::string> text = ReadWhole(path);
   if (!text.ok()) return text.status();
   try {
     Result<Endpoint> endpoint = Read(YAML::Load(*text), path.substr(0, path.rfind('/') + 1));
@@ -139,7 +133,7 @@ Result<Endpoint> InClusterEndpoint() {
                     .token_file = std::string(kServiceAccount) + "token",
                     .certificate_pem = "",
                     .key_pem = ""};
-  Result<std::string> ca = ReadAll(std::string(kServiceAccount) + "ca.crt");
+  Result<std::string> ca = ReadWhole(std::string(kServiceAccount) + "ca.crt");
   if (!ca.ok()) return ca.status();
   endpoint.ca_pem = *ca;
   return endpoint;

@@ -59,6 +59,7 @@ Status Reflector::ListAll() {
     }
     if (!page.ok()) return page.status().With("list " + resource_.plural);
     version = VersionOf(*page);
+    if (!page->is_object()) return Status(Code::kInternal, "list " + resource_.plural + ": the answer is no list");
     for (nlohmann::json& item : (*page)["items"]) items.push_back(std::move(item));
     options.continue_token = json::Text(json::Field(*page, "metadata"), "continue");
     if (options.continue_token.empty()) break;

@@ -47,7 +47,6 @@ class Reflector {
     std::string ns;              // empty: all
     std::string label_selector;  // on the server's side
     int min_watch_seconds = 300, max_watch_seconds = 600;
-    int64_t page_size = 500;
     uint64_t seed = 1;  // of the jitter
   };
   Reflector(Client& client, const Clock& clock, Resource resource, Options options, ReflectorSink& sink);

@@ -19,7 +19,8 @@ namespace {
 constexpr int kConnectSeconds = 5, kReadSeconds = 30, kUserTimeoutMs = 20000;
 constexpr int kThrottleRetries = 10;
 constexpr double kTokenSeconds = 60;
-constexpr size_t kMaxIdle = 32, kMaxEventBytes = 64 << 20;
+constexpr int kMaxConnections = 16;
+constexpr size_t kMaxEventBytes = 64 << 20;
 
 std::string Encoded(const std::string& text) {
   std::string out;
@@ -97,6 +98,9 @@ std::unique_ptr<httplib::SSLClient> RestClient::Connect() const {
     EVP_PKEY_free(key);
   }
   client->set_ca_cert_store(StoreOf(endpoint_.ca_pem));
+  // Without a path of its own the library adds the system's authorities to ours: any of them could then
+  // speak for the server. This one does not exist.
+  client->set_ca_cert_path("", "/dev/null/no-authorities");
   client->enable_server_certificate_verification(true);
   client->set_connection_timeout(kConnectSeconds);
   client->set_read_timeout(kReadSeconds);
@@ -107,22 +111,37 @@ std::unique_ptr<httplib::SSLClient> RestClient::Connect() const {
   return client;
 }
 
-std::unique_ptr<httplib::SSLClient> RestClient::Take() {
-  {
-    const MutexLock lock(mutex_);
-    if (!idle_.empty()) {
-      auto client = std::move(idle_.back());
-      idle_.pop_back();
-      return client;
+// One connection of the pool, given back at the end unless it broke.
+class RestClient::Borrowed {
+ public:
+  explicit Borrowed(RestClient& owner) : owner_(owner) {
+    {
+      const MutexLock lock(owner_.mutex_);
+      while (owner_.borrowed_ >= kMaxConnections) owner_.returned_.Wait(owner_.mutex_);
+      ++owner_.borrowed_;
+      if (!owner_.idle_.empty()) {
+        client_ = std::move(owner_.idle_.back());
+        owner_.idle_.pop_back();
+      }
     }
+    if (!client_) client_ = owner_.Connect();
   }
-  return Connect();
-}
+  ~Borrowed() {
+    const MutexLock lock(owner_.mutex_);
+    --owner_.borrowed_;
+    if (client_) owner_.idle_.push_back(std::move(client_));
+    owner_.returned_.NotifyOne();
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
 
-void RestClient::GiveBack(std::unique_ptr<httplib::SSLClient> client) {
-  const MutexLock lock(mutex_);
-  if (idle_.size() < kMaxIdle) idle_.push_back(std::move(client));
-}
+  httplib::SSLClient& operator*() { return *client_; }
+  void Drop() { client_.reset(); }
+
+ private:
+  RestClient& owner_;
+  std::unique_ptr<httplib::SSLClient> client_;
+};
 
 std::string RestClient::Token(bool refused) {
   if (endpoint_.token_file.empty()) return endpoint_.token;
@@ -140,7 +159,6 @@ std::string RestClient::Token(bool refused) {
 Result<Json> RestClient::Send(const Request& request) {
   bool refused = false, repeated = false;
   for (int throttled = 0;;) {
-    ++counters_.requests;
     httplib::Request out;
     out.method = request.method;
     out.path = request.path;
@@ -149,10 +167,13 @@ Result<Json> RestClient::Send(const Request& request) {
     if (!request.content_type.empty()) out.headers.emplace("Content-Type", request.content_type);
     if (const std::string token = Token(refused); !token.empty())
       out.headers.emplace("Authorization", "Bearer " + token);
-    auto client = Take();
-    const httplib::Result answer = client->send(out);
+    const httplib::Result answer = [&] {
+      Borrowed client(*this);
+      httplib::Result result = (*client).send(out);
+      if (!result) client.Drop();
+      return result;
+    }();
     if (!answer) {
-      ++counters_.failed;
       // A connection of the pool that the server has closed meanwhile: nothing was sent.
       const bool unsent = answer.error() == httplib::Error::Write;
       const bool broken = request.method == "GET" && answer.error() == httplib::Error::Read;
@@ -164,7 +185,6 @@ Result<Json> RestClient::Send(const Request& request) {
       }
       return NoAnswer(request.method + " " + request.path, answer.error());
     }
-    GiveBack(std::move(client));
     Json body = Json::parse(answer->body, nullptr, false);
     if (answer->status < 300) {
       if (body.is_discarded())
@@ -179,12 +199,9 @@ Result<Json> RestClient::Send(const Request& request) {
       continue;
     }
     if (!status.Is(Code::kThrottled) || ++throttled > kThrottleRetries) return status;
-    ++counters_.throttled;
     std::this_thread::sleep_for(Seconds(std::clamp(status.retry_after_seconds().value_or(1), 0.1, 30.0)));
   }
 }
-
-Result<Json> RestClient::GetPath(const std::string& path) { return Send({"GET", path, "", ""}); }
 
 Result<Json> RestClient::Get(const Resource& resource, const std::string& ns, const std::string& name) {
   return Send({"GET", resource.Path(ns) + "/" + Encoded(name), "", ""});
@@ -204,7 +221,7 @@ namespace {
 
 std::string WriteQuery(const WriteOptions& options) {
   Query query;
-  query.Add("fieldManager", "trainyard-operator")
+  query.Add("fieldManager", kFieldManager)
       .Add("dryRun", options.dry_run ? "All" : "")
       .Add("fieldValidation", options.strict ? "Strict" : "");
   return query.text();
@@ -265,7 +282,6 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
     });
     return failure.ok() && !ended;
   };
-  ++counters_.requests;
   const httplib::Result answer = client->Get(
       resource.Path(ns) + query.text(), headers,
       [&](const httplib::Response& response) {

@@ -1,6 +1,7 @@
 // kube::Client over HTTPS.
 //
-//   - Requests share a pool of connections; a watch has one of its own.
+//   - Requests share at most 16 connections and wait for one, each at most as long as the requests before it
+//     take; a watch has one of its own.
 //   - 429 is retried with Retry-After up to ten times, for every verb: the server has done nothing. A
 //     GET is repeated once when its connection breaks. Everything else is the caller's to repeat.
 //   - Half-open connections end by TCP keepalive and TCP_USER_TIMEOUT, and a watch by a read deadline
@@ -24,10 +25,6 @@ class SSLClient;
 
 namespace trainyard::kube {
 
-struct RequestCounters {
-  std::atomic<int64_t> requests{0}, throttled{0}, failed{0};
-};
-
 class RestClient : public Client {
  public:
   RestClient(Endpoint endpoint, const Clock& clock);
@@ -45,22 +42,18 @@ class RestClient : public Client {
                const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) override;
   void Interrupt() override;
 
-  // Any GET, for what has no Resource: its body.
-  Result<Json> GetPath(const std::string& path);
-  const RequestCounters& counters() const { return counters_; }
-
  private:
   struct Request;
   Result<Json> Send(const Request& request);
   std::unique_ptr<httplib::SSLClient> Connect() const;
-  std::unique_ptr<httplib::SSLClient> Take();
-  void GiveBack(std::unique_ptr<httplib::SSLClient> client);
+  class Borrowed;
   std::string Token(bool refused);
 
   const Endpoint endpoint_;
   const Clock& clock_;
-  RequestCounters counters_;
   Mutex mutex_;
+  CondVar returned_;
+  int borrowed_ GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<httplib::SSLClient>> idle_ GUARDED_BY(mutex_);
   std::set<httplib::SSLClient*> watching_ GUARDED_BY(mutex_);
   bool interrupted_ GUARDED_BY(mutex_) = false;

@@ -74,9 +74,8 @@ void Agent::TakeChanges() {
 
 // Scheduling and the pod's address in one: there is one node, and it always has room.
 void Agent::Adopt(const Json& pod) {
-  const std::string phase = json::Text(json::Field(pod, "status"), "phase"), ns = pod["metadata"]["namespace"],
-                    name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
-  if (phase == "Succeeded" || phase == "Failed" || pods_.contains(uid)) return;
+  const std::string ns = pod["metadata"]["namespace"], name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
+  if (HasEnded(pod) || pods_.contains(uid)) return;
   if (pod.contains("/spec/nodeName"_json_pointer)) return;  // another life's; EndEarlierLife has dealt with it
   ApiResult bound =
       api_.Patch(kube::kPods, ns, name, "", PatchType::kMerge,
@@ -128,8 +127,7 @@ void Agent::WriteStatus(PodRunner& runner) {
 void Agent::EndEarlierLife() {
   const ApiResult all = api_.List(kube::kPods, "", {});
   for (const Json& pod : all.body["items"]) {
-    const std::string phase = json::Text(json::Field(pod, "status"), "phase");
-    if (phase == "Succeeded" || phase == "Failed" || !pod.contains("/spec/nodeName"_json_pointer)) continue;
+    if (HasEnded(pod) || !pod.contains("/spec/nodeName"_json_pointer)) continue;
     std::ifstream file(PodFiles(state_, pod).root() / "processes");
     pid_t pid;
     std::string start;

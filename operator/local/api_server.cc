@@ -281,9 +281,7 @@ ApiResult ApiServer::Impl::Write(const Route& route, const httplib::Request& req
     options.propagation = json::Text(body, "propagationPolicy");
     if (const Json grace = json::Field(body, "gracePeriodSeconds"); grace.is_number_integer())
       options.grace_seconds = grace.get<int64_t>();
-    ApiResult result = api.Delete(*route.resource, route.ns, route.name, options);
-    if (result.ok()) api.CollectGarbage();
-    return result;
+    return api.Delete(*route.resource, route.ns, route.name, options);
   }
   return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
 }

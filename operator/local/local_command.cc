@@ -10,10 +10,14 @@
 
 #include "operator/api/job_file.h"
 #include "operator/api/json.h"
+#include "operator/api/labels.h"
+#include "operator/api/validation.h"
+#include "operator/base/exit_codes.h"
 #include "operator/base/json_access.h"
 #include "operator/kube/rest_client.h"
 #include "operator/local/agent.h"
 #include "operator/local/api_server.h"
+#include "operator/local/journal.h"
 #include "operator/local/live_view.h"
 #include "operator/local/state_dir.h"
 #include "operator/runtime.h"
@@ -25,14 +29,16 @@ namespace {
 using local::Json;
 
 constexpr double kTick = 0.1, kKillSeconds = 5;
-constexpr int kExitInvalid = 64, kExitInternal = 70, kExitNetwork = 69, kExitStopped = 75;
 
 int Complain(const Status& status, int code) {
   std::fprintf(stderr, "trainyard-operator: %s\n", status.message().c_str());
   return code;
 }
 
-int AddressBlock() { return std::uniform_int_distribution<int>(2, 250)(*std::make_unique<std::random_device>()); }
+int AddressBlock() {
+  std::random_device random;
+  return std::uniform_int_distribution<int>(2, 250)(random);
+}
 
 // The control plane of one machine: API, agent, operator. Built in this order, ended in the reverse.
 class ControlPlane {
@@ -41,11 +47,12 @@ class ControlPlane {
       : state_(state),
         log_(log),
         api_(clock_, std::random_device()()),
+        journal_(state.path()),
         agent_(api_, clock_, state.path(), AddressBlock(), log) {}
 
   // `api_only`: neither operator nor agent.
   Status Start(int port, bool api_only) {
-    if (Status status = state_.Load(api_); !status.ok()) return status;
+    if (Status status = journal_.Open(api_); !status.ok()) return status.With("--state-dir");
     Result<local::Certificate> certificate = local::MakeCertificate();
     if (!certificate.ok()) return certificate.status();
     const std::string token = local::RandomToken();
@@ -78,7 +85,8 @@ class ControlPlane {
     for (const Json& pod : pods.body["items"]) {
       grace = std::max(grace, pod.value("/spec/terminationGracePeriodSeconds"_json_pointer, 30.0));
       const Json& metadata = pod["metadata"];
-      if (!IsDone(pod)) api_.Delete(kube::kPods, metadata["namespace"], metadata["name"], {.uid = metadata["uid"]});
+      if (!local::HasEnded(pod))
+        api_.Delete(kube::kPods, metadata["namespace"], metadata["name"], {.uid = metadata["uid"]});
     }
     const Time deadline = After(clock_.Now(), grace + kKillSeconds);
     while (agent_.running() > 0 && clock_.Now() < deadline && !hurry()) std::this_thread::sleep_for(Seconds(kTick));
@@ -90,14 +98,15 @@ class ControlPlane {
     agent_.Stop();
     client_.reset();  // its open connections would hold the server up
     if (server_) server_->Stop();
-    Save();
+    Save(true);
   }
-  void Save() {
-    api_.CollectGarbage();
-    if (const Status status = state_.Save(api_); !status.ok() && status.message() != complained_) {
-      complained_ = status.message();
-      log_.Error("the state was not saved", {{"error", status.message()}});
+  // What has to be done now and then: garbage, and a snapshot that is due.
+  void Tend() {
+    if (const uint64_t version = api_.version(); version != tended_) {
+      api_.CollectGarbage();
+      tended_ = version;
     }
+    Save(false);
   }
 
   std::string kubeconfig() const { return (state_.path() / "kubeconfig").string(); }
@@ -107,19 +116,28 @@ class ControlPlane {
   const SystemClock& clock() const { return clock_; }
 
  private:
-  static bool IsDone(const Json& pod) {
-    const std::string phase = json::Text(json::Field(pod, "status"), "phase");
-    return phase == "Succeeded" || phase == "Failed";
+  // Says once that the disk refuses, and once that it no longer does.
+  void Save(bool force) {
+    const Status status = journal_.Save(force);
+    if (status.message() == complaint_) return;
+    complaint_ = status.message();
+    if (status.ok()) {
+      log_.Warning("the state is saved again");
+    } else {
+      log_.Error("the state is not saved; a restart would go on from an older one", {{"error", complaint_}});
+    }
   }
   local::StateDir& state_;
   const Logger& log_;
   SystemClock clock_;
   local::MemoryApi api_;
+  local::Journal journal_;
   local::Agent agent_;
   std::unique_ptr<local::ApiServer> server_;
   std::unique_ptr<kube::RestClient> client_;
   std::unique_ptr<Runtime> runtime_;
-  std::string complained_;
+  std::string complaint_;
+  uint64_t tended_ = 0;
 };
 
 api::TrainingJob Parse(const Json& object) {
@@ -150,14 +168,10 @@ void PrintLastWords(ControlPlane& plane, const api::TrainingJob& job) {
   constexpr size_t kLines = 20;
   const local::ApiResult pods =
       plane.api().List(kube::kPods, job.ns,
-                       {.label_selector = "trainyard.dev/rank=0,trainyard.dev/job-uid=" + job.uid +
-                                          ",trainyard.dev/attempt=" + std::to_string(job.status.attempt)});
+                       {.label_selector = std::string(api::kLabelRank) + "=0," + api::kLabelJobUid + "=" + job.uid +
+                                          "," + api::kLabelAttempt + "=" + std::to_string(job.status.attempt)});
   for (const Json& pod : pods.body["items"]) {
-    std::string container = json::Text(pod["spec"]["containers"].at(0), "name");
-    for (const Json& other : pod["spec"]["containers"]) {
-      if (json::Text(other, "name") == "trainer") container = "trainer";
-    }
-    std::ifstream file(plane.agent().LogPath(pod, container));
+    std::ifstream file(plane.agent().LogPath(pod, json::Text(*api::TrainerContainer(pod), "name")));
     std::vector<std::string> lines;
     for (std::string line; std::getline(file, line);) {
       if (line.starts_with("step ") || line.starts_with("evaluation ")) continue;  // progress
@@ -202,7 +216,7 @@ std::optional<int> Follow(ControlPlane& plane, const std::string& ns, const std:
     }
     if (job.status.observed_generation == job.generation) code = ExitCode(job);
     view.State(job, plane.clock().Now());
-    plane.Save();
+    plane.Tend();
     if (!code) std::this_thread::sleep_for(Seconds(kTick));
   }
   return code;
@@ -221,7 +235,7 @@ void Summarize(ControlPlane& plane, const std::string& ns, const std::string& na
 
 void WaitForSignal(ControlPlane& plane) {
   while (StopSignals() == 0) {
-    plane.Save();
+    plane.Tend();
     std::this_thread::sleep_for(Seconds(kTick));
   }
 }

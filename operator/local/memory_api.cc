@@ -56,11 +56,6 @@ bool IsDnsName(const std::string& name) {
 
 bool HasStatus(const Resource& resource) { return resource == kube::kTrainingJobs || resource == kube::kPods; }
 
-bool IsFinishedPod(const Json& pod) {
-  const std::string phase = TextAt(pod, "/status/phase");
-  return phase == "Succeeded" || phase == "Failed";
-}
-
 // The shape of what the agent reads of a pod; a real server knows all of it.
 const Json& PodShape() {
   static const Json shape = [] {
@@ -116,6 +111,11 @@ void DefaultPod(Json& pod) {
 }
 
 }  // namespace
+
+bool HasEnded(const Json& pod) {
+  const std::string phase = json::Text(json::Field(pod, "status"), "phase");
+  return phase == "Succeeded" || phase == "Failed";
+}
 
 ApiResult Failure(int http, const std::string& reason, const std::string& message) {
   return {http,
@@ -422,7 +422,7 @@ ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, con
                        "\": the UID or resourceVersion in the precondition is not the object's");
   }
   if (request.dry_run) return {200, *old, {}};
-  if (resource == kube::kPods && !TextAt(*old, "/spec/nodeName").empty() && !IsFinishedPod(*old)) {
+  if (resource == kube::kPods && !TextAt(*old, "/spec/nodeName").empty() && !HasEnded(*old)) {
     const int64_t grace =
         request.grace_seconds.value_or(json::Whole(json::Field(*old, "spec"), "terminationGracePeriodSeconds", 30));
     const bool going = !TextAt(*old, "/metadata/deletionTimestamp").empty();
@@ -466,6 +466,7 @@ ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, con
 
 void MemoryApi::Commit(const std::string& collection, const std::string& key, Object before, Object after) {
   ++version_;
+  if (follower_) follower_(version_, collection, key, after.get());
   if (after) {
     collections_[collection][key] = after;
   } else {
@@ -559,6 +560,11 @@ Json MemoryApi::Dump() const {
     for (const auto& [key, object] : objects) dump["collections"][name][key] = *object;
   }
   return dump;
+}
+
+void MemoryApi::FollowChanges(Follower follower) {
+  const MutexLock lock(mutex_);
+  follower_ = std::move(follower);
 }
 
 Status MemoryApi::Load(const Json& dump) {

@@ -91,9 +91,14 @@ class MemoryApi {
   // Forgets the history, so that every older watch gets 410; for tests.
   void Compact();
 
-  // Everything, for --state-dir, and back. Load keeps uids and versions.
+  // Everything, for the journal, and back. Load keeps uids and versions.
   Json Dump() const;
   Status Load(const Json& dump);
+  // `follower` hears of every change, in order, before anyone else sees it; `object` null: deleted. It is
+  // called under the API's lock and must not call back. Null: nobody.
+  using Follower =
+      std::function<void(uint64_t version, const std::string& collection, const std::string& key, const Json* object)>;
+  void FollowChanges(Follower follower);
 
  private:
   using Object = std::shared_ptr<const Json>;
@@ -102,7 +107,6 @@ class MemoryApi {
     std::string collection, key;
     Object before, after;  // null: not there
   };
-  struct Write;
 
   ApiResult Update(const Resource& resource, const std::string& ns, const std::string& name,
                    const std::string& subresource, const WriteRequest& request,
@@ -118,9 +122,13 @@ class MemoryApi {
   uint64_t version_ GUARDED_BY(mutex_) = 1;
   uint64_t oldest_ GUARDED_BY(mutex_) = 1;  // changes after this one are in the history
   std::deque<Change> history_ GUARDED_BY(mutex_);
+  Follower follower_ GUARDED_BY(mutex_);
   std::map<std::string, std::map<std::string, Object>> collections_
       GUARDED_BY(mutex_);  // by "plural.group", then "namespace/name"
 };
+
+// Whether the pod's phase is Succeeded or Failed.
+bool HasEnded(const Json& pod);
 
 // A metav1.Status for a failure.
 ApiResult Failure(int http, const std::string& reason, const std::string& message);

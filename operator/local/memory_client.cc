@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "operator/api/labels.h"
-
 namespace trainyard::local {
 namespace {
 
@@ -27,7 +25,7 @@ Result<Json> MemoryClient::Create(const Resource& resource, const std::string& n
                                   const kube::WriteOptions& options) {
   return ToResult(api_.Create(
       resource, ns, object,
-      {.dry_run = options.dry_run, .strict = options.strict, .manager = api::kFieldManager, .force = false}));
+      {.dry_run = options.dry_run, .strict = options.strict, .manager = kube::kFieldManager, .force = false}));
 }
 
 Result<Json> MemoryClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
@@ -35,7 +33,7 @@ Result<Json> MemoryClient::MergePatch(const Resource& resource, const std::strin
                                       const kube::WriteOptions& options) {
   return ToResult(api_.Patch(
       resource, ns, name, subresource, PatchType::kMerge, patch,
-      {.dry_run = options.dry_run, .strict = options.strict, .manager = api::kFieldManager, .force = false}));
+      {.dry_run = options.dry_run, .strict = options.strict, .manager = kube::kFieldManager, .force = false}));
 }
 
 Status MemoryClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,

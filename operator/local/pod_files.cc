@@ -1,31 +1,13 @@
 #include "operator/local/pod_files.h"
 
-#include <fstream>
-
+#include "operator/base/file.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::local {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Text(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// Whole or not at all: a launcher may be reading it.
-Status Write(const fs::path& path, const std::string& content) {
-  const fs::path part = path.string() + ".tmp";
-  {
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file << content;
-    if (!file.flush()) return Status(Code::kInternal, part.string() + ": cannot be written");
-  }
-  std::error_code error;
-  fs::rename(part, path, error);
-  return error ? Status(Code::kInternal, path.string() + ": " + error.message()) : Status::Ok();
-}
+using json::Text;
 
 Status MakeFolder(const fs::path& path) {
   std::error_code error;
@@ -33,10 +15,7 @@ Status MakeFolder(const fs::path& path) {
   return error ? Status(Code::kInternal, path.string() + ": " + error.message()) : Status::Ok();
 }
 
-Json Volumes(const Json& pod) {
-  const Json list = json::List(json::Field(pod, "spec"), "volumes");
-  return list.is_array() ? list : Json::array();
-}
+const Json& Volumes(const Json& pod) { return json::List(json::Field(pod, "spec"), "volumes"); }
 
 // A path inside a volume that stays inside it.
 bool Inside(const fs::path& relative) {
@@ -88,7 +67,7 @@ Status PodFiles::Refresh(const Json& pod) const {
       if (!value.ok()) return value.status();
       if (!Inside(relative))
         return Status(Code::kInvalid, "volume " + Text(volume, "name") + ": path " + relative + " leaves it");
-      if (Status status = Write(*folder / relative, *value); !status.ok()) return status;
+      if (Status status = WriteWhole(*folder / relative, *value, 0644, false); !status.ok()) return status;
     }
   }
   return Status::Ok();
@@ -122,8 +101,7 @@ Result<std::string> FieldReference(const Json& pod, const std::string& path) {
     const std::string prefix = std::string("metadata.") + map + "['";
     if (!path.starts_with(prefix) || !path.ends_with("']")) continue;
     const std::string key = path.substr(prefix.size(), path.size() - prefix.size() - 2);
-    const Json entries = json::Field(pod, "metadata").value(map, Json::object());
-    return Text(entries, key.c_str());
+    return Text(json::Field(json::Field(pod, "metadata"), map), key.c_str());
   }
   const std::pair<const char*, const char*> known[] = {{"metadata.name", "/metadata/name"},
                                                        {"metadata.namespace", "/metadata/namespace"},

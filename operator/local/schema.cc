@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operator/api/json.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::local {
@@ -17,10 +18,7 @@ bool IsType(const std::string& type, const Json& value) {
   return true;
 }
 
-std::string Shown(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 80 ? text.substr(0, 77) + "..." : text;
-}
+using api::Shown;
 
 void CheckScalar(const Json& schema, const Json& value, const std::string& path, std::vector<Cause>& causes) {
   if (const auto list = schema.find("enum");

@@ -1,11 +1,11 @@
-// --state-dir: a folder that belongs to one running program, and the saved API in it.
+// --state-dir: a folder that belongs to one running program. docs/local.md says what lies in it.
 #ifndef TRAINYARD_OPERATOR_LOCAL_STATE_DIR_H_
 #define TRAINYARD_OPERATOR_LOCAL_STATE_DIR_H_
 
 #include <filesystem>
 #include <string>
 
-#include "operator/local/memory_api.h"
+#include "operator/base/status.h"
 
 namespace trainyard::local {
 
@@ -14,17 +14,11 @@ class StateDir {
   // Makes the folder if need be and locks it. kInvalid when it cannot be written or another program
   // holds it. An empty path: a new folder under the system's temporary one.
   static Result<StateDir> Open(const std::string& path);
-  StateDir(StateDir&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_), saved_(other.saved_) {
-    other.lock_ = -1;
-  }
+  StateDir(StateDir&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) { other.lock_ = -1; }
   StateDir& operator=(StateDir&&) = delete;
   ~StateDir();
 
   const std::filesystem::path& path() const { return path_; }
-  // Puts what was saved into `api`; nothing saved is fine.
-  Status Load(MemoryApi& api) const;
-  // Saves when something changed since the last time: whole or not at all.
-  Status Save(const MemoryApi& api);
   // A file only its owner may read.
   Status WriteSecret(const std::string& name, const std::string& text) const;
 
@@ -32,7 +26,6 @@ class StateDir {
   StateDir(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::filesystem::path path_;
   int lock_;
-  uint64_t saved_ = 0;
 };
 
 }  // namespace trainyard::local

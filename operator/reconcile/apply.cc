@@ -14,8 +14,6 @@ namespace {
 // How long a created pod may be missing in the cache before it is taken for gone.
 constexpr double kCacheLagSeconds = 10;
 
-std::string Key(const TrainingJob& job) { return job.ns + "/" + job.name; }
-
 // Runs f(0) ... f(count - 1), `parallel` at a time.
 void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f) {
   const size_t threads = std::min(count, static_cast<size_t>(parallel));
@@ -54,10 +52,10 @@ std::string InUse(const std::string& what, const Json& object) {
 
 }  // namespace
 
-Status Executor::Apply(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem) {
+Status Executor::Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem) {
   {
     const MutexLock lock(mutex_);
-    Memory& memory = memory_[Key(job)];
+    Memory& memory = memory_[job.Key()];
     if (memory.uid != job.uid) memory = {.uid = job.uid, .confirmed_attempt = 0, .has_service = false, .created = {}};
   }
   Status first = DeletePods(job, plan);
@@ -65,7 +63,7 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, const std::stri
   if (plan.creates.empty() || !first.ok()) return first;
   if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
   if (Status status = EnsureService(job, problem); !status.ok() || !problem.reason.empty()) return status;
-  return CreatePods(job, plan, master_ip, problem);
+  return CreatePods(job, plan, problem);
 }
 
 void Executor::Forget(const std::string& key) {
@@ -105,7 +103,7 @@ Status Executor::PatchMasters(const TrainingJob& job, const Plan& plan) {
 Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   {
     const MutexLock lock(mutex_);
-    if (memory_[Key(job)].confirmed_attempt == plan.status.attempt) return Status::Ok();
+    if (memory_[job.Key()].confirmed_attempt == plan.status.attempt) return Status::Ok();
   }
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
@@ -127,15 +125,15 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
     }
   }
   const MutexLock lock(mutex_);
-  memory_[Key(job)].confirmed_attempt = plan.status.attempt;
-  memory_[Key(job)].created.clear();
+  memory_[job.Key()].confirmed_attempt = plan.status.attempt;
+  memory_[job.Key()].created.clear();
   return Status::Ok();
 }
 
 Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
   {
     const MutexLock lock(mutex_);
-    if (memory_[Key(job)].has_service) return Status::Ok();
+    if (memory_[job.Key()].has_service) return Status::Ok();
   }
   const Result<Json> created = client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
   if (created.status().Is(Code::kAlreadyExists)) {
@@ -152,16 +150,15 @@ Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
     return created.status().With("create service " + job.name);
   }
   const MutexLock lock(mutex_);
-  memory_[Key(job)].has_service = true;
+  memory_[job.Key()].has_service = true;
   return Status::Ok();
 }
 
-Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip,
-                            CreateProblem& problem) {
+Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProblem& problem) {
   std::vector<int64_t> ranks;
   {
     const MutexLock lock(mutex_);
-    const auto& created = memory_[Key(job)].created;
+    const auto& created = memory_[job.Key()].created;
     for (const int64_t rank : plan.creates) {
       const auto found = created.find(api::PodName(job.name, plan.status.attempt, rank));
       if (found == created.end() || SecondsBetween(found->second, clock_.Now()) > kCacheLagSeconds)
@@ -176,7 +173,7 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std:
     const size_t count = std::min(batch, ranks.size() - done);
     InParallel(count, parallel_, [&](size_t i) {
       CreateProblem mine;
-      const Status status = CreatePod(job, plan.status.attempt, ranks[done + i], master_ip, mine);
+      const Status status = CreatePod(job, plan, ranks[done + i], mine);
       const MutexLock lock(mutex);
       Keep(first, status);
       if (problem.reason.empty()) problem = mine;
@@ -186,10 +183,10 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, const std:
   return first;
 }
 
-Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip,
-                           CreateProblem& problem) {
-  const std::string name = api::PodName(job.name, attempt, rank);
-  const Result<Json> created = client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, rank, master_ip), {});
+Status Executor::CreatePod(const TrainingJob& job, const Plan& plan, int64_t rank, CreateProblem& problem) {
+  const std::string name = api::PodName(job.name, plan.status.attempt, rank);
+  const Result<Json> created =
+      client_.Create(kube::kPods, job.ns, WorkerPod(job, plan.status.attempt, rank, plan.master_ip), {});
   switch (created.status().code()) {
     case Code::kOk:
       break;
@@ -215,7 +212,7 @@ Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank
       return created.status().With("create pod " + name);
   }
   const MutexLock lock(mutex_);
-  memory_[Key(job)].created[name] = clock_.Now();
+  memory_[job.Key()].created[name] = clock_.Now();
   return Status::Ok();
 }
 

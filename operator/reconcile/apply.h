@@ -28,7 +28,7 @@ class Executor {
   // Does everything it can and returns the first error; a repeated call does the rest. Not found on
   // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
   // after one read that confirms the attempt (kConflict when the API knows a newer one).
-  Status Apply(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem);
+  Status Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
 
@@ -43,9 +43,8 @@ class Executor {
   Status PatchMasters(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
   Status EnsureService(const TrainingJob& job, CreateProblem& problem);
-  Status CreatePods(const TrainingJob& job, const Plan& plan, const std::string& master_ip, CreateProblem& problem);
-  Status CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip,
-                   CreateProblem& problem);
+  Status CreatePods(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
+  Status CreatePod(const TrainingJob& job, const Plan& plan, int64_t rank, CreateProblem& problem);
 
   kube::Client& client_;
   const Clock& clock_;

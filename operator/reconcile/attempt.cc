@@ -9,7 +9,6 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now) {
   api::JobStatus& status = plan.status;
   const TrainingJob& job = observed.job;
   ++status.attempt;
-  status.phase = status.restarts.total > 0 ? api::kRestarting : api::kPending;
   status.spec_hash = SpecHash(job.spec);
   status.workers = {.desired = job.spec.workers};
   const int64_t size = job.spec.workers * api::ProcsPerWorker(job.spec);

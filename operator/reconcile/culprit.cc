@@ -4,39 +4,9 @@
 #include <tuple>
 
 #include "operator/api/labels.h"
-#include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
 namespace {
-
-constexpr size_t kTailLines = 20;
-
-// What `trainyard launch` wrote (docs/formats.md), or null: any image may write anything.
-Json TerminationMessage(const std::string& text) {
-  Json message = Json::parse(text, nullptr, false);
-  return message.is_object() && json::Field(message, "v") == 1 ? message : Json();
-}
-
-std::vector<std::string> LastLines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  if (lines.size() > kTailLines) lines.erase(lines.begin(), lines.end() - kTailLines);
-  return lines;
-}
-
-int64_t Whole(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
-}
-
-std::string Text(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 std::string ReasonOf(const PodEnd& end) {
   if (!end.reason.empty() && end.reason != "Error") return end.reason;  // OOMKilled, Evicted, ContainerCannotRun, ...
@@ -81,28 +51,21 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod) {
                       .checkpoint_step = 0};
   api::Failure& failure = failed.failure;
   failure.attempt = observed.job.status.attempt;
-  failure.rank = worker;
   failure.pod = pod->name;
   failure.node = pod->node;
   failure.exit_code = end.exit_code;
   failure.signal = end.signal != 0 ? end.signal : end.exit_code > 128 && end.exit_code < 160 ? end.exit_code - 128 : 0;
   failure.time = end.time;
   failure.reason = pod->disrupted ? "DisruptionTarget" : pod->deleting ? "PodDeleted" : ReasonOf(end);
-  if (const Json message = TerminationMessage(end.message); message.is_object()) {
-    failure.rank = Whole(message, "rank");
-    failure.message = Text(message, "message");
-    // The kubelet's own reason (OOMKilled) knows more than the launcher could.
-    const bool from_code = end.reason.empty() || end.reason == "Error";
-    if (!failed.disrupted && from_code && !Text(message, "reason").empty()) failure.reason = Text(message, "reason");
-    failed.step = Whole(message, "step");
-    failed.checkpoint_step = Whole(message, "checkpoint_step");
-    for (const Json& line : json::List(message, "tail")) {
-      if (line.is_string()) failure.tail.push_back(line.get<std::string>());
-    }
-  } else {
-    failure.tail = LastLines(end.message);
-    failure.message = failure.tail.empty() ? "" : failure.tail.back();
-  }
+  const LastWords& words = end.words;
+  failure.rank = words.rank.value_or(worker);
+  failure.message = words.message;
+  failure.tail = words.tail;
+  // The kubelet's own reason (OOMKilled) knows more than the launcher could.
+  const bool from_code = end.reason.empty() || end.reason == "Error";
+  if (!failed.disrupted && from_code && !words.reason.empty()) failure.reason = words.reason;
+  failed.step = words.step;
+  failed.checkpoint_step = words.checkpoint_step;
   return failed;
 }
 
@@ -163,9 +126,7 @@ const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std:
 int64_t DurableStep(const Observed& observed) {
   int64_t step = 0;
   for (const Pod& pod : observed.current) {
-    if (!pod || !pod->end) continue;
-    if (const Json message = TerminationMessage(pod->end->message); message.is_object())
-      step = std::max(step, Whole(message, "checkpoint_step"));
+    if (pod && pod->end) step = std::max(step, pod->end->words.checkpoint_step);
   }
   return step;
 }

@@ -1,5 +1,3 @@
-#include <sstream>
-
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
 
@@ -29,27 +27,12 @@ Plan MakePlan(const Observed& o, Time now) {
   if (IsTrue(o.job.status, kSuspendedCondition)) return Resume(o, std::move(plan), now);
   if (o.job.status.attempt == 0) {
     NextAttempt(o, plan, now);
+    plan.status.phase = api::kPending;
     return plan;
   }
   if (!o.stale.empty()) return DrainStale(o, std::move(plan));  // Never mix two attempts.
   if (HasFailed(o, now)) return RestartOrFail(o, std::move(plan), now);
   return CreateMissing(o, std::move(plan), now);
-}
-
-std::string Plan::ToString() const {
-  std::ostringstream out;
-  for (const PodDelete& pod : deletes) out << "delete " << pod.name << '\n';
-  for (const int64_t rank : creates) out << "create worker " << rank << " of attempt " << status.attempt << '\n';
-  for (const MasterPatch& patch : master_patches)
-    out << "tell " << patch.name << " that rank 0 is " << patch.address << '\n';
-  out << "status " << status.phase << " attempt=" << status.attempt << " restarts=" << status.restarts.total << "/"
-      << status.restarts.charged << " ready=" << status.workers.ready << '\n';
-  for (const api::Condition& condition : status.conditions) {
-    if (condition.status == "True") out << "  " << condition.type << " (" << condition.reason << ")\n";
-  }
-  for (const JobEvent& event : events)
-    out << "event " << event.type << ' ' << event.reason << ": " << event.message << '\n';
-  return out.str();
 }
 
 }  // namespace trainyard::reconcile

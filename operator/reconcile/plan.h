@@ -50,18 +50,17 @@ struct JobEvent {
   std::string reason, message;
 };
 
-// Whole desired objects, names to delete, and the status to write. It prints itself: the golden
-// files of the tests and the debug log are this text.
+// What to create, to delete and to patch, and the status to write.
 struct Plan {
   std::vector<PodDelete> deletes;
   std::vector<int64_t> creates;  // ranks of status.attempt
+  std::string master_ip;         // rank 0's address for them, as far as it is known
   std::vector<MasterPatch> master_patches;
   api::JobStatus status;
   std::vector<JobEvent> events;  // sent once the status is written
   std::optional<double> requeue_after_seconds;
 
   void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }
-  std::string ToString() const;
 };
 
 // The decision. Pure: depends on its arguments alone.

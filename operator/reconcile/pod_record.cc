@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "operator/api/labels.h"
+#include "operator/api/validation.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
@@ -26,7 +27,7 @@ PodEnd EndOf(const Json& terminated) {
   return {.exit_code = Whole(terminated, "exitCode", 1),
           .signal = Whole(terminated, "signal"),
           .reason = Text(terminated, "reason"),
-          .message = Text(terminated, "message"),
+          .words = ReadLastWords(Text(terminated, "message")),
           .time = ParseTime(Text(terminated, "finishedAt"))};
 }
 
@@ -46,15 +47,6 @@ void ReadConditions(const Json& status, PodRecord& record) {
   }
 }
 
-// The trainer's container: the one named trainer, else the first.
-std::string TrainerName(const Json& pod) {
-  const Json& containers = List(Field(pod, "spec"), "containers");
-  for (const Json& container : containers) {
-    if (Text(container, "name") == "trainer") return "trainer";
-  }
-  return containers.empty() ? "" : Text(containers[0], "name");
-}
-
 void ReadContainer(const Json& container, bool decides, PodRecord& record) {
   const Json& state = Field(container, "state");
   if (const Json& terminated = Field(state, "terminated"); terminated.is_object() && decides)
@@ -66,14 +58,14 @@ void ReadContainer(const Json& container, bool decides, PodRecord& record) {
 }
 
 void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
-  const std::string trainer = TrainerName(pod);
+  const Json* container = api::TrainerContainer(pod);
+  const std::string trainer = container ? Text(*container, "name") : "";
   // An init container that failed is the end of the worker: restartPolicy is Never.
-  for (const Json& container : List(status, "initContainerStatuses")) {
-    const Json& terminated = Field(Field(container, "state"), "terminated");
-    ReadContainer(container, terminated.is_object() && Whole(terminated, "exitCode") != 0, record);
+  for (const Json& init : List(status, "initContainerStatuses")) {
+    const Json& terminated = Field(Field(init, "state"), "terminated");
+    ReadContainer(init, terminated.is_object() && Whole(terminated, "exitCode") != 0, record);
   }
-  for (const Json& container : List(status, "containerStatuses"))
-    ReadContainer(container, Text(container, "name") == trainer, record);
+  for (const Json& main : List(status, "containerStatuses")) ReadContainer(main, Text(main, "name") == trainer, record);
 }
 
 }  // namespace
@@ -94,7 +86,6 @@ PodRecord PodFromJson(const Json& pod) {
   record.master = Entry(pod, "annotations", api::kAnnotationMaster);
   record.node = Text(Field(pod, "spec"), "nodeName");
   record.deleting = !Text(metadata, "deletionTimestamp").empty();
-  record.created = ParseTime(Text(metadata, "creationTimestamp"));
   record.ip = Text(status, "podIP");
   ReadConditions(status, record);
   ReadContainers(pod, status, record);
@@ -104,7 +95,7 @@ PodRecord PodFromJson(const Json& pod) {
     record.end = {.exit_code = 1,
                   .signal = 0,
                   .reason = Text(status, "reason"),
-                  .message = Text(status, "message"),
+                  .words = ReadLastWords(Text(status, "message")),
                   .time = std::nullopt};
   }
   if (!record.end && phase == "Succeeded") record.end = PodEnd{};

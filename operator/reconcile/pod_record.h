@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/reconcile/last_words.h"
 
 namespace trainyard::reconcile {
 
@@ -16,8 +17,8 @@ namespace trainyard::reconcile {
 struct PodEnd {
   int64_t exit_code = 0;
   int64_t signal = 0;
-  std::string reason;   // the container's (OOMKilled, Error) or the pod's (Evicted)
-  std::string message;  // the termination message, whole
+  std::string reason;  // the container's (OOMKilled, Error) or the pod's (Evicted)
+  LastWords words;
   std::optional<Time> time;
 };
 
@@ -31,7 +32,6 @@ struct PodRecord {
   std::vector<std::string> true_conditions;
   std::string waiting_reason, waiting_message;  // why a container, or the scheduler, does not go on
   std::optional<PodEnd> end;
-  std::optional<Time> created;
 
   std::string JobKey() const { return ns + "/" + job_name; }
 };

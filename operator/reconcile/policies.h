@@ -14,8 +14,8 @@ Plan StatusFromPods(const Observed& observed, Time now);
 bool IsInvalid(const Observed& observed);
 Plan ReportInvalid(const Observed& observed, Plan plan, Time now);
 
-// attempt.cc: advances `attempt` and clears what belongs to one. Nothing is created for it before it
-// was written and read back, and the pods of the old one go because they are now stale.
+// attempt.cc: advances `attempt` and clears what belongs to one; the phase is the caller's. Nothing is created for it
+// before it was written and read back, and the pods of the old one go because they are now stale.
 void NextAttempt(const Observed& observed, Plan& plan, Time now);
 Plan DrainStale(const Observed& observed, Plan plan);
 

@@ -24,18 +24,13 @@ void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& pla
   plan.RequeueIn(kProblemSeconds);
 }
 
-std::string MasterIp(const Observed& observed) {
-  return observed.current.empty() || !observed.current.front() ? "" : observed.current.front()->ip;
-}
-
 }  // namespace
 
-Reconciler::Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods,
-                       const ReportSource& reports, kube::EventRecorder& events, const Logger& log, Options options)
+Reconciler::Reconciler(kube::Client& client, const Clock& clock, const Caches& caches, const ReportSource& reports,
+                       kube::EventRecorder& events, const Logger& log, Options options)
     : client_(client),
       clock_(clock),
-      jobs_(jobs),
-      pods_(pods),
+      caches_(caches),
       reports_(reports),
       events_(events),
       log_(log),
@@ -43,7 +38,7 @@ Reconciler::Reconciler(kube::Client& client, const Clock& clock, const JobStore&
       executor_(client, clock, options.parallel_requests) {}
 
 kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
-  const JobStore::Pointer record = jobs_.Get(key);
+  const JobStore::Pointer record = caches_.jobs().Get(key);
   if (!record) {
     executor_.Forget(key);
     const MutexLock lock(mutex_);
@@ -58,7 +53,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const Time now = clock_.Now();
   Plan plan = MakePlan(*observed, now);
   CreateProblem problem;
-  if (const Status status = executor_.Apply(job, plan, MasterIp(*observed), problem); !status.ok()) return {status, {}};
+  if (const Status status = executor_.Apply(job, plan, problem); !status.ok()) return {status, {}};
   if (!problem.reason.empty()) NoteProblem(job, problem, plan, now);
   if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};
   for (const JobEvent& event : plan.events) {
@@ -77,7 +72,7 @@ bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
 }
 
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
-  Observed observed = SortPods(record, pods_.Indexed(record.job.ns + "/" + record.job.name));
+  Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
   const bool new_generation = record.job.status.observed_generation != record.job.generation;
@@ -102,19 +97,18 @@ Result<std::string> Reconciler::DryRun(const TrainingJob& job) {
 }
 
 Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {
-  if (job.status.observed_generation == status.observed_generation && status.observed_generation == 0)
-    return Status::Ok();
+  const Json before = api::StatusToJson(job.status), after = api::StatusToJson(status);
+  if (before == after) return Status::Ok();
   // The first write holds every field: a zero that was never written would read as unknown.
-  const Json before = job.status.observed_generation == 0 ? Json::object() : api::StatusToJson(job.status);
-  const Json patch = api::MergeDiff(before, api::StatusToJson(status));
-  if (patch.empty()) return Status::Ok();
+  const bool first = job.status.observed_generation == 0;
+  const Json patch = api::MergeDiff(first ? Json::object() : before, after);
   // With the version that was read: a stale leader's write is refused, not merged.
   const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};
   const Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
   if (!written.ok()) return written.status().With("write status");
   const MutexLock lock(mutex_);
-  written_[job.ns + "/" + job.name] = Version(json::Text(json::Field(*written, "metadata"), "resourceVersion"));
+  written_[job.Key()] = Version(json::Text(json::Field(*written, "metadata"), "resourceVersion"));
   return Status::Ok();
 }
 

@@ -9,7 +9,7 @@
 #include "operator/kube/controller.h"
 #include "operator/kube/events.h"
 #include "operator/reconcile/apply.h"
-#include "operator/reconcile/observe.h"
+#include "operator/reconcile/caches.h"
 
 namespace trainyard::reconcile {
 
@@ -30,8 +30,8 @@ class Reconciler {
     int parallel_requests = 16;
   };
   // All references must outlive it.
-  Reconciler(kube::Client& client, const Clock& clock, const JobStore& jobs, const PodStore& pods,
-             const ReportSource& reports, kube::EventRecorder& events, const Logger& log, Options options);
+  Reconciler(kube::Client& client, const Clock& clock, const Caches& caches, const ReportSource& reports,
+             kube::EventRecorder& events, const Logger& log, Options options);
 
   kube::ReconcileResult Reconcile(const std::string& key);
 
@@ -43,8 +43,7 @@ class Reconciler {
 
   kube::Client& client_;
   const Clock& clock_;
-  const JobStore& jobs_;
-  const PodStore& pods_;
+  const Caches& caches_;
   const ReportSource& reports_;
   kube::EventRecorder& events_;
   const Logger& log_;

@@ -30,8 +30,9 @@ void SetStage(const Observed& observed, api::JobStatus& status, const char* type
 }
 
 void PublishMaster(const Observed& observed, Plan& plan) {
-  const Pod& first = observed.current.empty() ? nullptr : observed.current.front();
+  const Pod first = observed.current.empty() ? nullptr : observed.current.front();
   if (!first || first->ip.empty()) return;
+  plan.master_ip = first->ip;
   for (const Pod& pod : observed.current) {
     if (pod && !pod->deleting && !pod->end && pod->master != first->ip)
       plan.master_patches.push_back({pod->name, first->ip});

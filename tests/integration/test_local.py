@@ -72,10 +72,20 @@ class Local:
         return self.start().finish(timeout)
 
     def objects(self):
+        """The saved API: the snapshot and the lines since (operator/local/journal.h)."""
         try:
-            return json.loads((self.state / "api.json").read_text())["collections"]
-        except (OSError, ValueError):
+            saved = json.loads((self.state / "api.json").read_text())
+            lines = [line for path in self.state.glob("api-*.journal") for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        except (OSError, ValueError):  # not there yet, or replaced this moment
             return {}
+        for change in sorted(map(json.loads, lines), key=lambda change: change["version"]):
+            if change["version"] <= saved["version"]:
+                continue
+            collection = saved["collections"].setdefault(change["collection"], {})
+            collection.pop(change["key"], None)
+            if change["object"] is not None:
+                collection[change["key"]] = change["object"]
+        return saved["collections"]
 
     def job(self):
         return next(iter(self.objects().get("trainingjobs.trainyard.dev", {}).values()), {})

@@ -74,7 +74,7 @@ class Scene {
     pod.end = PodEnd{.exit_code = code,
                      .signal = 0,
                      .reason = code == 0 ? "Completed" : "Error",
-                     .message = message,
+                     .words = ReadLastWords(message),
                      .time = After(kNow, -seconds_ago)};
     return pod;
   }

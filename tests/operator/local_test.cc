@@ -1,7 +1,7 @@
 // The whole control plane in this process: API over TLS, REST client, caches, reconciler, agent, and
 // real processes. Runs under the sanitizers too.
 #include <gtest/gtest.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,12 +18,10 @@ using reconcile::JobObject;
 
 class LocalTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "trainyard-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
+  LocalTest() : folder_(std::filesystem::path(testing::TempDir()) / ("local-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  ~LocalTest() override { std::filesystem::remove_all(folder_); }
 
   // The exit code of `local` for a job whose two workers run `script`.
   int Run(const std::string& script, const nlohmann::json& spec = nlohmann::json::object()) {
@@ -36,7 +34,7 @@ class LocalTest : public testing::Test {
     std::ofstream(file) << job;
     return RunLocal({.file = file, .serve = 0, .state_dir = (folder_ / "state").string(), .quiet = true});
   }
-  std::filesystem::path folder_;
+  const std::filesystem::path folder_;
 };
 
 TEST_F(LocalTest, Succeeds) { EXPECT_EQ(Run("exit 0"), 0); }
@@ -111,6 +109,14 @@ TEST_F(ServerTest, NothingWorksWithoutTokenOrAuthority) {
   other.ca_pem = local::MakeCertificate()->pem;
   kube::RestClient fooled(other, clock_);
   EXPECT_TRUE(fooled.Get(kube::kPods, "default", "x").status().Is(Code::kUnavailable));
+  // The machine's own authorities have no say.
+  const std::string file = testing::TempDir() + "authorities-" + std::to_string(getpid()) + ".pem";
+  std::ofstream(file) << certificate_.pem;
+  setenv("SSL_CERT_FILE", file.c_str(), 1);
+  kube::RestClient trusting(other, clock_);
+  EXPECT_TRUE(trusting.Get(kube::kPods, "default", "x").status().Is(Code::kUnavailable));
+  unsetenv("SSL_CERT_FILE");
+  std::filesystem::remove(file);
 }
 
 TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {

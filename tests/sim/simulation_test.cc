@@ -31,30 +31,19 @@ class Operator {
       : client_(api, dice, trouble),
         clock_(clock),
         queue_(clock),
-        jobs_(
-            reconcile::JobFromApi, [](const reconcile::JobRecord&) { return std::string(); },
-            [this](const std::string& key) { queue_.Add(key); }),
-        pods_(
-            reconcile::PodFromJson, [](const reconcile::PodRecord& pod) { return pod.JobKey(); },
-            [this](const std::string& key) { queue_.Add(key); }),
-        jobs_reflector_(client_, clock, kube::kTrainingJobs, {.min_watch_seconds = 300, .max_watch_seconds = 600},
-                        jobs_),
-        pods_reflector_(client_, clock, kube::kPods, {.label_selector = std::string(api::kLabelManaged) + "=true"},
-                        pods_),
+        caches_(client_, clock, "", 1, [this](const std::string& key) { queue_.Add(key); }),
         events_(client_, clock, "sim"),
         log_(STDERR_FILENO, Logger::Form::kText, LogLevel::kError),
-        reconciler_(client_, clock, jobs_, pods_, reports_, events_, log_,
+        reconciler_(client_, clock, caches_, reports_, events_, log_,
                     {.progress_interval_seconds = 10, .parallel_requests = 1}) {}
 
   // One watch or list of one cache, when it is due.
-  void PumpOne(bool jobs) {
-    Time& due = jobs ? jobs_due_ : pods_due_;
-    if (clock_.Now() < due) return;
-    due = After(clock_.Now(), (jobs ? jobs_reflector_ : pods_reflector_).Pump(stop_));
+  void PumpOne(size_t which) {
+    if (clock_.Now() >= due_[which]) due_[which] = After(clock_.Now(), caches_.reflectors()[which]->Pump(stop_));
   }
   // One key, if one is due.
   bool WorkOne() {
-    if (!jobs_reflector_.synced() || !pods_reflector_.synced()) return false;
+    if (!caches_.synced()) return false;
     const std::optional<std::string> key = queue_.TryGet();
     if (!key) return false;
     kube::Settle(queue_, *key, reconciler_.Reconcile(*key), log_, counters_);
@@ -66,16 +55,14 @@ class Operator {
   TroubledClient client_;
   const Clock& clock_;
   kube::WorkQueue queue_;
-  reconcile::JobStore jobs_;
-  reconcile::PodStore pods_;
-  kube::Reflector jobs_reflector_, pods_reflector_;
+  reconcile::Caches caches_;
   kube::EventRecorder events_;
   Logger log_;
   NoReports reports_;
   reconcile::Reconciler reconciler_;
   kube::ControllerCounters counters_;
   kube::StopFlag stop_{false};
-  Time jobs_due_{}, pods_due_{};
+  std::array<Time, 2> due_{};  // of each cache's next list or watch
 };
 
 class Simulation {
@@ -102,10 +89,8 @@ class Simulation {
 
   Kubelets::Options KubeletOptions() {
     mode_ = dice_.Below(3);
-    return {.failure = mode_ == 1 ? 0.0 : 0.08,
-            .disruption = mode_ == 0 ? 0.0 : 0.05,
-            .codes_seed = 0,
-            .good_attempt = 1 + dice_.Below(4)};
+    return {
+        .failure = mode_ == 1 ? 0.0 : 0.08, .disruption = mode_ == 0 ? 0.0 : 0.05, .good_attempt = 1 + dice_.Below(4)};
   }
   std::unique_ptr<Operator> MakeOperator() { return std::make_unique<Operator>(api_, clock_, dice_, trouble_); }
 
@@ -121,10 +106,10 @@ class Simulation {
     try {
       switch (dice_.Below(6)) {
         case 0:
-          operator_->PumpOne(true);
+          operator_->PumpOne(0);
           break;
         case 1:
-          operator_->PumpOne(false);
+          operator_->PumpOne(1);
           break;
         case 2:
         case 3:
@@ -180,10 +165,6 @@ class Simulation {
   }
 
   std::vector<Json> Jobs() const { return api_.List(kube::kTrainingJobs, "", {}).body["items"]; }
-  static bool Alive(const Json& pod) {
-    const std::string phase = pod.value("/status/phase"_json_pointer, "");
-    return phase != "Succeeded" && phase != "Failed";
-  }
 
   std::string Check() {
     std::map<std::string, std::set<std::string>> attempts;
@@ -193,7 +174,7 @@ class Simulation {
       const Json& labels = pod["metadata"]["labels"];
       const std::string uid = labels[api::kLabelJobUid], attempt = labels[api::kLabelAttempt],
                         rank = labels[api::kLabelRank];
-      if (Alive(pod)) attempts[uid].insert(attempt);
+      if (!local::HasEnded(pod)) attempts[uid].insert(attempt);
       if (attempts[uid].size() > 1) return "two attempts of " + uid + " are alive";
       if (++ranks[uid + "/" + attempt + "/" + rank] > 1) return "two pods of rank " + rank;
     }
@@ -243,7 +224,7 @@ class Simulation {
     for (const Json& pod : pods.body["items"]) {
       if (!uids.contains(pod["metadata"]["labels"].value(api::kLabelJobUid, "")))
         return "pod " + pod["metadata"]["name"].get<std::string>() + " outlived its job";
-      if (Alive(pod)) return "pod " + pod["metadata"]["name"].get<std::string>() + " outlived its job's end";
+      if (!local::HasEnded(pod)) return "pod " + pod["metadata"]["name"].get<std::string>() + " outlived its job's end";
     }
     const int64_t writes = operator_->writes();
     for (int i = 0; i < 100; ++i) Act(false);

@@ -103,7 +103,7 @@ void Kubelets::Advance(const Json& pod) {
   const auto patch = [&](const std::string& sub, const Json& body) {
     api_.Patch(kube::kPods, ns, name, sub, local::PatchType::kMerge, body, {.manager = "kubelet"});
   };
-  const bool ended = phase == "Succeeded" || phase == "Failed";
+  const bool ended = local::HasEnded(pod);
   if (pod["metadata"].contains("deletionTimestamp")) {
     if (!ended && dice_.Chance(0.5)) return Finish(pod, 75, "Error", false);  // it saves and goes
     api_.Delete(kube::kPods, ns, name, {.uid = uid, .grace_seconds = 0});
@@ -131,7 +131,6 @@ void Kubelets::Advance(const Json& pod) {
   const std::string job = Label(pod, api::kLabelJobUid);
   if (attempt < options_.good_attempt) {
     if (dice_.Chance(options_.disruption)) {
-      disrupted[job].insert(attempt);
       if (dice_.Chance(0.5)) return Finish(pod, 137, "Error", true);
       api_.Delete(kube::kPods, ns, name, {.uid = uid, .grace_seconds = 0});  // its node is gone, and it with it
       return;

@@ -77,9 +77,8 @@ class TroubledClient : public local::MemoryClient {
 class Kubelets {
  public:
   struct Options {
-    double failure = 0;     // chance that a worker of an attempt ends badly
-    double disruption = 0;  // chance that a pod is evicted or vanishes
-    int64_t codes_seed = 0;
+    double failure = 0;        // chance that a worker of an attempt ends badly
+    double disruption = 0;     // chance that a pod is evicted or vanishes
     int64_t good_attempt = 3;  // from this attempt on all goes well
   };
   Kubelets(local::MemoryApi& api, const Clock& clock, Dice& dice, Options options)
@@ -87,9 +86,9 @@ class Kubelets {
 
   void Step();
 
-  // Attempts of job uid that a worker ended badly in, by the worker's own doing, and those that were
-  // disrupted: the truth that restarts are compared with.
-  std::map<std::string, std::set<int64_t>> failed, disrupted;
+  // Attempts of job uid that a worker ended badly in, by the worker's own doing: the truth that charged
+  // restarts are compared with.
+  std::map<std::string, std::set<int64_t>> failed;
 
  private:
   void Advance(const Json& pod);

@@ -1,0 +1,45 @@
+#include "operator/base/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+namespace trainyard {
+
+int WriteAll(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written = write(file, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    done += static_cast<size_t>(written);
+  }
+  return 0;
+}
+
+Status WriteWhole(const std::filesystem::path& path, const std::string& text, mode_t mode, bool sync) {
+  const std::string part = path.string() + ".tmp";
+  const auto refused = [&](int error) {
+    return Status(Code::kInvalid, path.string() + ": cannot be written: " + std::strerror(error));
+  };
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  if (file < 0) return refused(errno);
+  int error = WriteAll(file, text);
+  if (error == 0 && sync && fsync(file) != 0) error = errno;
+  if (close(file) != 0 && error == 0) error = errno;
+  if (error == 0 && rename(part.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return Status::Ok();
+  unlink(part.c_str());
+  return refused(error);
+}
+
+Result<std::string> ReadWhole(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(Code::kNotFound, path.string() + ": cannot be read");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace trainyard

@@ -1,0 +1,136 @@
+#include "operator/local/journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "operator/base/file.h"
+#include "operator/base/json_access.h"
+
+namespace trainyard::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kSnapshot[] = "api.json", kPrefix[] = "api-", kSuffix[] = ".journal";
+constexpr size_t kLongJournal = 64 << 20;
+
+// By version, so that they are read in the order in which they were written.
+std::vector<fs::path> Journals(const fs::path& folder) {
+  std::vector<std::pair<uint64_t, fs::path>> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix))
+      found.emplace_back(std::strtoull(name.c_str() + sizeof kPrefix - 1, nullptr, 10), entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> paths;
+  for (auto& [version, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+std::string Dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Changes that `dump` does not hold yet, up to the first that is missing or cut short: the disk was full.
+void Replay(const fs::path& path, Json& dump) {
+  std::ifstream file(path, std::ios::binary);
+  for (std::string line; std::getline(file, line);) {
+    const Json change = Json::parse(line, nullptr, false);
+    const Json& version = json::Field(change, "version");
+    if (!version.is_number_unsigned() || version > dump["version"].get<uint64_t>() + 1) return;
+    if (version <= dump["version"]) continue;
+    dump["version"] = version;
+    Json& collection = dump["collections"][json::Text(change, "collection")];
+    const std::string key = json::Text(change, "key");
+    if (const Json& object = json::Field(change, "object"); object.is_null()) {
+      collection.erase(key);
+    } else {
+      collection[key] = object;
+    }
+  }
+}
+
+}  // namespace
+
+Journal::~Journal() {
+  if (api_) api_->FollowChanges(nullptr);
+  const MutexLock lock(mutex_);
+  if (file_ >= 0) close(file_);
+}
+
+Status Journal::Open(MemoryApi& api) {
+  if (Status status = Load(api); !status.ok()) return status;
+  api_ = &api;
+  api.FollowChanges(
+      [this](uint64_t version, const std::string& collection, const std::string& key, const Json* object) {
+        const Json change = {
+            {"version", version}, {"collection", collection}, {"key", key}, {"object", object ? *object : Json()}};
+        Append(Dumped(change) + "\n");
+      });
+  return Snapshot();
+}
+
+Status Journal::Load(MemoryApi& api) const {
+  const fs::path path = folder_ / kSnapshot;
+  const std::vector<fs::path> journals = Journals(folder_);
+  Json dump = {{"version", 0u}, {"collections", Json::object()}};
+  if (const Result<std::string> text = ReadWhole(path); text.ok()) {
+    dump = Json::parse(*text, nullptr, false);
+    if (Status status = api.Load(dump); !status.ok()) return status.With(path.string());
+  } else if (journals.empty()) {
+    return Status::Ok();
+  }
+  for (const fs::path& journal : journals) Replay(journal, dump);
+  return api.Load(dump);
+}
+
+Status Journal::Save(bool force) {
+  {
+    const MutexLock lock(mutex_);
+    if (!force && !due_ && bytes_ < kLongJournal) return Status::Ok();
+  }
+  return Snapshot();
+}
+
+// New changes go to the next journal before the objects are read: whatever the snapshot lacks is there.
+Status Journal::Snapshot() {
+  const std::vector<fs::path> old = Journals(folder_);
+  {
+    const fs::path next = folder_ / (kPrefix + std::to_string(api_->version()) + kSuffix);
+    const MutexLock lock(mutex_);
+    due_ = true;
+    const int file = open(next.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (file < 0) return Status(Code::kInvalid, next.string() + ": cannot be written: " + std::strerror(errno));
+    if (file_ >= 0) close(file_);
+    file_ = file;
+    bytes_ = 0;
+    due_ = false;
+    current_ = next;
+  }
+  const Status status = WriteWhole(folder_ / kSnapshot, Dumped(api_->Dump()), 0600, true);
+  const MutexLock lock(mutex_);
+  if (!status.ok()) {
+    due_ = true;
+    return status;
+  }
+  for (const fs::path& path : old) {
+    std::error_code ignored;  // one that is left is replayed for nothing
+    if (path != current_) fs::remove(path, ignored);
+  }
+  return Status::Ok();
+}
+
+void Journal::Append(const std::string& line) {
+  const MutexLock lock(mutex_);
+  if (file_ < 0 || due_) return;  // Replay would stop at the gap, and so this stops as well
+  due_ = WriteAll(file_, line) != 0;
+  bytes_ += line.size();
+}
+
+}  // namespace trainyard::local

@@ -1,0 +1,19 @@
+#include "operator/reconcile/caches.h"
+
+#include "operator/api/labels.h"
+
+namespace trainyard::reconcile {
+
+Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed,
+               const std::function<void(const std::string& job_key)>& changed)
+    : jobs_(
+          JobFromApi, [](const JobRecord&) { return std::string(); }, changed),
+      pods_(
+          PodFromJson, [](const PodRecord& pod) { return pod.JobKey(); }, changed),
+      jobs_reflector_(client, clock, kube::kTrainingJobs, {.ns = ns, .seed = seed}, jobs_),
+      // Selected by the server: pods of others cost nothing.
+      pods_reflector_(client, clock, kube::kPods,
+                      {.ns = ns, .label_selector = std::string(api::kLabelManaged) + "=true", .seed = seed + 1},
+                      pods_) {}
+
+}  // namespace trainyard::reconcile

@@ -1,0 +1,39 @@
+// The operator's view of the API: jobs and pods, each kept by a reflector.
+#ifndef TRAINYARD_OPERATOR_RECONCILE_CACHES_H_
+#define TRAINYARD_OPERATOR_RECONCILE_CACHES_H_
+
+#include <array>
+#include <functional>
+#include <string>
+
+#include "operator/kube/reflector.h"
+#include "operator/reconcile/observe.h"
+
+namespace trainyard::reconcile {
+
+class Caches {
+ public:
+  // `ns` empty: all namespaces. `seed`: of the reflectors' jitter. `changed` hears of the key of every job
+  // that changes, or whose pods do. `client` and `clock` must outlive it.
+  Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed,
+         const std::function<void(const std::string& job_key)>& changed);
+
+  // Thread-safe.
+  const JobStore& jobs() const { return jobs_; }
+  const PodStore& pods() const { return pods_; }
+  // Both have had a whole list: a decision before that would create what is there already.
+  bool synced() const { return jobs_reflector_.synced() && pods_reflector_.synced(); }
+
+  // One thread each pumps them.
+  std::array<kube::Reflector*, 2> reflectors() { return {&jobs_reflector_, &pods_reflector_}; }
+  std::array<const kube::Reflector*, 2> reflectors() const { return {&jobs_reflector_, &pods_reflector_}; }
+
+ private:
+  JobStore jobs_;
+  PodStore pods_;
+  kube::Reflector jobs_reflector_, pods_reflector_;
+};
+
+}  // namespace trainyard::reconcile
+
+#endif  // TRAINYARD_OPERATOR_RECONCILE_CACHES_H_

@@ -1,0 +1,42 @@
+#include "operator/reconcile/last_words.h"
+
+#include "operator/base/json_access.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+constexpr size_t kTailLines = 20;
+
+std::vector<std::string> LastLines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (lines.size() > kTailLines) lines.erase(lines.begin(), lines.end() - kTailLines);
+  return lines;
+}
+
+}  // namespace
+
+LastWords ReadLastWords(const std::string& termination_message) {
+  LastWords words;
+  const auto said = nlohmann::json::parse(termination_message, nullptr, false);
+  if (json::Whole(said, "v") != 1) {
+    words.tail = LastLines(termination_message);
+    if (!words.tail.empty()) words.message = words.tail.back();
+    return words;
+  }
+  words.rank = json::Whole(said, "rank");
+  words.reason = json::Text(said, "reason");
+  words.message = json::Text(said, "message");
+  words.step = json::Whole(said, "step");
+  words.checkpoint_step = json::Whole(said, "checkpoint_step");
+  for (const nlohmann::json& line : json::List(said, "tail")) {
+    if (line.is_string() && words.tail.size() < kTailLines) words.tail.push_back(line.get<std::string>());
+  }
+  return words;
+}
+
+}  // namespace trainyard::reconcile
