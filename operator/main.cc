@@ -10,6 +10,7 @@
 #include "operator/api/field_error.h"
 #include "operator/api/job_file.h"
 #include "operator/base/exit_codes.h"
+#include "operator/local/ignored.h"
 #include "operator/local/local_command.h"
 #include "operator/run_command.h"
 
@@ -26,7 +27,7 @@ int Validate(const std::string& file) {
   for (const std::string& problem : problems) std::fprintf(stderr, "%s: %s\n", file.c_str(), problem.c_str());
   if (!problems.empty()) return kExitInvalid;
   std::printf("%s: valid\n", file.c_str());
-  for (const std::string& ignored : api::IgnoredLocally(*job)) std::printf("  `local` ignores %s\n", ignored.c_str());
+  for (const std::string& ignored : local::IgnoredFields(*job)) std::printf("  `local` ignores %s\n", ignored.c_str());
   return 0;
 }
 

@@ -28,14 +28,9 @@ class SchemaBuilder {
     Json& field = Add(name, text, {{"type", "integer"}, {"format", "int64"}});
     Limit(field, range);
   }
-  void IntegerOrAuto(const char* name, std::optional<int64_t>&, Range range, const FieldText& text) {
+  void IntegerOrAuto(const char* name, std::optional<int64_t>&, Range, const FieldText& text) {
     Json& field = Add(name, text, {{"x-kubernetes-int-or-string", true}});
     field["anyOf"] = Json::array({{{"type", "integer"}}, {{"type", "string"}}});
-    field["x-kubernetes-validations"] = {
-        {{"rule", "type(self) == int ? self >= " + std::to_string(range.min) +
-                      " && self <= " + std::to_string(range.max) + " : self == 'auto'"},
-         {"message",
-          "an integer from " + std::to_string(range.min) + " to " + std::to_string(range.max) + ", or auto"}}};
   }
   void Number(const char* name, double&, const FieldText& text) { Add(name, text, {{"type", "number"}}); }
   void Boolean(const char* name, bool&, const FieldText& text) { Add(name, text, {{"type", "boolean"}}); }
@@ -218,11 +213,14 @@ Json JobSchema() {
   properties["metadata"] = {{"type", "object"}};
   properties["spec"] = SchemaBuilder::Schema(spec);
   properties["spec"]["description"] = "What to run, and what to do when it fails.";
-  properties["spec"]["properties"]["restart"]["properties"]["rules"]["items"]["x-kubernetes-validations"] = {
-      {{"rule", "has(self.onPodCondition) != has(self.onExitCodes)"},
-       {"message", "exactly one of onPodCondition and onExitCodes is set"}}};
   properties["status"] = SchemaBuilder::Schema(status);
   properties["status"]["description"] = "What the operator sees, and why it does what it does.";
+  for (const FieldRule& rule : FieldRules()) {
+    Json* field = &schema;
+    for (const std::string_view part : rule.path)
+      field = part == "[]" ? &(*field)["items"] : &(*field)["properties"][std::string(part)];
+    (*field)["x-kubernetes-validations"] = {{{"rule", rule.cel}, {"message", rule.message}}};
+  }
   for (const Rule& rule : RootRules()) {
     Json item = {{"rule", rule.cel}, {"message", rule.message}};
     schema["x-kubernetes-validations"].push_back(std::move(item));

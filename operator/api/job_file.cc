@@ -5,7 +5,6 @@
 #include <charconv>
 #include <iostream>
 #include <iterator>
-#include <set>
 
 #include "operator/api/json.h"
 #include "operator/api/validation.h"
@@ -121,34 +120,9 @@ std::vector<std::string> CheckJob(const Json& job) {
   std::vector<FieldError> errors;
   const TrainingJob parsed = JobFromJson(job, errors);
   if (errors.empty()) errors = Validate(parsed);
+  if (errors.empty()) errors = CheckTemplateFields(parsed.spec.pod_template);
   for (const FieldError& error : errors) problems.push_back(error.ToString());
   return problems;
-}
-
-std::vector<std::string> IgnoredLocally(const Json& job) {
-  std::vector<std::string> ignored;
-  const Json pod = json::Field(json::Field(json::Field(job, "spec"), "template"), "spec");
-  std::set<std::string> images;
-  for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : pod.value(list, Json::array())) {
-      if (container.is_object() && container.contains("image")) images.insert(Shown(container["image"]));
-      if (container.is_object() && container.contains("resources"))
-        ignored.push_back(std::string("spec.template.spec.") + list + "." + Shown(json::Field(container, "name")) +
-                          ".resources: there are no limits");
-      for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
-        if (container.is_object() && container.contains(probe))
-          ignored.push_back(std::string("spec.template.spec.") + list + "." + probe +
-                            ": a process is ready when it runs");
-      }
-    }
-  }
-  for (const std::string& image : images) ignored.push_back("image " + image + ": commands come from PATH");
-  for (const char* field : {"nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "priorityClassName",
-                            "serviceAccountName", "securityContext", "imagePullSecrets", "runtimeClassName"}) {
-    if (pod.contains(field))
-      ignored.push_back(std::string("spec.template.spec.") + field + ": there is one node, this machine");
-  }
-  return ignored;
 }
 
 }  // namespace trainyard::api

@@ -19,8 +19,6 @@ Result<Json> ReadJobFile(const std::string& path);
 
 // Everything that is wrong with the job, as the operator would say it; empty when nothing is.
 std::vector<std::string> CheckJob(const Json& job);
-// What runs on a cluster and is ignored by `local`.
-std::vector<std::string> IgnoredLocally(const Json& job);
 
 }  // namespace trainyard::api
 

@@ -38,7 +38,29 @@ bool AttemptNeverDecreases(const Json& now, const Json* old) {
          (now.contains(attempt) && now[attempt].get<int64_t>() >= (*old)[attempt].get<int64_t>());
 }
 
+bool CountOrAuto(const Json& value) {
+  return value == "auto" || (value.is_number_integer() && value >= 1 && value <= 1024);
+}
+
+bool OneConditionSet(const Json& rule) {
+  return json::Field(rule, "onPodCondition").is_null() != json::Field(rule, "onExitCodes").is_null();
+}
+
 }  // namespace
+
+const std::vector<FieldRule>& FieldRules() {
+  static const std::vector<FieldRule> rules = {
+      {{"spec", "procsPerWorker"},
+       "type(self) == int ? self >= 1 && self <= 1024 : self == 'auto'",
+       "an integer from 1 to 1024, or auto",
+       CountOrAuto},
+      {{"spec", "restart", "rules", "[]"},
+       "has(self.onPodCondition) != has(self.onExitCodes)",
+       "exactly one of onPodCondition and onExitCodes is set",
+       OneConditionSet},
+  };
+  return rules;
+}
 
 const std::vector<Rule>& RootRules() {
   static const std::vector<Rule> rules = {

@@ -20,6 +20,15 @@ struct Rule {
 // At the root of the object.
 const std::vector<Rule>& RootRules();
 
+// A rule on one field, without a view of the old object.
+struct FieldRule {
+  std::vector<const char*> path;  // from the root of the object; "[]": each item of a list
+  const char* cel;
+  const char* message;
+  bool (*allows)(const Json& value);
+};
+const std::vector<FieldRule>& FieldRules();
+
 }  // namespace trainyard::api
 
 #endif  // TRAINYARD_OPERATOR_API_RULES_H_

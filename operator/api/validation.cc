@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "operator/api/json.h"
+#include "operator/api/pod_fields.h"
 #include "operator/api/rules.h"
+#include "operator/api/schema.h"
 #include "operator/api/worker_env.h"
 #include "operator/base/json_access.h"
 
@@ -200,6 +202,20 @@ int64_t ProcsPerWorker(const JobSpec& spec) {
     if (device) devices += WholeQuantity(quantity).value_or(0);
   }
   return std::max<int64_t>(1, devices);
+}
+
+std::vector<FieldError> CheckTemplateFields(const Json& pod_template) {
+  std::vector<FieldError> errors;
+  Json known = pod_template;
+  for (const UnknownField& field : Prune(PodTemplateSchema(), known, "spec.template")) {
+    errors.push_back(
+        {Kind::kUnknown, field.path, "", field.nearest.empty() ? "" : "did you mean " + field.nearest + "?"});
+  }
+  for (const Cause& cause : CheckSchema(PodTemplateSchema(), known, "spec.template")) {
+    const bool missing = cause.reason == "FieldValueRequired";
+    errors.push_back({missing ? Kind::kRequired : Kind::kInvalid, cause.field, cause.value, cause.allowed});
+  }
+  return errors;
 }
 
 std::vector<FieldError> Validate(const TrainingJob& job) {

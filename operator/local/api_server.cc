@@ -11,8 +11,10 @@
 #include "operator/api/job_file.h"
 #include "operator/base/json_access.h"
 #include "operator/local/discovery.h"
+#include "operator/local/pod_log.h"
 #include "operator/local/route.h"
 #include "operator/local/table.h"
+#include "operator/local/views.h"
 
 namespace trainyard::local {
 namespace {
@@ -96,6 +98,7 @@ struct ApiServer::Impl {
   void Handle(const httplib::Request& request, httplib::Response& response);
   void Serve(const Route& route, const httplib::Request& request, httplib::Response& response);
   void List(const Route& route, const httplib::Request& request, httplib::Response& response);
+  void ToTable(const Resource& resource, Json& list) const;
   void Watch(const Route& route, const httplib::Request& request, httplib::Response& response);
   void Logs(const Route& route, const httplib::Request& request, httplib::Response& response);
   ApiResult Write(const Route& route, const httplib::Request& request);
@@ -139,8 +142,11 @@ void ApiServer::Impl::Handle(const httplib::Request& request, httplib::Response&
 void ApiServer::Impl::Serve(const Route& route, const httplib::Request& request, httplib::Response& response) {
   if (request.method != "GET") return Answer(Write(route, request), response);
   if (route.kind == Route::kNamespaces) return Answer(NamespaceAnswer(api, route.name), response);
-  if (route.kind == Route::kCoreEvents)
-    return Answer(CoreEvents(api, route.ns, Parameter(request, "fieldSelector")), response);
+  if (route.kind == Route::kCoreEvents) {
+    ApiResult events = CoreEvents(api, route.ns, Parameter(request, "fieldSelector"));
+    if (events.ok() && WantsTable(request)) ToTable(kube::kEvents, events.body);
+    return Answer(events, response);
+  }
   if (route.name.empty())
     return IsSet(request, "watch") ? Watch(route, request, response) : List(route, request, response);
   if (route.subresource == "log") return Logs(route, request, response);
@@ -157,13 +163,15 @@ void ApiServer::Impl::List(const Route& route, const httplib::Request& request, 
                                   .limit = std::atoll(Parameter(request, "limit").c_str()),
                                   .continue_token = Parameter(request, "continue")};
   ApiResult result = api.List(*route.resource, route.ns, options);
-  if (result.ok() && WantsTable(request)) {
-    Json table = MakeTable(*route.resource, result.body["items"].get<std::vector<Json>>(),
-                           result.body["metadata"]["resourceVersion"], true, clock.Now());
-    table["metadata"] = result.body["metadata"];
-    result.body = std::move(table);
-  }
+  if (result.ok() && WantsTable(request)) ToTable(*route.resource, result.body);
   Answer(result, response);
+}
+
+void ApiServer::Impl::ToTable(const Resource& resource, Json& list) const {
+  Json table = MakeTable(resource, list["items"].get<std::vector<Json>>(), list["metadata"]["resourceVersion"], true,
+                         clock.Now());
+  table["metadata"] = list["metadata"];
+  list = std::move(table);
 }
 
 void ApiServer::Impl::Watch(const Route& route, const httplib::Request& request, httplib::Response& response) {

@@ -5,13 +5,17 @@
 #include <set>
 
 #include "operator/api/crd.h"
+#include "operator/api/json.h"
+#include "operator/api/pod_fields.h"
 #include "operator/api/rules.h"
+#include "operator/api/schema.h"
 #include "operator/base/json_access.h"
 #include "operator/local/apply.h"
-#include "operator/local/schema.h"
 
 namespace trainyard::local {
 namespace {
+
+using api::Cause;
 
 constexpr size_t kHistory = 20000;
 
@@ -56,39 +60,51 @@ bool IsDnsName(const std::string& name) {
 
 bool HasStatus(const Resource& resource) { return resource == kube::kTrainingJobs || resource == kube::kPods; }
 
-// The shape of what the agent reads of a pod; a real server knows all of it.
-const Json& PodShape() {
-  static const Json shape = [] {
-    const Json text = {{"type", "string"}}, texts = {{"type", "array"}, {"items", text}};
-    const auto object = [](Json properties) { return Json{{"type", "object"}, {"properties", std::move(properties)}}; };
-    const auto list = [](Json items) { return Json{{"type", "array"}, {"items", std::move(items)}}; };
-    Json variable = object({{"name", text}, {"value", text}, {"valueFrom", {{"type", "object"}}}});
-    variable["required"] = Json::array({"name"});
-    Json mount = object({{"name", text}, {"mountPath", text}, {"subPath", text}});
-    mount["required"] = Json::array({"name", "mountPath"});
-    Json container = object({{"name", text},
-                             {"image", text},
-                             {"command", texts},
-                             {"args", texts},
-                             {"workingDir", text},
-                             {"terminationMessagePath", text},
-                             {"terminationMessagePolicy", text}});
-    container["properties"]["env"] = list(variable);
-    container["properties"]["volumeMounts"] = list(mount);
-    container["required"] = Json::array({"name"});
-    Json volume = object({{"name", text},
-                          {"persistentVolumeClaim", object({{"claimName", text}})},
-                          {"hostPath", object({{"path", text}})},
-                          {"emptyDir", {{"type", "object"}}}});
-    volume["required"] = Json::array({"name"});
-    Json spec = object({{"hostname", text},
-                        {"subdomain", text},
-                        {"terminationGracePeriodSeconds", {{"type", "integer"}, {"minimum", 0}}}});
-    spec["properties"]["containers"] = spec["properties"]["initContainers"] = list(container);
-    spec["properties"]["volumes"] = list(volume);
-    return object({{"spec", spec}});
+// Every value at `path` of `object`, with its own path.
+void ForEachAt(const Json& object, const std::vector<const char*>& path, size_t depth, const std::string& name,
+               const std::function<void(const Json&, const std::string&)>& f) {
+  if (object.is_null()) return;
+  if (depth == path.size()) return f(object, name);
+  const std::string part = path[depth];
+  if (part != "[]")
+    return ForEachAt(json::Field(object, path[depth]), path, depth + 1, name.empty() ? part : name + "." + part, f);
+  if (!object.is_array()) return;
+  for (size_t i = 0; i < object.size(); ++i)
+    ForEachAt(object[i], path, depth + 1, name + "[" + std::to_string(i) + "]", f);
+}
+
+// What the CRD's rules say of an object that fits the schema.
+std::vector<Cause> CheckRules(const Json& object, const Json* old) {
+  std::vector<Cause> causes;
+  for (const api::FieldRule& rule : api::FieldRules()) {
+    ForEachAt(object, rule.path, 0, "", [&](const Json& value, const std::string& path) {
+      if (!rule.allows(value))
+        causes.push_back(
+            {"FieldValueInvalid", "Invalid value: " + api::Shown(value) + ": " + rule.message, path, "", ""});
+    });
+  }
+  for (const api::Rule& rule : api::RootRules()) {
+    if (!rule.allows(object, old))
+      causes.push_back({"FieldValueInvalid", std::string("Invalid value: \"object\": ") + rule.message, "", "", ""});
+  }
+  return causes;
+}
+
+// A pod is its template with a name and a status.
+const Json& PodSchema() {
+  static const Json schema = [] {
+    Json pod = api::PodTemplateSchema();
+    pod["required"] = {"spec"};
+    for (const char* text : {"apiVersion", "kind"}) pod["properties"][text] = {{"type", "string"}};
+    pod["properties"]["status"] = {{"type", "object"}};
+    return pod;
   }();
-  return shape;
+  return schema;
+}
+
+const Json& JobSchema() {
+  static const Json schema = api::JobSchema();
+  return schema;
 }
 
 // What a server fills in that others rely on.
@@ -202,41 +218,25 @@ ApiResult MemoryApi::List(const Resource& resource, const std::string& ns, const
 
 // Schema, CEL twins, defaults: what happens to an object before it is stored.
 ApiResult MemoryApi::Admit(const Resource& resource, const Json* old, Json& object, const WriteRequest& request) const {
-  const std::string name = TextAt(object, "/metadata/name");
+  const bool job = resource == kube::kTrainingJobs, new_pod = resource == kube::kPods && !old;
+  if (!job && !new_pod) return {};
+  const Json& schema = job ? JobSchema() : PodSchema();
   ApiResult result;
-  if (resource == kube::kTrainingJobs) {
-    static const Json schema = api::JobSchema();
-    const std::vector<std::string> unknown = Prune(schema, object, "");
-    std::vector<std::string> fields;
-    for (const std::string& field : unknown) {
-      // The schema knows metadata as an object alone; the server knows its fields.
-      if (!field.starts_with("metadata.")) fields.push_back("unknown field \"" + field + "\"");
-    }
-    if (request.strict && !fields.empty()) {
-      std::string text;
-      for (const std::string& field : fields) text += (text.empty() ? "" : ", ") + field;
-      return Failure(400, "BadRequest",
-                     resource.kind + " in version \"" + resource.version + "\" cannot be handled as a " +
-                         resource.kind + ": strict decoding error: " + text);
-    }
-    result.warnings = fields;
-    std::vector<Cause> causes = CheckSchema(schema, object, "");
-    if (causes.empty()) {
-      for (const api::Rule& rule : api::RootRules()) {
-        if (!rule.allows(object, old))
-          causes.push_back({"FieldValueInvalid", std::string("Invalid value: \"object\": ") + rule.message, ""});
-      }
-    }
-    if (!causes.empty()) return Invalid(resource, name, causes);
+  for (const api::UnknownField& field : api::Prune(schema, object, ""))
+    result.warnings.push_back("unknown field \"" + field.path + "\"");
+  if (request.strict && !result.warnings.empty()) {
+    std::string text;
+    for (const std::string& warning : result.warnings) text += (text.empty() ? "" : ", ") + warning;
+    return Failure(400, "BadRequest",
+                   resource.kind + " in version \"" + resource.version + "\" cannot be handled as a " + resource.kind +
+                       ": strict decoding error: " + text);
   }
-  if (resource == kube::kPods && !old) {
-    if (const std::vector<Cause> causes = CheckSchema(PodShape(), object, ""); !causes.empty())
-      return Invalid(resource, name, causes);
-    const Json containers = json::Field(json::Field(object, "spec"), "containers");
-    if (!containers.is_array() || containers.empty())
-      return Invalid(resource, name, {{"FieldValueRequired", "Required value", "spec.containers"}});
-    DefaultPod(object);
-  }
+  std::vector<Cause> causes = api::CheckSchema(schema, object, "");
+  if (causes.empty() && job) causes = CheckRules(object, old);
+  if (causes.empty() && new_pod && object["spec"]["containers"].empty())
+    causes.push_back({"FieldValueRequired", "Required value", "spec.containers", "", ""});
+  if (!causes.empty()) return Invalid(resource, TextAt(object, "/metadata/name"), causes);
+  if (new_pod) DefaultPod(object);
   return result;
 }
 
@@ -266,7 +266,7 @@ ApiResult MemoryApi::Create(const Resource& resource, const std::string& ns, Jso
               ? "Required value: name or generateName is required"
               : "Invalid value: \"" + name +
                     "\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'",
-          "metadata.name"}});
+          "metadata.name", "", ""}});
   }
   if (HasStatus(resource)) object.erase("status");
   for (const char* key :

@@ -73,6 +73,30 @@ const std::vector<Column>& JobColumns() {
   return columns;
 }
 
+const std::vector<Column>& EventColumns() {
+  static const std::vector<Column> columns = {{"Last Seen", "string", "", 0},
+                                              {"Type", "string", ".type", 0},
+                                              {"Reason", "string", ".reason", 0},
+                                              {"Object", "string", "", 0},
+                                              {"Message", "string", "", 0}};
+  return columns;
+}
+
+// Either of the two kinds of event.
+Json EventCells(const Json& event, Time now) {
+  const bool core = event.contains("involvedObject");
+  const Json& about = json::Field(event, core ? "involvedObject" : "regarding");
+  const std::string first = json::Text(event, core ? "firstTimestamp" : "eventTime"),
+                    last = core ? json::Text(event, "lastTimestamp")
+                                : json::Text(json::Field(event, "series"), "lastObservedTime");
+  const std::optional<Time> seen = ParseTime(last.empty() ? first : last);
+  std::string kind = json::Text(about, "kind");
+  std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+  return {seen ? FormatDuration(SecondsBetween(*seen, now)) : "<unknown>", json::Text(event, "type"),
+          json::Text(event, "reason"), kind + "/" + json::Text(about, "name"),
+          json::Text(event, core ? "message" : "note")};
+}
+
 const std::vector<Column>& PlainColumns() {
   static const std::vector<Column> columns = {{"Name", "string", ".metadata.name", 0},
                                               {"Age", "date", ".metadata.creationTimestamp", 0}};
@@ -81,11 +105,13 @@ const std::vector<Column>& PlainColumns() {
 
 const std::vector<Column>& ColumnsOf(const kube::Resource& resource) {
   if (resource == kube::kPods) return PodColumns();
+  if (resource.kind == kube::kEvents.kind) return EventColumns();
   return resource == kube::kTrainingJobs ? JobColumns() : PlainColumns();
 }
 
 Json Cells(const kube::Resource& resource, const Json& object, Time now) {
   if (resource == kube::kPods) return PodCells(object, now);
+  if (resource.kind == kube::kEvents.kind) return EventCells(object, now);
   Json cells = Json::array();
   for (const Column& column : ColumnsOf(resource))
     cells.push_back(column.type == "date" ? Json(Age(object, now)) : At(object, column.path));

@@ -15,6 +15,10 @@ OPERATOR = os.environ["TRAINYARD_OPERATOR_BIN"]
 ADDRESS = "10.250.0.1"
 
 
+def pytest_addoption(parser):
+    parser.addoption("--write-pod-fields", action="store_true", help="write operator/api/pod_fields_table.cc instead of comparing it")
+
+
 def wait_until(condition, timeout=60, what="condition"):
     deadline = time.monotonic() + timeout
     last = None

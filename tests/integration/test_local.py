@@ -223,7 +223,7 @@ def test_bad_input(local, tmp_path, data):
     # A command that does not exist is permanent.
     run = local(script_job(["no-such-command"]))
     assert run.run(60) == 127
-    assert run.status()["firstFailure"]["reason"] in ("CommandNotFound", "StartError")
+    assert run.status()["firstFailure"]["reason"] == "StartError" and "no-such-command" in run.status()["firstFailure"]["message"]
 
     # A port in use, and a state directory in use.
     busy = local(script_job(["sleep", "30"]), "--serve", "0").start()
@@ -323,6 +323,7 @@ def test_kubectl(local):
     assert "AllWorkersReady" in kubectl("describe", "tj", "job")
     assert "maxRestarts" in kubectl("explain", "tj.spec.restart")
     assert kubectl("logs", "job-1-0") == "hello from 0\n"
+    assert "trainingjob/job" in kubectl("get", "events") and "LAST SEEN" in kubectl("get", "events")
     follow = subprocess.Popen([KUBECTL, "--kubeconfig", str(run.state / "kubeconfig"), "logs", "-f", "job-1-1"], stdout=subprocess.PIPE, text=True)
     watch = subprocess.Popen([KUBECTL, "--kubeconfig", str(run.state / "kubeconfig"), "get", "tj", "-w"], stdout=subprocess.PIPE, text=True)
     assert follow.stdout.readline() == "hello from 1\n" and watch.stdout.readline().startswith("NAME")

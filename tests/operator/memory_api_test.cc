@@ -166,7 +166,10 @@ TEST_F(MemoryApiTest, ABoundPodIsDeletedInTwoSteps) {
 TEST_F(MemoryApiTest, WhatLostItsOwnerGoes) {
   const std::string uid = CreateJob().body["metadata"]["uid"];
   CreatePod("p", {{"metadata",
-                   {{"ownerReferences", Json::array({{{"uid", uid}, {"kind", "TrainingJob"}, {"name", "job"}}})}}}});
+                   {{"ownerReferences", Json::array({{{"uid", uid},
+                                                      {"apiVersion", "trainyard.dev/v1alpha1"},
+                                                      {"kind", "TrainingJob"},
+                                                      {"name", "job"}}})}}}});
   CreatePod("q");
   EXPECT_EQ(api_.CollectGarbage(), 0);
   api_.Delete(kube::kTrainingJobs, "default", "job", {});

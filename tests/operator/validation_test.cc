@@ -1,4 +1,4 @@
-// 30 ways to be wrong: each names the field, the value and what is allowed.
+// 39 ways to be wrong: each names the field, the value and what is allowed.
 #include "operator/api/validation.h"
 
 #include <gtest/gtest.h>
@@ -60,6 +60,16 @@ TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
       {R"({"spec":{"deadlines":{"stallSeconds":5}}})",
        {"spec.deadlines.stallSeconds", "5", "not supported yet", "600"}},
       {R"({"metadata":{"name":"Upper"}})", {"metadata.name", "\"Upper\""}},
+      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","comand":["x"]}]}}}})",
+       {"spec.template.spec.containers[0].comand", "unknown field", "did you mean command?"}},
+      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","command":"x"}]}}}})",
+       {"spec.template.spec.containers[0].command", "\"x\"", "a list"}},
+      {R"({"spec":{"template":{"spec":{"volumes":[{"emptyDir":{}}]}}}})",
+       {"spec.template.spec.volumes[0].name", "missing", "a string"}},
+      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","imagePullPolicy":"Sometimes"}]}}}})",
+       {"imagePullPolicy", "\"Sometimes\"", "one of Always, IfNotPresent, Never"}},
+      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":[1]}}}]}}}})",
+       {"spec.template.spec.containers[0].resources.limits.cpu", "[1]", "a quantity"}},
       {R"({"spec":null})", {"spec", "missing"}},
   };
   for (const Case& c : cases) {
