@@ -105,6 +105,9 @@ void Kubelets::Advance(const Json& pod) {
   };
   const bool ended = local::HasEnded(pod);
   if (pod["metadata"].contains("deletionTimestamp")) {
+    // A node that is gone: nobody ends the pod.
+    if (life_.contains(uid) && dice_.Chance(options_.hang)) hanging_.insert(uid);
+    if (options_.hang > 0 && hanging_.contains(uid)) return;
     if (!ended && dice_.Chance(0.5)) return Finish(pod, 75, "Error", false);  // it saves and goes
     api_.Delete(kube::kPods, ns, name, {.uid = uid, .grace_seconds = 0});
     return;

@@ -79,12 +79,15 @@ class Kubelets {
   struct Options {
     double failure = 0;        // chance that a worker of an attempt ends badly
     double disruption = 0;     // chance that a pod is evicted or vanishes
+    double hang = 0;           // chance that a pod that is deleted stays, until Revive
     int64_t good_attempt = 3;  // from this attempt on all goes well
   };
   Kubelets(local::MemoryApi& api, const Clock& clock, Dice& dice, Options options)
       : api_(api), clock_(clock), dice_(dice), options_(options) {}
 
   void Step();
+  // The nodes of pods that hang come back.
+  void Revive() { options_.hang = 0; }
 
   // Attempts of job uid that a worker ended badly in, by the worker's own doing: the truth that charged
   // restarts are compared with.
@@ -97,7 +100,8 @@ class Kubelets {
   local::MemoryApi& api_;
   const Clock& clock_;
   Dice& dice_;
-  const Options options_;
+  Options options_;
+  std::set<std::string> hanging_;    // uids
   std::map<std::string, int> life_;  // by uid: steps that a running pod has left
 };
 
