@@ -36,11 +36,6 @@ void Keep(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }
 
-bool OwnedBy(const Json& object, const std::string& uid) {
-  const Json& owners = json::List(json::Field(object, "metadata"), "ownerReferences");
-  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return json::Text(owner, "uid") == uid; });
-}
-
 bool IsGoing(const Json& object) { return !json::Text(json::Field(object, "metadata"), "deletionTimestamp").empty(); }
 
 std::string InUse(const std::string& what, const Json& object) {

@@ -102,16 +102,23 @@ int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules
 
 }  // namespace
 
+std::vector<int64_t> MissingWorkers(const Observed& observed) {
+  std::vector<int64_t> missing;
+  if (observed.job.status.workers.created != observed.job.spec.workers) return missing;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    if (!observed.current[i]) missing.push_back(static_cast<int64_t>(i));
+  }
+  return missing;
+}
+
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
   std::vector<FailedWorker> failed;
-  const api::Workers& seen = observed.job.status.workers;
-  const bool all_existed = seen.created == observed.job.spec.workers;
   for (size_t i = 0; i < observed.current.size(); ++i) {
     const Pod& pod = observed.current[i];
     if (pod && pod->end && (pod->end->exit_code != 0 || pod->end->reason == "Evicted"))
       failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod));
-    if (!pod && all_existed) failed.push_back(Vanished(observed, static_cast<int64_t>(i), now));
   }
+  for (const int64_t worker : MissingWorkers(observed)) failed.push_back(Vanished(observed, worker, now));
   return failed;
 }
 

@@ -19,7 +19,12 @@ struct FailedWorker {
   int64_t step = 0, checkpoint_step = 0;  // from its termination message
 };
 
-// Every worker of the attempt that failed. A worker that `created` says existed and is gone is one.
+// Workers that existed, as status.workers.created says, and whose pod is not among `observed`: their
+// indices.
+std::vector<int64_t> MissingWorkers(const Observed& observed);
+
+// Every worker of the attempt that failed. One that is missing counts as vanished: whoever observes makes
+// sure that the API does not have its pod either.
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
 
 // The cause: DisruptionTarget > permanent codes > 73 > 71 > 70, 74 and any unlisted code > a signal,

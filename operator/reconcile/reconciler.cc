@@ -3,8 +3,10 @@
 #include <cstdlib>
 
 #include "operator/api/json.h"
+#include "operator/api/labels.h"
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -73,6 +75,7 @@ bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
 
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
+  if (Status status = ConfirmMissing(observed); !status.ok()) return status;
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
   const bool new_generation = record.job.status.observed_generation != record.job.generation;
@@ -82,6 +85,20 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
     observed.template_error = *error;
   }
   return observed;
+}
+
+// A first list may be older than the job's own status: a pod is gone only when the API itself says so.
+Status Reconciler::ConfirmMissing(const Observed& observed) {
+  const TrainingJob& job = observed.job;
+  if (IsFinished(job.status) || job.deleting) return Status::Ok();
+  for (const int64_t worker : MissingWorkers(observed)) {
+    const std::string name = api::PodName(job.name, job.status.attempt, worker);
+    const Result<Json> pod = client_.Get(kube::kPods, job.ns, name);
+    if (pod.status().Is(Code::kNotFound)) continue;
+    if (!pod.ok()) return pod.status().With("look for pod " + name);
+    if (OwnedBy(*pod, job.uid)) return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
+  }
+  return Status::Ok();
 }
 
 // The server knows pods better than we do: what it says about rank 0's, strictly read.

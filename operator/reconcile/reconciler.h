@@ -38,6 +38,7 @@ class Reconciler {
  private:
   Result<Observed> Observe(const JobRecord& record);
   Result<std::string> DryRun(const TrainingJob& job);
+  Status ConfirmMissing(const Observed& observed);
   Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
   bool CacheIsBehind(const std::string& key, const TrainingJob& job);
 

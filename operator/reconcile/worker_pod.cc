@@ -139,6 +139,11 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& sp
 
 }  // namespace
 
+bool OwnedBy(const Json& object, const std::string& uid) {
+  const Json& owners = json::List(json::Field(object, "metadata"), "ownerReferences");
+  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return json::Text(owner, "uid") == uid; });
+}
+
 std::string MasterAddress(const TrainingJob& job, int64_t attempt) {
   return api::PodName(job.name, attempt, 0) + "." + job.name + "." + job.ns + ".svc";
 }

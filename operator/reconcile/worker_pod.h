@@ -21,6 +21,9 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
 // The headless service that gives workers their names.
 Json HeadlessService(const TrainingJob& job);
 
+// Whether an owner reference of `object` is to the job of this uid.
+bool OwnedBy(const Json& object, const std::string& uid);
+
 // "<job>-<attempt>-0.<job>.<namespace>.svc"
 std::string MasterAddress(const TrainingJob& job, int64_t attempt);
 // 20000 + hash(uid, attempt) mod 10000: outside the ephemeral range, new for every attempt.
