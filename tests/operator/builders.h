@@ -27,6 +27,21 @@ inline Json JobObject(const std::string& name, int64_t workers) {
              {{{"name", "trainer"}, {"image", "trainyard-trainer"}, {"command", {"trainyard", "launch"}}}}}}}}}}}};
 }
 
+// What `trainyard launch` writes for rank 1.
+inline std::string LauncherMessage(int64_t step, int64_t checkpoint, const std::string& reason = "InternalError") {
+  return Json{{"v", 1},
+              {"attempt", 1},
+              {"rank", 1},
+              {"exit_code", 70},
+              {"signal", 0},
+              {"reason", reason},
+              {"step", step},
+              {"checkpoint_step", checkpoint},
+              {"message", "it broke"},
+              {"tail", {"last line"}}}
+      .dump();
+}
+
 // A job in the middle of `attempt`, and its pods. Each method returns the scene, so that a test reads
 // as a sentence.
 class Scene {

@@ -1,26 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/conditions.h"
-#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
 namespace {
-
-std::string Message(int64_t step, int64_t checkpoint, const std::string& reason = "InternalError") {
-  return Json{{"v", 1},
-              {"attempt", 1},
-              {"rank", 1},
-              {"exit_code", 70},
-              {"signal", 0},
-              {"reason", reason},
-              {"step", step},
-              {"checkpoint_step", checkpoint},
-              {"message", "it broke"},
-              {"tail", {"last line"}}}
-      .dump();
-}
 
 TEST(Restart, AFailureOnlyAdvancesTheAttempt) {
   Scene scene(2);
@@ -51,29 +36,6 @@ TEST(Restart, WaitsForEvidenceAndJudgesTheCauseNotTheFirst) {
   ASSERT_TRUE(plan.status.first_failure);
   EXPECT_EQ(plan.status.first_failure->exit_code, 73);
   EXPECT_EQ(plan.status.first_failure->pod, "job-1-1");
-}
-
-struct OrderCase {
-  const char* name;
-  std::vector<int64_t> codes;  // of workers 0, 1, ...
-  int64_t culprit;
-};
-
-TEST(Restart, TheOrderOfCauses) {
-  const OrderCase cases[] = {
-      {"permanent before hang", {73, 64}, 1},  {"hang before memory", {71, 73}, 1},
-      {"memory before internal", {70, 71}, 1}, {"internal before signal", {139, 70}, 1},
-      {"signal before stopped", {75, 137}, 1}, {"stopped before peer", {69, 75}, 1},
-      {"unlisted like internal", {137, 5}, 1}, {"storage like internal", {69, 74}, 1},
-      {"the earliest of equals", {70, 70}, 0}, {"permanent before all", {75, 69, 70, 2}, 3},
-  };
-  for (const OrderCase& c : cases) {
-    Scene scene(static_cast<int64_t>(c.codes.size()));
-    for (size_t i = 0; i < c.codes.size(); ++i)
-      scene.Ended(static_cast<int64_t>(i), c.codes[i], 5 - static_cast<double>(i));
-    const Observed observed = scene.Observe();
-    EXPECT_EQ(Culprit(FailedWorkers(observed, kNow), observed.job.spec.restart.rules).worker, c.culprit) << c.name;
-  }
 }
 
 TEST(Restart, ADisruptionIsFree) {
@@ -140,14 +102,14 @@ TEST(Restart, RulesDecideAndTheFirstMatchWins) {
 TEST(Restart, ProgressMakesARestartFree) {
   Scene scene(1);
   scene.status().restarts = {.total = 3, .charged = 2, .durable_step = 100};
-  scene.Ended(0, 70, 1, Message(120, 110));
+  scene.Ended(0, 70, 1, LauncherMessage(120, 110));
   const Plan plan = scene.Decide();
   EXPECT_EQ(plan.status.restarts.total, 4);
   EXPECT_EQ(plan.status.restarts.charged, 2);
   EXPECT_EQ(plan.status.restarts.durable_step, 110);
   Scene again(1);
   again.status().restarts = plan.status.restarts;
-  again.Ended(0, 70, 1, Message(120, 110));
+  again.Ended(0, 70, 1, LauncherMessage(120, 110));
   EXPECT_EQ(again.Decide().status.restarts.charged, 3);
 }
 
@@ -170,42 +132,15 @@ TEST(Restart, FailsWhenTheBudgetIsUsedUp) {
 TEST(Restart, TheSameFailureAtTheSameStepEndsTheJob) {
   Scene scene(1);
   scene.status().failure_streak = api::FailureStreak{.reason = "InternalError", .step = 40, .count = 2};
-  scene.Ended(0, 70, 1, Message(40, 30));
+  scene.Ended(0, 70, 1, LauncherMessage(40, 30));
   const Plan plan = scene.Decide();
   EXPECT_EQ(plan.status.phase, api::kFailed);
   EXPECT_EQ(FindCondition(plan.status, kFailedCondition)->reason, "SameStepLimit");
   // Elsewhere it counts anew.
   Scene elsewhere(1);
   elsewhere.status().failure_streak = scene.status().failure_streak;
-  elsewhere.Ended(0, 70, 1, Message(41, 30));
+  elsewhere.Ended(0, 70, 1, LauncherMessage(41, 30));
   EXPECT_EQ(elsewhere.Decide().status.failure_streak->count, 1);
-}
-
-TEST(Restart, KeepsTheEvidence) {
-  Scene scene(2);
-  scene.Ended(0, 69);
-  scene.Ended(1, 70, 1, Message(40, 30)).node = "node-7";
-  const Plan plan = scene.Decide();
-  ASSERT_TRUE(plan.status.first_failure);
-  const api::Failure& failure = *plan.status.first_failure;
-  EXPECT_EQ(failure.rank, 1);
-  EXPECT_EQ(failure.node, "node-7");
-  EXPECT_EQ(failure.reason, "InternalError");
-  EXPECT_EQ(failure.message, "it broke");
-  EXPECT_EQ(failure.tail, std::vector<std::string>{"last line"});
-  EXPECT_EQ(plan.status.checkpoint.step, 30);
-}
-
-TEST(Restart, AnyImagesLastWordsAreKept) {
-  Scene scene(1);
-  scene.Ended(0, 1, 1, "Traceback\n  line 3\nValueError: no\n");
-  const Plan plan = scene.Decide();
-  EXPECT_EQ(plan.status.first_failure->message, "ValueError: no");
-  EXPECT_EQ(plan.status.first_failure->tail.size(), 3u);
-  // Something that only looks like our message is not read as one.
-  Scene liar(1);
-  liar.Ended(0, 1, 1, R"({"v":1,"rank":"one","step":[],"tail":7})");
-  EXPECT_EQ(liar.Decide().status.attempt, 2);
 }
 
 TEST(Restart, WaitsLongerEachTime) {
@@ -222,17 +157,6 @@ TEST(Restart, WaitsLongerEachTime) {
   EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), 0);
   status.failure_streak->count = 3;
   EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), 10);
-}
-
-TEST(Restart, TheWaitIsHeld) {
-  Scene scene(1, 2);
-  scene.status().workers.created = 0;
-  scene.status().restarts = {.total = 1, .charged = 1, .durable_step = 0};
-  SetCondition(scene.status(), kRestartingCondition, true, "InternalError", "", After(kNow, -2), 1);
-  const Plan early = scene.Decide();
-  EXPECT_TRUE(early.creates.empty());
-  EXPECT_NEAR(early.requeue_after_seconds.value_or(0), 3, 1e-9);
-  EXPECT_EQ(scene.Decide(After(kNow, 3)).creates, std::vector<int64_t>{0});
 }
 
 }  // namespace

@@ -1,0 +1,120 @@
+// The executor against the in-memory API.
+#include "operator/reconcile/apply.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/local/memory_client.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// Refuses to create pods from the n-th on, and remembers how many requests it saw.
+class QuotaClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                      const kube::WriteOptions& options) override {
+    if (resource == kube::kPods && ++pods > quota) return Status(Code::kForbidden, "exceeded quota: pods");
+    return MemoryClient::Create(resource, ns, object, options);
+  }
+  std::atomic<int> pods{0};
+  int quota = 1000;
+};
+
+class ApplyTest : public testing::Test {
+ protected:
+  ApplyTest() {
+    api_.Create(kube::kTrainingJobs, "default", JobObject("job", 20), {});
+    SetAttempt(1);
+  }
+  void SetAttempt(int64_t attempt) {
+    api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge,
+               {{"status", {{"attempt", attempt}, {"observedGeneration", 1}}}}, {});
+    job_ = JobFromApi(api_.Get(kube::kTrainingJobs, "default", "job").body).job;
+  }
+  Plan Creates(int64_t count) const {
+    Plan plan;
+    plan.status = job_.status;
+    for (int64_t rank = 0; rank < count; ++rank) plan.creates.push_back(rank);
+    return plan;
+  }
+  size_t PodCount() const { return api_.List(kube::kPods, "", {}).body["items"].size(); }
+
+  SystemClock clock_;
+  local::MemoryApi api_{clock_, 1};
+  QuotaClient client_{api_};
+  Executor executor_{client_, clock_, 4};
+  TrainingJob job_;
+  CreateProblem problem_;
+};
+
+TEST_F(ApplyTest, CreatesTheServiceAndThePodsOnce) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+  EXPECT_EQ(problem_.reason, "");
+  EXPECT_EQ(PodCount(), 20u);
+  EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200);
+  // The cache does not show them yet: nothing is asked for again.
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+  EXPECT_EQ(client_.pods, 20);
+  // Another operator finds them there, and they are ours.
+  Executor other(client_, clock_, 4);
+  EXPECT_TRUE(other.Apply(job_, Creates(20), problem_).ok());
+  EXPECT_EQ(problem_.reason, "");
+  EXPECT_EQ(PodCount(), 20u);
+}
+
+TEST_F(ApplyTest, AQuotaShowsBeforeAllPodsWereTried) {
+  client_.quota = 2;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+  EXPECT_EQ(problem_.reason, "Forbidden");
+  EXPECT_NE(problem_.message.find("exceeded quota"), std::string::npos);
+  EXPECT_EQ(PodCount(), 2u);
+  EXPECT_EQ(client_.pods, 3) << "one, then two at a time, and no more after the refusal";
+}
+
+TEST_F(ApplyTest, SomeoneElsesNameIsLeftAlone) {
+  const Json pod = {{"apiVersion", "v1"},
+                    {"kind", "Pod"},
+                    {"metadata", {{"name", "job-1-0"}}},
+                    {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+  const std::string uid = api_.Create(kube::kPods, "default", pod, {}).body["metadata"]["uid"];
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
+  EXPECT_EQ(problem_.reason, "NameInUse");
+  EXPECT_NE(problem_.message.find(uid), std::string::npos) << problem_.message;
+  // A delete that means another object does not touch this one.
+  Plan plan;
+  plan.deletes = {{"job-1-0", "another-uid"}};
+  EXPECT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  EXPECT_EQ(PodCount(), 1u);
+  plan.deletes = {{"job-1-0", uid}};
+  EXPECT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  EXPECT_EQ(PodCount(), 0u);
+}
+
+TEST_F(ApplyTest, AnOldCopyOfTheJobCreatesNothing) {
+  const TrainingJob old = job_;
+  const Plan plan = Creates(1);
+  SetAttempt(2);
+  EXPECT_TRUE(executor_.Apply(old, plan, problem_).Is(Code::kConflict));
+  EXPECT_EQ(PodCount(), 0u);
+}
+
+TEST_F(ApplyTest, APodOfAnotherAttemptHoldsTheNextOneBack) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
+  SetAttempt(2);
+  EXPECT_TRUE(executor_.Apply(job_, Creates(1), problem_).Is(Code::kConflict));
+  EXPECT_EQ(PodCount(), 1u);
+}
+
+TEST_F(ApplyTest, TheAddressReachesPodsThatAreThere) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
+  Plan plan;
+  plan.master_patches = {{"job-1-0", "10.0.0.9"}, {"job-1-1", "10.0.0.9"}};  // the second is gone
+  EXPECT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  EXPECT_EQ(api_.Get(kube::kPods, "default", "job-1-0").body["metadata"]["annotations"]["trainyard.dev/master"],
+            "10.0.0.9");
+}
+
+}  // namespace
+}  // namespace trainyard::reconcile

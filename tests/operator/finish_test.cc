@@ -1,0 +1,40 @@
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/conditions.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+TEST(Finish, SucceedsWhenAllDid) {
+  Scene scene(2);
+  scene.Ended(0, 0);
+  scene.Pod(1);
+  EXPECT_NE(scene.Decide().status.phase, api::kSucceeded);
+  Scene done(2);
+  done.Ended(0, 0);
+  done.Ended(1, 0);
+  const Plan plan = done.Decide();
+  EXPECT_EQ(plan.status.phase, api::kSucceeded);
+  EXPECT_TRUE(plan.status.completion_time);
+  EXPECT_EQ(plan.status.workers.succeeded, 2);
+}
+
+TEST(Finish, CleanPodPolicy) {
+  const std::pair<const char*, size_t> cases[] = {{"All", 3}, {"Running", 1}, {"None", 0}};
+  for (const auto& [policy, deletes] : cases) {
+    Scene scene(3);
+    scene.spec().clean_pod_policy = policy;
+    scene.Ended(0, 70);
+    scene.Ended(1, 0);
+    scene.Pod(2);
+    SetCondition(scene.status(), kFailedCondition, true, "x", "", kNow, 1);
+    const Plan plan = scene.Decide();
+    EXPECT_EQ(plan.deletes.size(), deletes) << policy;
+    EXPECT_TRUE(api::MergeDiff(api::StatusToJson(scene.status()), api::StatusToJson(plan.status)).empty())
+        << "the evidence stays as it is";
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::reconcile

@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/conditions.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+TEST(Start, CreatesWhatIsMissing) {
+  Scene scene(3);
+  scene.status().workers.created = 0;
+  EXPECT_EQ(scene.Decide().creates, (std::vector<int64_t>{0, 1, 2}));
+  scene.Pod(1);
+  EXPECT_EQ(scene.Decide().creates, (std::vector<int64_t>{0, 2}));
+}
+
+TEST(Start, PublishesRankZerosAddress) {
+  Scene scene(2);
+  scene.Pod(0).master = "";
+  scene.Pod(1).master = "10.9.9.9";
+  const Plan plan = scene.Decide();
+  ASSERT_EQ(plan.master_patches.size(), 2u);
+  EXPECT_EQ(plan.master_patches[1].address, "10.0.0.1");
+}
+
+TEST(Start, SaysWhatItWaitsFor) {
+  Scene scene(2);
+  scene.Pod(0).ready = true;
+  PodRecord& pod = scene.Pod(1);
+  pod.ready = pod.scheduled = false;
+  pod.waiting_reason = "Unschedulable";
+  pod.waiting_message = "0/3 nodes are available";
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.phase, api::kStarting);
+  const api::Condition* ready = FindCondition(plan.status, kReadyCondition);
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(ready->reason, "Unschedulable");
+  EXPECT_EQ(ready->message, "1 of 2 workers are ready; job-1-1: Unschedulable: 0/3 nodes are available");
+}
+
+TEST(Start, TheWaitIsHeld) {
+  Scene scene(1, 2);
+  scene.status().workers.created = 0;
+  scene.status().restarts = {.total = 1, .charged = 1, .durable_step = 0};
+  SetCondition(scene.status(), kRestartingCondition, true, "InternalError", "", After(kNow, -2), 1);
+  const Plan early = scene.Decide();
+  EXPECT_TRUE(early.creates.empty());
+  EXPECT_NEAR(early.requeue_after_seconds.value_or(0), 3, 1e-9);
+  EXPECT_EQ(scene.Decide(After(kNow, 3)).creates, std::vector<int64_t>{0});
+}
+
+}  // namespace
+}  // namespace trainyard::reconcile

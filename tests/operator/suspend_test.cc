@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/conditions.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+TEST(Suspend, TheWorkersBecomeStaleAndGo) {
+  Scene scene(2);
+  scene.Run(2);
+  scene.spec().suspend = true;
+  const Plan first = scene.Decide();
+  EXPECT_EQ(first.status.attempt, 2);
+  EXPECT_EQ(first.status.phase, api::kSuspending);
+  EXPECT_EQ(first.status.restarts.total, 0) << "a suspension is no restart";
+  EXPECT_TRUE(first.deletes.empty());
+  scene.status() = first.status;
+  const Plan second = scene.Decide();
+  EXPECT_EQ(second.deletes.size(), 2u);
+  EXPECT_EQ(second.status.phase, api::kSuspending);
+  Scene gone(2);
+  gone.spec().suspend = true;
+  gone.status() = second.status;
+  const Plan third = gone.Decide();
+  EXPECT_EQ(third.status.phase, api::kSuspended);
+  EXPECT_TRUE(IsTrue(third.status, kSuspendedCondition));
+  gone.status() = third.status;
+  EXPECT_TRUE(
+      api::MergeDiff(api::StatusToJson(third.status), api::StatusToJson(gone.Decide(After(kNow, 50)).status)).empty());
+}
+
+TEST(Suspend, AJobThatIsBornSuspendedHasNoAttempt) {
+  Scene scene(2, 0);
+  scene.spec().suspend = true;
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.attempt, 0);
+  EXPECT_EQ(plan.status.phase, api::kSuspended);
+}
+
+TEST(Suspend, AFinishedJobStaysFinished) {
+  Scene scene(1);
+  scene.Ended(0, 0);
+  scene.spec().suspend = true;
+  EXPECT_EQ(scene.Decide().status.phase, api::kSucceeded);
+}
+
+TEST(Suspend, ResumeIsANewAttempt) {
+  Scene scene(2, 2);
+  scene.status().workers.created = 0;
+  SetCondition(scene.status(), kSuspendedCondition, true, "Requested", "", kNow, 1);
+  scene.spec().workers = 2;
+  const Plan plan = scene.Decide();
+  EXPECT_FALSE(IsTrue(plan.status, kSuspendedCondition));
+  EXPECT_EQ(plan.status.attempt, 3);
+  EXPECT_TRUE(plan.creates.empty());
+}
+
+}  // namespace
+}  // namespace trainyard::reconcile

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/operator/builders.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// Whatever a person writes into the opaque template: the pod is made, and the server refuses it.
+TEST(WorkerPod, AnyTemplateMakesAPod) {
+  const char* patches[] = {R"({"metadata":3})",
+                           R"({"metadata":{"labels":[1],"annotations":"x"}})",
+                           R"({"spec":{"volumes":3}})",
+                           R"({"spec":{"containers":[{"name":"c","env":{},"volumeMounts":7}]}})",
+                           R"({"spec":{"terminationGracePeriodSeconds":"long"}})",
+                           R"({"spec":{"containers":[{"name":"c","terminationMessagePath":5,"resources":[]}]}})"};
+  for (const char* patch : patches) {
+    Json object = JobObject("job", 2);
+    object["spec"]["template"].merge_patch(Json::parse(patch));
+    const JobRecord record = JobFromApi(object);
+    const Json pod = WorkerPod(record.job, 1, 1, "10.0.0.1");
+    EXPECT_EQ(pod["metadata"]["name"], "job-1-1") << patch;
+    EXPECT_EQ(pod["metadata"]["labels"]["trainyard.dev/rank"], "1") << patch;
+  }
+}
+
+std::map<std::string, std::string> Environment(const Json& pod) {
+  std::map<std::string, std::string> variables;
+  for (const Json& variable : pod["spec"]["containers"][0]["env"])
+    variables[variable["name"]] = variable.value("value", "");
+  return variables;
+}
+
+// torchrun's own names would mislead it where it starts several processes.
+TEST(WorkerPod, SeveralProcessesGetTorchrunsFlagsAlone) {
+  Scene scene(2);
+  scene.job().uid = "u";
+  const auto one = Environment(WorkerPod(scene.job(), 3, 1, ""));
+  EXPECT_EQ(one.at("RANK"), "1");
+  EXPECT_EQ(one.at("WORLD_SIZE"), "2");
+  EXPECT_EQ(one.at("PET_NPROC_PER_NODE"), "1");
+  scene.spec().procs_per_worker = 4;
+  const auto four = Environment(WorkerPod(scene.job(), 3, 1, ""));
+  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"})
+    EXPECT_FALSE(four.contains(name)) << name;
+  EXPECT_EQ(four.at("PET_NPROC_PER_NODE"), "4");
+  EXPECT_EQ(four.at("PET_NODE_RANK"), "1");
+  EXPECT_EQ(four.at("MASTER_ADDR"), "job-3-0.job.default.svc");
+  EXPECT_EQ(four.at("PET_MASTER_PORT"), std::to_string(MasterPort("u", 3)));
+  EXPECT_NE(MasterPort("u", 3), MasterPort("u", 4));
+}
+
+TEST(WorkerPod, GetsSharedMemoryUnlessTheTemplateHasIt) {
+  Scene scene(1);
+  const auto mounts = [&] {
+    std::set<std::string> paths;
+    const Json pod = WorkerPod(scene.job(), 1, 0, "");
+    for (const Json& mount : pod["spec"]["containers"][0]["volumeMounts"]) paths.insert(mount["mountPath"]);
+    return std::pair(paths, pod["spec"]["volumes"].size());
+  };
+  EXPECT_EQ(mounts(), std::pair(std::set<std::string>({"/dev/shm", "/etc/trainyard"}), size_t{2}));
+  scene.spec().pod_template["spec"]["containers"][0]["volumeMounts"] =
+      Json::array({{{"name", "mine"}, {"mountPath", "/dev/shm"}}});
+  EXPECT_EQ(mounts(), std::pair(std::set<std::string>({"/dev/shm", "/etc/trainyard"}), size_t{1}));
+}
+
+TEST(WorkerPod, TheGraceCoversTheCheckpoint) {
+  const std::pair<int64_t, int64_t> cases[] = {{0, 70}, {30, 70}, {600, 600}};  // template's, pod's
+  for (const auto& [own, grace] : cases) {
+    Scene scene(1);
+    if (own > 0) scene.spec().pod_template["spec"]["terminationGracePeriodSeconds"] = own;
+    EXPECT_EQ(WorkerPod(scene.job(), 1, 0, "")["spec"]["terminationGracePeriodSeconds"], grace) << own;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::reconcile
