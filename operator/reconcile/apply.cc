@@ -13,6 +13,8 @@ namespace {
 
 // How long a created pod may be missing in the cache before it is taken for gone.
 constexpr double kCacheLagSeconds = 10;
+// How long the answer that an attempt is the newest counts.
+constexpr double kConfirmedSeconds = 10;
 
 // Runs f(0) ... f(count - 1), `parallel` at a time.
 void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f) {
@@ -51,7 +53,8 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, CreateProblem& 
   {
     const MutexLock lock(mutex_);
     Memory& memory = memory_[job.Key()];
-    if (memory.uid != job.uid) memory = {.uid = job.uid, .confirmed_attempt = 0, .has_service = false, .created = {}};
+    if (memory.uid != job.uid)
+      memory = {.uid = job.uid, .confirmed_attempt = 0, .confirmed_at = {}, .has_service = false, .created = {}};
   }
   Status first = DeletePods(job, plan);
   Keep(first, PatchMasters(job, plan));
@@ -98,7 +101,10 @@ Status Executor::PatchMasters(const TrainingJob& job, const Plan& plan) {
 Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   {
     const MutexLock lock(mutex_);
-    if (memory_[job.Key()].confirmed_attempt == plan.status.attempt) return Status::Ok();
+    const Memory& memory = memory_[job.Key()];
+    if (memory.confirmed_attempt == plan.status.attempt &&
+        SecondsBetween(memory.confirmed_at, clock_.Now()) < kConfirmedSeconds)
+      return Status::Ok();
   }
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
@@ -120,8 +126,10 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
     }
   }
   const MutexLock lock(mutex_);
-  memory_[job.Key()].confirmed_attempt = plan.status.attempt;
-  memory_[job.Key()].created.clear();
+  Memory& memory = memory_[job.Key()];
+  if (memory.confirmed_attempt != plan.status.attempt) memory.created.clear();
+  memory.confirmed_attempt = plan.status.attempt;
+  memory.confirmed_at = clock_.Now();
   return Status::Ok();
 }
 

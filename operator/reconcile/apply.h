@@ -27,7 +27,8 @@ class Executor {
 
   // Does everything it can and returns the first error; a repeated call does the rest. Not found on
   // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
-  // after one read that confirms the attempt (kConflict when the API knows a newer one).
+  // after a read that confirms the attempt (kConflict when the API knows a newer one); it holds for ten
+  // seconds, so that an operator that was frozen, and may no longer lead, asks again.
   Status Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
@@ -36,6 +37,7 @@ class Executor {
   struct Memory {
     std::string uid;
     int64_t confirmed_attempt = 0;
+    Time confirmed_at{};
     bool has_service = false;
     std::map<std::string, Time> created;  // pods that the cache may not show yet
   };

@@ -1,20 +1,25 @@
 """`trainyard-operator local`: the whole path on one machine, seen from outside."""
 
+import base64
 import json
 import os
 import pathlib
 import random
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 from safetensors.numpy import load_file
 
 import harness
 
+KUBECTL = shutil.which("kubectl")
 OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
 CONFIG = harness.merged(harness.SMALL, task={"eval_windows": 16}, train={"steps": 60, "eval_every": 25}, batch={"global": 8}, model={"dropout": 0.1}, checkpoint={"every": 7})
 
@@ -92,6 +97,22 @@ class Local:
 
     def status(self):
         return self.job().get("status", {})
+
+    def request(self, method, path, body=None, content_type="application/json"):
+        """One request, as kubectl makes it, once the API is there: after a start it has another port and key."""
+        def send():
+            try:
+                config = dict(line.strip().split(": ", 1) for line in (self.state / "kubeconfig").read_text().splitlines() if ": " in line and "{" not in line)
+                context = ssl.create_default_context(cadata=base64.b64decode(config["certificate-authority-data"]).decode())
+                request = urllib.request.Request(config["server"] + path, method=method, data=json.dumps(body).encode() if body is not None else None,
+                                                 headers={"Authorization": f"Bearer {config['token']}", "Content-Type": content_type})
+                return urllib.request.urlopen(request, context=context, timeout=20).status
+            except urllib.error.HTTPError as error:
+                return error.code
+            except OSError:
+                return None
+
+        return harness.wait_until(send, 20, f"an answer to {method} {path}")
 
     def log(self, pod, container="trainer"):
         return next((self.state / "pods").glob(f"*_{pod}_*/{container}.log")).read_text()
@@ -248,60 +269,156 @@ def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
     assert run.status()["restarts"]["charged"] == 0
 
 
-def interrupt(run, kind, pods):
-    if kind == "operator":
-        run.process.send_signal(signal.SIGKILL)
-        run.process.wait()
-        run.start()
-    elif kind == "stop":
-        run.process.send_signal(signal.SIGINT)
-        run.process.communicate(timeout=60)
-        run.start()
-    else:
-        pod = random.choice(sorted(pods))
+# Where in a job's life it is interrupted: each waits until it is there, and says whether it came to that before the end.
+MOMENTS = {
+    "pending": lambda run, before: run.status().get("phase") in ("Pending", "Starting") or run.pids(),
+    "first": lambda run, before: run.pids(),  # the first process of any pod
+    "running": lambda run, before: run.status().get("phase") == "Running" and run.pids(),
+    "training": lambda run, before: run.status().get("phase") == "Running" and len(run.pids()) == 2 and run.lines() > before,
+    "restarting": lambda run, before: run.fail_a_rank() and run.status().get("phase") == "Restarting",
+    "suspending": lambda run, before: run.suspend_workers() and run.status().get("phase") in ("Suspending", "Suspended"),
+    "suspended": lambda run, before: run.suspend(True) and run.status().get("phase") == "Suspended",
+}
+
+# Every kind in every moment that it can happen in.
+INTERRUPTIONS = (
+    [("rank", m) for m in ("first", "running", "training")]
+    + [("launcher", m) for m in ("first", "running", "training")]
+    + [("sigterm", m) for m in ("first", "running", "training")]
+    + [("delete", m) for m in ("first", "running", "training")]
+    + [("suspend", m) for m in ("pending", "running", "training", "restarting")]
+    + [("operator", m) for m in ("pending", "running", "training", "restarting", "suspending", "suspended")]
+    + [("stop", m) for m in ("running", "training", "suspended")]
+)
+
+
+class Interrupted(Local):
+    """A job that is interrupted again and again."""
+
+    def __init__(self, tmp_path, spec, rng):
+        super().__init__(tmp_path, spec)
+        self.random, self.failed, self.kills, self.culprits = rng, False, 0, []
+
+    def lines(self):
+        path = self.state / "claims/default/ckpt/record.jsonl"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def suspend(self, value):
+        if self.job().get("spec", {}).get("suspend", False) != value:
+            self.request("PATCH", "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs/job", {"spec": {"suspend": value}}, "application/merge-patch+json")
+        return True
+
+    def suspend_workers(self):
+        """Only once there are some, who then have something to save."""
+        suspended = self.job().get("spec", {}).get("suspend", False)
+        return (suspended or bool(self.pids())) and self.suspend(True)
+
+    def kill_one(self, kind):
+        """The pod that was hit."""
+        pods = harness.wait_until(lambda: self.pids() or self.ended(), 60, "pods to run")
+        if self.ended():
+            return None
+        pod = self.random.choice(sorted(pods))
+        if kind == "delete":
+            command = [KUBECTL, "--kubeconfig", self.state / "kubeconfig", "delete", "pod", pod, "--wait=false"]
+            if KUBECTL:
+                subprocess.run(list(map(str, command)), capture_output=True, timeout=30)
+            else:
+                self.request("DELETE", f"/api/v1/namespaces/default/pods/{pod}")
+            return pod
         ranks = list(harness.ranks_of(pods[pod]).values())
-        target = {"rank": ranks[0] if ranks else pods[pod], "launcher": pods[pod], "sigterm": pods[pod]}[kind]
+        target = ranks[0] if kind == "rank" and ranks else pods[pod]
         harness.kill(target, signal.SIGTERM if kind == "sigterm" else signal.SIGKILL)
+        return pod
+
+    def fail_a_rank(self):
+        if not self.failed and self.pids():
+            self.failed = bool(self.kill_one("rank"))
+            self.kills += 1
+        return self.failed
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def interrupt(self, kind, moment):
+        """Whether it came to it before the job's end."""
+        before = self.lines()
+        self.failed = False
+        harness.wait_until(lambda: self.ended() or MOMENTS[moment](self, before), 90, f"{moment}: {self.status()}")
+        time.sleep(self.random.uniform(0, 0.3))
+        if self.ended():
+            return False
+        if kind == "operator":
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.start()
+        elif kind == "stop":
+            self.process.send_signal(signal.SIGINT)
+            self.process.communicate(timeout=60)
+            self.start()
+        elif kind == "suspend":
+            self.suspend(True)
+            time.sleep(self.random.uniform(0, 1.5))
+        else:
+            attempt = self.status().get("attempt")
+            pod = self.kill_one(kind)
+            if kind != "delete" and pod:
+                harness.wait_until(lambda: self.ended() or self.status().get("attempt", 0) > attempt, 60, f"the next attempt after {kind} of {pod}: {self.status()}")
+                failure = self.status().get("firstFailure", {})
+                # In the first half second the launcher still loads its libraries, and SIGTERM ends it like any program.
+                self.kills += kind != "sigterm" or failure.get("exitCode") == 128 + signal.SIGTERM
+                if kind != "sigterm" and failure.get("attempt") == attempt and pod.startswith(f"job-{attempt}-"):
+                    assert failure["pod"] == pod, (kind, moment, failure)
+                    self.culprits.append(failure["reason"])
+        if self.job().get("spec", {}).get("suspend"):
+            self.suspend(False)
+        return True
 
 
 def test_interruptions_change_nothing(tmp_path, data):
-    """20 seeded interruptions of jobs, one after another: the record and the weights stay the same, bit for bit."""
+    """Every kind of interruption in every phase: the record and the weights stay the same, bit for bit."""
     seed = int(os.environ.get("TRAINYARD_SEED", "20"))
     print("TRAINYARD_SEED", seed)
-    random.seed(seed)
+    rng = random.Random(seed)
     (tmp_path / "whole").mkdir()
     whole = Local(tmp_path / "whole", job(data))
     assert whole.run() == 0, whole.output
     expected = harness.records(whole.state / "claims/default/ckpt/record.jsonl")
     weights = load_file(whole.state / "claims/default/ckpt/run/export/model.safetensors")
-    kinds = ["rank", "launcher", "sigterm", "operator", "stop"] * 4
-    random.shuffle(kinds)
-    for trial in range(4):
+    waiting = list(INTERRUPTIONS)
+    rng.shuffle(waiting)
+    trial, done, culprits = 0, 0, []
+    while waiting:
+        trial += 1
+        assert trial <= 2 * len(INTERRUPTIONS), f"jobs end before they can be interrupted: {waiting}"
         folder = tmp_path / f"trial{trial}"
         folder.mkdir()
-        run = Local(folder, job(data)).start()
-        done = 0
+        run = Interrupted(folder, job(data), rng)
+        run.start()
         try:
-            for kind in kinds[5 * trial:5 * trial + 5]:
-                pods = harness.wait_until(lambda: run.pids() or run.process.poll() is not None, 60, "pods to run")
-                time.sleep(random.uniform(0, 1.2))
-                if run.process.poll() is not None:
+            mine = []
+            for kind, moment in waiting[:5]:
+                if not run.interrupt(kind, moment):
                     break
-                interrupt(run, kind, pods if isinstance(pods, dict) else {})
-                done += 1
+                mine.append((kind, moment))
+            run.suspend(False) if not run.ended() else None
             assert run.finish(180) == 0, run.output
         finally:
-            if run.process.poll() is None:
+            if not run.ended():
                 run.process.kill()
-        status = run.status()
+                run.process.wait()
+        status, record = run.status(), run.state / "claims/default/ckpt/record.jsonl"
         assert status["phase"] == "Succeeded", status
-        assert harness.records(run.state / "claims/default/ckpt/record.jsonl") == expected, (trial, kinds)
-        mine = load_file(run.state / "claims/default/ckpt/run/export/model.safetensors")
-        assert all(mine[name].tobytes() == weights[name].tobytes() for name in weights)
-        print("trial", trial, "interruptions", done, "restarts", status["restarts"], "attempt", status["attempt"])
-
-
-KUBECTL = shutil.which("kubectl")
+        assert harness.records(record) == expected, (trial, mine)
+        attempts = [line["attempt"] for line in harness.records(record, drop=())]
+        assert attempts == sorted(attempts), "an older attempt committed after a newer one"
+        weights_now = load_file(run.state / "claims/default/ckpt/run/export/model.safetensors")
+        assert all(weights_now[name].tobytes() == weights[name].tobytes() for name in weights)
+        # Only what a worker does is charged, and only without a newer checkpoint; the rest is free.
+        assert status["restarts"]["charged"] <= run.kills, (mine, status["restarts"])
+        print("trial", trial, mine, "restarts", status["restarts"], "attempt", status["attempt"])
+        waiting, done, culprits = waiting[len(mine):], done + len(mine), culprits + run.culprits
+    assert done == len(INTERRUPTIONS) and len(culprits) >= 3, culprits
 
 
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")
