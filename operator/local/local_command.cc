@@ -63,7 +63,7 @@ class ControlPlane {
     if (Status status =
             state_.WriteSecret("kubeconfig", local::KubeconfigText(server_->port(), certificate->pem, token));
         !status.ok())
-      return status;
+      return status.With("--state-dir");
     if (api_only) return Status::Ok();
     Result<kube::Endpoint> endpoint = kube::ReadKubeconfig(kubeconfig());
     if (!endpoint.ok()) return endpoint.status();

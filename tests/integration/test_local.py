@@ -10,6 +10,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -256,6 +257,52 @@ def test_bad_input(local, tmp_path, data):
     assert result.returncode == 64 and "in use" in result.stderr
     busy.process.send_signal(signal.SIGINT)
     assert busy.finish(30) == 75
+
+
+def can_mount():
+    return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="a small disk needs a user and mount namespace, which is not allowed here")
+def test_a_full_state_directory(local, tmp_path):
+    def start(kib, fill, run):
+        disk = run.state.parent / "disk"
+        disk.mkdir()
+        script = f'mount -t tmpfs -o size={kib}k none "$0" && head -c {fill}k /dev/zero >"$0/fill"; exec "$@"'
+        command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, disk, OPERATOR, "local", "-f", run.file, "--state-dir", disk / "state"]
+        run.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=harness.environment())
+        return pathlib.Path(f"/proc/{run.process.pid}/root{disk}")
+
+    # From the beginning: nothing starts.
+    full = local(script_job(["true"]))
+    start(64, 60, full)
+    assert full.finish(30) == 64
+    assert "--state-dir" in full.output and "No space left on device" in full.output
+
+    # In the middle: the job goes on, the operator says what is not saved, and saves it when there is room again.
+    go, more = tmp_path / "go", tmp_path / "more"
+    run = local(script_job(["sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; [ $TRAINYARD_ATTEMPT = 2 ] || exit 70; while [ ! -e {more} ]; do sleep 0.05; done"],
+                           restart={"backoff": {"initialSeconds": 0, "maxSeconds": 0}}))
+    disk = start(400, 10, run)
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(run.process.stdout))
+    reader.start()
+    harness.wait_until(lambda: any("Running" in line for line in lines), what="the job to run")
+    (disk / "filler").write_bytes(b"x" * 100)
+    with open(disk / "filler", "ab", buffering=0) as filler:
+        with pytest.raises(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+    go.touch()
+    harness.wait_until(lambda: any("is not saved" in line and "No space left on device" in line for line in lines), what="the complaint")
+    (disk / "filler").unlink()
+    harness.wait_until(lambda: any("saved again" in line for line in lines), what="the relief")
+    saved = json.loads((disk / "state/api.json").read_text())["collections"]["trainingjobs.trainyard.dev"]["default/job"]["status"]
+    assert saved["attempt"] == 2
+    more.touch()
+    assert run.process.wait(60) == 0
+    reader.join()
+    assert sum("is not saved" in line for line in lines) == 1, lines
 
 
 def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
