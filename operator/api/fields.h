@@ -73,7 +73,8 @@ void Fields(V& v, Restart& r) {
   v.Integer("sameStepLimit", r.same_step_limit, Range{1, 1000},
             {"The same reason at the same step so many times in a row ends the job. Default 3."});
   v.Object("backoff", r.backoff, {"The wait before a restart."});
-  v.Object("avoidNodes", r.avoid_nodes, {"Nodes on which workers keep failing."});
+  v.Object("avoidNodes", r.avoid_nodes,
+           {"Nodes on which workers keep failing. Not in force yet: only the defaults are accepted."});
   v.List("rules", r.rules,
          {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
           "restart. Default: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, 126 and 127 fail; 75 "
@@ -139,8 +140,10 @@ void Fields(V& v, JobSpec& s) {
           "restartPolicy is Never.",
           true, kNotWhileRunning});
   v.Object("restart", s.restart, {"What happens after a failure."});
-  v.Object("deadlines", s.deadlines,
-           {"How long each stage may take. Each ends in a reason that says which one passed."});
+  v.Object(
+      "deadlines", s.deadlines,
+      {"How long each stage may take. Each ends in a reason that says which one passed. Not in force yet: only the "
+       "defaults are accepted."});
   v.Object("checkpoint", s.checkpoint, {"Where checkpoints lie, and the time to write one on a stop."});
   v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
   v.Object("scheduling", s.scheduling, {"How workers are scheduled together."});

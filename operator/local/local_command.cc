@@ -79,7 +79,8 @@ class ControlPlane {
 
   // Ends pods in good order: the operator first, so that it does not replace them. `hurry` ends it early.
   void Stop(const std::function<bool()>& hurry) {
-    if (runtime_) runtime_->Stop();
+    if (!runtime_) return Leave();  // with --api-only pods are objects, and stay
+    runtime_->Stop();
     double grace = 0;
     const local::ApiResult pods = api_.List(kube::kPods, "", {});
     for (const Json& pod : pods.body["items"]) {

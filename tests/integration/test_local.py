@@ -152,6 +152,7 @@ def test_a_job_trains_and_nothing_is_left(local, data):
     status = run.status()
     assert status["phase"] == "Succeeded" and status["attempt"] == 1 and status["restarts"]["total"] == 0
     assert status["progress"]["step"] == 60 and status["world"]["size"] == 2
+    assert status["checkpoint"]["step"] == 60, "the last one, which was written after the last poll"
     assert "Succeeded" in run.output
     records = harness.records(run.state / "claims/default/ckpt/record.jsonl")
     assert len(records) == 60

@@ -69,7 +69,7 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
       samples_per_second_ > 0
           ? static_cast<double>((plan_.total_steps - train.step) * plan_.global_batch) / samples_per_second_
           : 0;
-  const auto checkpoint = writer.last();
+  ReportCheckpoint(writer);
   board_.Update([&](RankStatus& s) {
     s.phase = "training";
     s.step = train.step;
@@ -81,7 +81,6 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     s.last_step_time = s.last_progress_time = now;
     ++(result.finite ? s.steps_ok : s.steps_skipped);
     s.phase_seconds = clock.seconds();
-    if (checkpoint) s.checkpoint = {checkpoint->step, checkpoint->time, checkpoint->bytes, true, checkpoint->seconds};
     if (auto it = s.phase_seconds.find("checkpoint"); it != s.phase_seconds.end())
       s.checkpoint_stall_seconds = it->second;
     if (telemetry_) s.telemetry_dropped = telemetry_->dropped();
@@ -107,6 +106,12 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
   }
   progress_->Update(train.step,
                     Format("loss %.4f  lr %.2e  %.0f samples/s", result.loss, result.lr, samples_per_second_));
+}
+
+void Reporter::ReportCheckpoint(const CheckpointWriter& writer) {
+  const auto last = writer.last();
+  if (!last) return;
+  board_.Update([&](RankStatus& s) { s.checkpoint = {last->step, last->time, last->bytes, true, last->seconds}; });
 }
 
 void Reporter::ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics) {

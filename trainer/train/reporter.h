@@ -49,6 +49,8 @@ class Reporter {
   // After a step. `samples`: every rank's, in global order, when recording (else empty).
   void ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
                   uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer);
+  // The newest durable checkpoint, for the status and the termination message.
+  void ReportCheckpoint(const CheckpointWriter& writer);
   void ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics);
   void EvaluationProgress(int done, int total);
   // A line for people, on rank 0.

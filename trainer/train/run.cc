@@ -241,6 +241,7 @@ class Training {
     publisher_.board().Progress("saving");
     train_.evaluation_pending = evaluation_pending;
     checkpoints_.SaveNow(train_);
+    reporter_.ReportCheckpoint(*checkpoints_.writer());
     throw StoppedError(Format("stopped on request after step %lld of %lld; its checkpoint is durable",
                               static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps)));
   }
@@ -248,6 +249,7 @@ class Training {
   void Finish() {
     publisher_.board().Progress("saving");
     checkpoints_.SaveNow(train_);
+    reporter_.ReportCheckpoint(*checkpoints_.writer());
     if (session_.world.rank == 0) ExportModel(state_, config_.run.dir + "/export/model.safetensors");
     session_.communicator->Barrier("end");
     publisher_.board().Progress("done");
