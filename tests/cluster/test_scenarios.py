@@ -159,6 +159,27 @@ def test_a_taken_name_is_waited_for(api):
     api.kubectl("delete", "tj", "taken")
 
 
+def test_a_predecessor_that_terminates_holds_its_names(api):
+    """`kubectl delete` and `kubectl apply` at once: the old pods keep their names for their whole grace."""
+    container = {"name": "trainer", "image": "trainyard-trainer", "command": ["trainyard", "launch"]}
+    bound = job("next", template={"spec": {"nodeName": "somewhere", "containers": [container]}})
+    api.apply(bound)
+    old = {name: pod["metadata"]["uid"] for name, pod in wait_for_pods(api, "next", 1).items()}
+    api.kubectl("delete", "tj", "next", "--wait=false")
+    wait_until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in api.pods("next").values()), what="the old pods to terminate")
+    api.apply(bound)
+    wait_until(lambda: condition(api, "next", "Ready").get("reason") == "NameInUse", what="reason NameInUse")
+    message = condition(api, "next", "Ready")["message"]
+    assert "being deleted" in message and any(name in message and uid in message for name, uid in old.items()), message
+    assert status(api, "next")["restarts"]["total"] == 0
+    api.kubectl("delete", "pod", *old, "--grace-period=0", "--force")
+    new = wait_until(lambda: (pods := api.pods("next")) and set(pods) == set(old) and all(pods[n]["metadata"]["uid"] != old[n] for n in old) and pods, what="the new pods")
+    uid = api.get("tj", "next")["metadata"]["uid"]
+    assert all(pod["metadata"]["ownerReferences"][0]["uid"] == uid for pod in new.values())
+    api.kubectl("delete", "tj", "next", "--wait=false")
+    api.kubectl("delete", "pod", *old, "--grace-period=0", "--force", "--ignore-not-found")
+
+
 def test_a_typo_in_the_template_is_named(api):
     wrong = job("typo")
     wrong["spec"]["template"]["spec"]["containers"][0]["comand"] = ["x"]
