@@ -14,10 +14,10 @@ namespace {
 
 constexpr int kConnectMs = 500, kReadMs = 900;
 
-using json::Number;
+using json::Count, json::Number;
 
-// The trainer's counters are JSON numbers; a whole one may come as 3.0.
-int64_t Whole(const nlohmann::json& object, const char* key) { return static_cast<int64_t>(Number(object, key)); }
+// The latest moment that a time may be: the year 2255.
+constexpr double kLastSecond = 9e9;
 
 }  // namespace
 
@@ -26,20 +26,23 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   reconcile::Report report;
   report.job_uid = json::Text(answer, "job_uid");
   if (report.job_uid.empty()) return std::nullopt;
-  report.attempt = Whole(answer, "attempt");
+  report.attempt = Count(answer, "attempt");
   api::Progress& progress = report.progress;
-  progress.step = Whole(answer, "step");
-  progress.total_steps = Whole(answer, "total_steps");
-  progress.percent =
-      progress.total_steps > 0 ? std::clamp<int64_t>(100 * progress.step / progress.total_steps, 0, 100) : 0;
+  progress.step = Count(answer, "step");
+  progress.total_steps = Count(answer, "total_steps");
+  progress.percent = progress.total_steps > 0
+                         ? std::min<int64_t>(100, static_cast<int64_t>(100.0 * static_cast<double>(progress.step) /
+                                                                       static_cast<double>(progress.total_steps)))
+                         : 0;
   progress.samples_per_second = Number(answer, "samples_per_second");
-  progress.eta_seconds = Whole(answer, "eta_seconds");
+  progress.eta_seconds = Count(answer, "eta_seconds");
   progress.loss = Number(answer, "loss");
   progress.last_update = now;
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {
-    report.checkpoint.step = Whole(checkpoint, "step");
-    report.checkpoint.bytes = Whole(checkpoint, "bytes");
-    if (const double time = Number(checkpoint, "time"); time > 0) report.checkpoint.time = After(Time{}, time);
+    report.checkpoint.step = Count(checkpoint, "step");
+    report.checkpoint.bytes = Count(checkpoint, "bytes");
+    if (const double time = Number(checkpoint, "time"); time > 0 && time < kLastSecond)
+      report.checkpoint.time = After(Time{}, time);
   }
   return report;
 }

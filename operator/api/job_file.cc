@@ -107,7 +107,10 @@ Result<Json> ReadJobFile(const std::string& path) {
   }
   Json& metadata = (*job)["metadata"];
   if (!metadata.is_object()) metadata = Json::object();
-  if (!metadata.contains("namespace")) metadata["namespace"] = "default";
+  Json& ns = metadata["namespace"];
+  if (ns.is_null()) ns = "default";
+  if (!ns.is_string())
+    return Status(Code::kInvalid, path + ": metadata.namespace: " + Shown(ns) + " is not allowed; allowed: a string");
   return job;
 }
 

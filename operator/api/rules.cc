@@ -33,9 +33,7 @@ bool FrozenWhileRunning(const Json& now, const Json* old) {
 
 bool AttemptNeverDecreases(const Json& now, const Json* old) {
   if (!old) return true;
-  const Json::json_pointer attempt("/status/attempt");
-  return !old->contains(attempt) ||
-         (now.contains(attempt) && now[attempt].get<int64_t>() >= (*old)[attempt].get<int64_t>());
+  return json::Whole(json::Field(now, "status"), "attempt") >= json::Whole(json::Field(*old, "status"), "attempt");
 }
 
 bool CountOrAuto(const Json& value) {

@@ -125,6 +125,10 @@ void PruneInto(const Json& schema, Json& value, const std::string& path, std::ve
   const Json& properties = schema["properties"];
   std::vector<std::string> gone;
   for (auto& [key, item] : value.items()) {
+    if (item.is_null()) {
+      gone.push_back(key);
+      continue;
+    }
     if (const auto property = properties.find(key); property != properties.end()) {
       PruneInto(*property, item, Below(path, key), unknown);
     } else {

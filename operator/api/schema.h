@@ -29,7 +29,7 @@ struct UnknownField {
   std::string nearest;  // a known one with a similar name, or empty
 };
 
-// Removes fields that the schema does not know, and returns them.
+// Removes fields that the schema does not know, and returns them; those that are null go as well, silently.
 std::vector<UnknownField> Prune(const Json& schema, Json& value, const std::string& path);
 
 }  // namespace trainyard::api

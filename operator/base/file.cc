@@ -5,8 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 namespace trainyard {
 
@@ -37,9 +35,19 @@ Status WriteWhole(const std::filesystem::path& path, const std::string& text, mo
 }
 
 Result<std::string> ReadWhole(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(Code::kNotFound, path.string() + ": cannot be read");
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string text;
+  int error = file < 0 ? errno : 0;
+  char part[1 << 16];
+  while (error == 0) {
+    const ssize_t got = read(file, part, sizeof part);
+    if (got == 0) break;
+    if (got > 0) text.append(part, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) error = errno;
+  }
+  if (file >= 0) close(file);
+  if (error != 0) return Status(Code::kNotFound, path.string() + ": cannot be read: " + std::strerror(error));
+  return text;
 }
 
 }  // namespace trainyard

@@ -33,6 +33,12 @@ inline double Number(const nlohmann::json& object, const char* key, double missi
   return field.is_number() ? field.get<double>() : missing;
 }
 
+// A count from a program that we do not know: never negative, never more than a double holds exactly.
+inline int64_t Count(const nlohmann::json& object, const char* key) {
+  const double value = Number(object, key);
+  return value >= 1 ? static_cast<int64_t>(value < 9007199254740992.0 ? value : 9007199254740992.0) : 0;
+}
+
 inline bool Flag(const nlohmann::json& object, const char* key) {
   const nlohmann::json& field = Field(object, key);
   return field.is_boolean() && field.get<bool>();

@@ -45,7 +45,7 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
   }
   if (count > 1) {
     const Json patch = {{"series", {{"count", count}, {"lastObservedTime", FormatMicroTime(now)}}}};
-    return client_.MergePatch(kEvents, about.ns, name, "", patch, {}).status();
+    return Kept(key, client_.MergePatch(kEvents, about.ns, name, "", patch, {}).status());
   }
   const Json event = {{"apiVersion", "events.k8s.io/v1"},
                       {"kind", "Event"},
@@ -63,7 +63,15 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
                         {"namespace", about.ns},
                         {"name", about.name},
                         {"uid", about.uid}}}};
-  return client_.Create(kEvents, about.ns, event, {}).status();
+  return Kept(key, client_.Create(kEvents, about.ns, event, {}).status());
+}
+
+Status EventRecorder::Kept(const std::string& key, Status status) {
+  if (!status.ok()) {
+    const MutexLock lock(mutex_);
+    series_.erase(key);
+  }
+  return status;
 }
 
 }  // namespace trainyard::kube

@@ -30,6 +30,8 @@ class EventRecorder {
                 const std::string& note);
 
  private:
+  // Forgets a series that the server does not have, so that the next one starts anew.
+  Status Kept(const std::string& key, Status status);
   struct Series {
     std::string name;
     int64_t count = 1;

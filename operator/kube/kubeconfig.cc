@@ -74,6 +74,8 @@ Result<Endpoint> Read(const YAML::Node& config, const std::string& folder) {
   Result<std::string> ca = DataOrFile(cluster, "certificate-authority", folder);
   if (!ca.ok()) return ca.status();
   endpoint.ca_pem = *ca;
+  if (!ca->empty() && ca->find("-----BEGIN CERTIFICATE-----") == std::string::npos)
+    return Status(Code::kInvalid, "certificate-authority: holds no certificate in PEM form");
   if (user) {
     if (Status status = ReadUser(user, folder, endpoint); !status.ok()) return status;
   }

@@ -11,7 +11,7 @@ namespace trainyard::kube {
 struct Endpoint {
   std::string host;  // a name or an address, IPv6 without brackets
   int port = 443;
-  std::string ca_pem;
+  std::string ca_pem;                    // empty: this machine's own authorities
   std::string token;                     // empty: none
   std::string token_file;                // read again every minute; wins over token
   std::string certificate_pem, key_pem;  // empty: none

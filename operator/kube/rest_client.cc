@@ -11,6 +11,7 @@
 #include <iterator>
 #include <thread>
 
+#include "operator/base/json_access.h"
 #include "operator/kube/json_lines.h"
 
 namespace trainyard::kube {
@@ -100,7 +101,7 @@ std::unique_ptr<httplib::SSLClient> RestClient::Connect() const {
   client->set_ca_cert_store(StoreOf(endpoint_.ca_pem));
   // Without a path of its own the library adds the system's authorities to ours: any of them could then
   // speak for the server. This one does not exist.
-  client->set_ca_cert_path("", "/dev/null/no-authorities");
+  if (!endpoint_.ca_pem.empty()) client->set_ca_cert_path("", "/dev/null/no-authorities");
   client->enable_server_certificate_verification(true);
   client->set_connection_timeout(kConnectSeconds);
   client->set_read_timeout(kReadSeconds);
@@ -277,8 +278,8 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
       return true;
     }
     failure = lines.Feed(data, size, [&](Json event) {
-      if (ended || !event.is_object() || !event.contains("type") || !event.contains("object")) return;
-      ended = !on_event({event["type"].get<std::string>(), std::move(event["object"])});
+      if (ended || !json::Field(event, "object").is_object()) return;
+      ended = !on_event({json::Text(event, "type"), std::move(event["object"])});
     });
     return failure.ok() && !ended;
   };

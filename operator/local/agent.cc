@@ -106,11 +106,7 @@ void Agent::AdvanceAll() {
     runner->Advance(resolver);
     WriteStatus(*runner);
     if (!runner->Ended()) ++running;
-    if (runner->Ended() && runner->Deleting()) {
-      const Json& metadata = runner->pod()["metadata"];
-      api_.Delete(kube::kPods, metadata["namespace"], metadata["name"],
-                  {.dry_run = false, .uid = uid, .resource_version = "", .grace_seconds = 0, .propagation = ""});
-    }
+    if (runner->Ended()) RemoveIfDeleted(runner->pod());
   }
   running_ = running;
 }
@@ -127,7 +123,11 @@ void Agent::WriteStatus(PodRunner& runner) {
 void Agent::EndEarlierLife() {
   const ApiResult all = api_.List(kube::kPods, "", {});
   for (const Json& pod : all.body["items"]) {
-    if (HasEnded(pod) || !pod.contains("/spec/nodeName"_json_pointer)) continue;
+    if (!pod.contains("/spec/nodeName"_json_pointer)) continue;
+    if (HasEnded(pod)) {
+      RemoveIfDeleted(pod);  // its end was saved, and its removal was not
+      continue;
+    }
     std::ifstream file(PodFiles(state_, pod).root() / "processes");
     pid_t pid;
     std::string start;
@@ -151,15 +151,16 @@ void Agent::EndEarlierLife() {
     }
     api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", PatchType::kMerge,
                WithStatus(status), {.manager = "agent"});
-    if (pod["metadata"].contains("deletionTimestamp")) {
-      api_.Delete(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"],
-                  {.dry_run = false,
-                   .uid = pod["metadata"]["uid"],
-                   .resource_version = "",
-                   .grace_seconds = 0,
-                   .propagation = ""});
-    }
+    RemoveIfDeleted(pod);
   }
+}
+
+void Agent::RemoveIfDeleted(const Json& pod) {
+  const Json& metadata = pod["metadata"];
+  if (!metadata.contains("deletionTimestamp")) return;
+  api_.Delete(
+      kube::kPods, metadata["namespace"], metadata["name"],
+      {.dry_run = false, .uid = metadata["uid"], .resource_version = "", .grace_seconds = 0, .propagation = ""});
 }
 
 }  // namespace trainyard::local

@@ -44,6 +44,8 @@ class Agent {
   void AdvanceAll();
   void WriteStatus(PodRunner& runner);
   void EndEarlierLife();
+  // The last step of a deletion: the pod has ended, and nobody needs it any more.
+  void RemoveIfDeleted(const Json& pod);
   std::string NextAddress();
 
   MemoryApi& api_;

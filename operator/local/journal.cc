@@ -20,6 +20,10 @@ namespace fs = std::filesystem;
 constexpr char kSnapshot[] = "api.json", kPrefix[] = "api-", kSuffix[] = ".journal";
 constexpr size_t kLongJournal = 64 << 20;
 
+uint64_t VersionInName(const fs::path& path) {
+  return std::strtoull(path.filename().c_str() + sizeof kPrefix - 1, nullptr, 10);
+}
+
 // By version, so that they are read in the order in which they were written.
 std::vector<fs::path> Journals(const fs::path& folder) {
   std::vector<std::pair<uint64_t, fs::path>> found;
@@ -27,7 +31,7 @@ std::vector<fs::path> Journals(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(kPrefix) && name.ends_with(kSuffix))
-      found.emplace_back(std::strtoull(name.c_str() + sizeof kPrefix - 1, nullptr, 10), entry.path());
+      found.emplace_back(VersionInName(entry.path()), entry.path());
   }
   std::sort(found.begin(), found.end());
   std::vector<fs::path> paths;
@@ -37,14 +41,19 @@ std::vector<fs::path> Journals(const fs::path& folder) {
 
 std::string Dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Changes that `dump` does not hold yet, up to the first that is missing or cut short: the disk was full.
-void Replay(const fs::path& path, Json& dump) {
+// Applies changes that `dump` does not hold yet, up to the first that is missing or cut short: the disk was
+// full. Returns the newest version that the file speaks of, applied or not.
+uint64_t Replay(const fs::path& path, Json& dump) {
+  uint64_t newest = VersionInName(path);
+  bool whole = true;
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
     const Json change = Json::parse(line, nullptr, false);
     const Json& version = json::Field(change, "version");
-    if (!version.is_number_unsigned() || version > dump["version"].get<uint64_t>() + 1) return;
-    if (version <= dump["version"]) continue;
+    if (!version.is_number_unsigned()) break;
+    newest = std::max(newest, version.get<uint64_t>());
+    whole = whole && version <= dump["version"].get<uint64_t>() + 1;
+    if (!whole || version <= dump["version"]) continue;
     dump["version"] = version;
     Json& collection = dump["collections"][json::Text(change, "collection")];
     const std::string key = json::Text(change, "key");
@@ -54,6 +63,7 @@ void Replay(const fs::path& path, Json& dump) {
       collection[key] = object;
     }
   }
+  return newest;
 }
 
 }  // namespace
@@ -86,7 +96,10 @@ Status Journal::Load(MemoryApi& api) const {
   } else if (journals.empty()) {
     return Status::Ok();
   }
-  for (const fs::path& journal : journals) Replay(journal, dump);
+  uint64_t newest = 0;
+  for (const fs::path& journal : journals) newest = std::max(newest, Replay(journal, dump));
+  // Versions go on above all that was ever written: what was left out can never be taken for a later change.
+  dump["version"] = std::max(newest, dump["version"].get<uint64_t>());
   return api.Load(dump);
 }
 
@@ -106,7 +119,7 @@ Status Journal::Snapshot() {
     const MutexLock lock(mutex_);
     due_ = true;
     const int file = open(next.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (file < 0) return Status(Code::kInvalid, next.string() + ": cannot be written: " + std::strerror(errno));
+    if (file < 0) return Status(Code::kInvalid, folder_.string() + ": cannot be written: " + std::strerror(errno));
     if (file_ >= 0) close(file_);
     file_ = file;
     bytes_ = 0;
@@ -120,7 +133,7 @@ Status Journal::Snapshot() {
     return status;
   }
   for (const fs::path& path : old) {
-    std::error_code ignored;  // one that is left is replayed for nothing
+    std::error_code ignored;  // the snapshot's version is above all that one may hold
     if (path != current_) fs::remove(path, ignored);
   }
   return Status::Ok();

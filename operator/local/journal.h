@@ -16,7 +16,8 @@
 
 namespace trainyard::local {
 
-// Thread-safe. The API it is given must outlive it, and be given once.
+// The API that it is given must outlive it, be given once, and may be written to by any thread. Open and
+// Save are called by one.
 class Journal {
  public:
   explicit Journal(std::filesystem::path folder) : folder_(std::move(folder)) {}

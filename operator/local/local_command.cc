@@ -192,7 +192,8 @@ Status Submit(ControlPlane& plane, const Json& job) {
   if (created.http != 409) return kube::StatusFromApi(created.http, created.body);
   // The job of an earlier run goes on, with the spec that the file has now.
   const local::ApiResult patched =
-      plane.api().Patch(kube::kTrainingJobs, ns, name, "", local::PatchType::kMerge, {{"spec", job["spec"]}},
+      plane.api().Patch(kube::kTrainingJobs, ns, name, "", local::PatchType::kJson,
+                        Json::array({{{"op", "replace"}, {"path", "/spec"}, {"value", job["spec"]}}}),
                         {.dry_run = false, .strict = true, .manager = "local", .force = false});
   return patched.ok() ? Status::Ok() : kube::StatusFromApi(patched.http, patched.body);
 }

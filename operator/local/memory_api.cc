@@ -218,8 +218,8 @@ ApiResult MemoryApi::List(const Resource& resource, const std::string& ns, const
 
 // Schema, CEL twins, defaults: what happens to an object before it is stored.
 ApiResult MemoryApi::Admit(const Resource& resource, const Json* old, Json& object, const WriteRequest& request) const {
-  const bool job = resource == kube::kTrainingJobs, new_pod = resource == kube::kPods && !old;
-  if (!job && !new_pod) return {};
+  const bool job = resource == kube::kTrainingJobs, pod = resource == kube::kPods, new_pod = pod && !old;
+  if (!job && !pod) return {};
   const Json& schema = job ? JobSchema() : PodSchema();
   ApiResult result;
   for (const api::UnknownField& field : api::Prune(schema, object, ""))

@@ -11,8 +11,6 @@
 namespace trainyard::reconcile {
 namespace {
 
-// How long a created pod may be missing in the cache before it is taken for gone.
-constexpr double kCacheLagSeconds = 10;
 // How long the answer that an attempt is the newest counts.
 constexpr double kConfirmedSeconds = 10;
 
@@ -127,7 +125,10 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   }
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
-  if (memory.confirmed_attempt != plan.status.attempt) memory.created.clear();
+  if (memory.confirmed_attempt != plan.status.attempt) {
+    memory.created.clear();
+    memory.has_service = false;  // someone may have deleted it meanwhile
+  }
   memory.confirmed_attempt = plan.status.attempt;
   memory.confirmed_at = clock_.Now();
   return Status::Ok();
@@ -173,6 +174,8 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProb
   size_t done = 0;
   // Slow start: a quota or a missing right shows at the first pod, not at the thousandth.
   for (size_t batch = 1; done < ranks.size() && first.ok() && problem.reason.empty(); batch *= 2) {
+    first = ConfirmAttempt(job, plan);  // asks again when the last answer is old
+    if (!first.ok()) break;
     const size_t count = std::min(batch, ranks.size() - done);
     InParallel(count, parallel_, [&](size_t i) {
       CreateProblem mine;

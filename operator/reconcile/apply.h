@@ -12,6 +12,9 @@
 
 namespace trainyard::reconcile {
 
+// How long a created pod may be missing in the cache before it is taken for gone.
+inline constexpr double kCacheLagSeconds = 10;
+
 // Why some pods of a plan were not created, for the status; empty reason: all were.
 struct CreateProblem {
   std::string reason;  // NameInUse, Forbidden (also quotas), Throttled or PodRefused

@@ -30,11 +30,13 @@ bool HasSucceeded(const Observed& observed) {
 Plan Succeed(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
   End(observed, plan, api::kSucceeded, now);
-  if (status.progress.total_steps > 0) {
-    status.progress.step = status.progress.total_steps;
-    status.progress.percent = 100;
-    status.progress.eta_seconds = 0;
-  }
+  // Rank 0's last words are newer than its last answer, which a short run may never have given.
+  api::Progress& progress = status.progress;
+  if (const int64_t last = observed.current.front()->end->words.step; last > 0) progress.step = last;
+  progress.total_steps = std::max(progress.total_steps, progress.step);
+  if (progress.total_steps > 0)
+    progress.percent = 100 * progress.step / progress.total_steps;  // less: it stopped early
+  progress.eta_seconds = 0;
   const std::string message = "all " + std::to_string(observed.job.spec.workers) + " workers ended with 0";
   SetCondition(status, kSucceededCondition, true, "AllWorkersSucceeded", message, now, observed.job.generation);
   plan.events.push_back({"Normal", "Succeeded", message});

@@ -5,7 +5,7 @@
 namespace trainyard::reconcile {
 namespace {
 
-constexpr size_t kTailLines = 20;
+constexpr size_t kTailLines = 20, kMaxReason = 128;
 
 std::vector<std::string> LastLines(const std::string& text) {
   std::vector<std::string> lines;
@@ -28,11 +28,11 @@ LastWords ReadLastWords(const std::string& termination_message) {
     if (!words.tail.empty()) words.message = words.tail.back();
     return words;
   }
-  words.rank = json::Whole(said, "rank");
-  words.reason = json::Text(said, "reason");
+  words.rank = json::Count(said, "rank");
+  words.reason = json::Text(said, "reason").substr(0, kMaxReason);
   words.message = json::Text(said, "message");
-  words.step = json::Whole(said, "step");
-  words.checkpoint_step = json::Whole(said, "checkpoint_step");
+  words.step = json::Count(said, "step");
+  words.checkpoint_step = json::Count(said, "checkpoint_step");
   for (const nlohmann::json& line : json::List(said, "tail")) {
     if (line.is_string() && words.tail.size() < kTailLines) words.tail.push_back(line.get<std::string>());
   }

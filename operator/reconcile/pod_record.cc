@@ -24,8 +24,8 @@ std::optional<int64_t> Number(const std::string& text) {
 }
 
 PodEnd EndOf(const Json& terminated) {
-  return {.exit_code = Whole(terminated, "exitCode", 1),
-          .signal = Whole(terminated, "signal"),
+  return {.exit_code = std::max<int64_t>(0, Whole(terminated, "exitCode", 1)),
+          .signal = json::Count(terminated, "signal"),
           .reason = Text(terminated, "reason"),
           .words = ReadLastWords(Text(terminated, "message")),
           .time = ParseTime(Text(terminated, "finishedAt"))};
@@ -47,6 +47,13 @@ void ReadConditions(const Json& status, PodRecord& record) {
   }
 }
 
+bool IsSidecar(const Json& pod, const std::string& name) {
+  for (const Json& container : List(Field(pod, "spec"), "initContainers")) {
+    if (Text(container, "name") == name) return Text(container, "restartPolicy") == "Always";
+  }
+  return false;
+}
+
 void ReadContainer(const Json& container, bool decides, PodRecord& record) {
   const Json& state = Field(container, "state");
   if (const Json& terminated = Field(state, "terminated"); terminated.is_object() && decides)
@@ -60,10 +67,12 @@ void ReadContainer(const Json& container, bool decides, PodRecord& record) {
 void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
   const Json* container = api::TrainerContainer(pod);
   const std::string trainer = container ? Text(*container, "name") : "";
-  // An init container that failed is the end of the worker: restartPolicy is Never.
+  // An init container that failed is the end of the worker, unless it is a sidecar, which the kubelet starts
+  // again.
   for (const Json& init : List(status, "initContainerStatuses")) {
     const Json& terminated = Field(Field(init, "state"), "terminated");
-    ReadContainer(init, terminated.is_object() && Whole(terminated, "exitCode") != 0, record);
+    const bool failed = terminated.is_object() && Whole(terminated, "exitCode") != 0;
+    ReadContainer(init, failed && !IsSidecar(pod, Text(init, "name")), record);
   }
   for (const Json& main : List(status, "containerStatuses")) ReadContainer(main, Text(main, "name") == trainer, record);
 }

@@ -1,6 +1,7 @@
 #include "operator/reconcile/reconciler.h"
 
 #include <cstdlib>
+#include <set>
 
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
@@ -19,7 +20,7 @@ constexpr double kProblemSeconds = 2;
 uint64_t Version(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
 void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& plan, Time now) {
-  const api::Condition* before = FindCondition(plan.status, kReadyCondition);
+  const api::Condition* before = FindCondition(job.status, kReadyCondition);
   const bool news = !before || before->reason != problem.reason;
   SetCondition(plan.status, kReadyCondition, false, problem.reason, problem.message, now, job.generation);
   if (news) plan.events.push_back({"Warning", problem.reason, problem.message});
@@ -57,6 +58,8 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   CreateProblem problem;
   if (const Status status = executor_.Apply(job, plan, problem); !status.ok()) return {status, {}};
   if (!problem.reason.empty()) NoteProblem(job, problem, plan, now);
+  // A pod that went again before any cache saw it wakes nobody.
+  if (!plan.creates.empty()) plan.RequeueIn(kCacheLagSeconds);
   if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};
   for (const JobEvent& event : plan.events) {
     const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
@@ -90,13 +93,18 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
 // A first list may be older than the job's own status: a pod is gone only when the API itself says so.
 Status Reconciler::ConfirmMissing(const Observed& observed) {
   const TrainingJob& job = observed.job;
-  if (IsFinished(job.status) || job.deleting) return Status::Ok();
-  for (const int64_t worker : MissingWorkers(observed)) {
+  const std::vector<int64_t> missing = MissingWorkers(observed);
+  if (missing.empty() || IsFinished(job.status) || job.deleting) return Status::Ok();
+  const Result<Json> live =
+      client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
+  if (!live.ok()) return live.status().With("look for missing pods");
+  std::set<std::string> names;
+  for (const Json& pod : json::List(*live, "items")) {
+    if (OwnedBy(pod, job.uid)) names.insert(json::Text(json::Field(pod, "metadata"), "name"));
+  }
+  for (const int64_t worker : missing) {
     const std::string name = api::PodName(job.name, job.status.attempt, worker);
-    const Result<Json> pod = client_.Get(kube::kPods, job.ns, name);
-    if (pod.status().Is(Code::kNotFound)) continue;
-    if (!pod.ok()) return pod.status().With("look for pod " + name);
-    if (OwnedBy(*pod, job.uid)) return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
+    if (names.contains(name)) return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
   }
   return Status::Ok();
 }

@@ -168,9 +168,9 @@ def test_a_predecessor_that_terminates_holds_its_names(api):
     api.kubectl("delete", "tj", "next", "--wait=false")
     wait_until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in api.pods("next").values()), what="the old pods to terminate")
     api.apply(bound)
-    wait_until(lambda: condition(api, "next", "Ready").get("reason") == "NameInUse", what="reason NameInUse")
-    message = condition(api, "next", "Ready")["message"]
-    assert "being deleted" in message and any(name in message and uid in message for name, uid in old.items()), message
+    # The old service may hold its name first, until it is collected.
+    message = wait_until(lambda: (c := condition(api, "next", "Ready")).get("reason") == "NameInUse" and "being deleted" in c["message"] and c["message"], what="reason NameInUse")
+    assert any(name in message and uid in message for name, uid in old.items()), message
     assert status(api, "next")["restarts"]["total"] == 0
     api.kubectl("delete", "pod", *old, "--grace-period=0", "--force")
     new = wait_until(lambda: (pods := api.pods("next")) and set(pods) == set(old) and all(pods[n]["metadata"]["uid"] != old[n] for n in old) and pods, what="the new pods")

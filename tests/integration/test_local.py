@@ -203,7 +203,7 @@ x = torch.ones(1) * (dist.get_rank() + 1)
 dist.all_reduce(x)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
 loss = model(torch.ones(2, 4)).sum(); loss.backward()
-print("rank", dist.get_rank(), "of", dist.get_world_size(), "sum", x.item(), flush=True)
+os.write(1, f"rank {dist.get_rank()} of {dist.get_world_size()} sum {x.item()}\\n".encode())  # one write: lines of two processes do not mix
 dist.destroy_process_group()
 """
 
@@ -336,7 +336,7 @@ INTERRUPTIONS = (
     + [("delete", m) for m in ("first", "running", "training")]
     + [("suspend", m) for m in ("pending", "running", "training", "restarting")]
     + [("operator", m) for m in ("pending", "running", "training", "restarting", "suspending", "suspended")]
-    + [("stop", m) for m in ("running", "training", "suspended")]
+    + [("stop", m) for m in ("running", "training", "restarting", "suspending", "suspended")]
 )
 
 

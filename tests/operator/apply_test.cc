@@ -5,6 +5,7 @@
 
 #include "operator/local/memory_client.h"
 #include "tests/operator/builders.h"
+#include "tests/sim/world.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -41,7 +42,7 @@ class ApplyTest : public testing::Test {
   }
   size_t PodCount() const { return api_.List(kube::kPods, "", {}).body["items"].size(); }
 
-  SystemClock clock_;
+  sim::VirtualClock clock_;
   local::MemoryApi api_{clock_, 1};
   QuotaClient client_{api_};
   Executor executor_{client_, clock_, 4};
@@ -98,6 +99,21 @@ TEST_F(ApplyTest, AnOldCopyOfTheJobCreatesNothing) {
   SetAttempt(2);
   EXPECT_TRUE(executor_.Apply(old, plan, problem_).Is(Code::kConflict));
   EXPECT_EQ(PodCount(), 0u);
+}
+
+TEST_F(ApplyTest, AnOperatorThatWasFrozenAsksAgain) {
+  client_.quota = 1;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(4), problem_).ok());
+  client_.quota = 1000;
+  problem_ = {};
+  const TrainingJob old = job_;
+  const Plan plan = Creates(4);
+  SetAttempt(2);
+  clock_.Advance(9);
+  EXPECT_TRUE(executor_.Apply(old, plan, problem_).ok()) << "the answer of nine seconds ago still counts";
+  EXPECT_EQ(PodCount(), 4u);
+  clock_.Advance(2);
+  EXPECT_TRUE(executor_.Apply(old, plan, problem_).Is(Code::kConflict));
 }
 
 TEST_F(ApplyTest, APodOfAnotherAttemptHoldsTheNextOneBack) {

@@ -20,6 +20,23 @@ TEST(Finish, SucceedsWhenAllDid) {
   EXPECT_EQ(plan.status.workers.succeeded, 2);
 }
 
+TEST(Finish, TheLastWordsAreNewerThanTheLastAnswer) {
+  Scene scene(1);
+  scene.Ended(0, 0, 1, R"({"v":1,"rank":0,"step":60,"checkpoint_step":60})");
+  // Too short for an answer.
+  api::Progress progress = scene.Decide().status.progress;
+  EXPECT_EQ(progress.step, 60);
+  EXPECT_EQ(progress.total_steps, 60);
+  EXPECT_EQ(progress.percent, 100);
+  EXPECT_EQ(scene.Decide().status.checkpoint.step, 60);
+  // One that stopped early says so.
+  scene.status().progress = {.step = 50, .total_steps = 240, .percent = 20, .eta_seconds = 9};
+  progress = scene.Decide().status.progress;
+  EXPECT_EQ(progress.step, 60);
+  EXPECT_EQ(progress.percent, 25);
+  EXPECT_EQ(progress.eta_seconds, 0);
+}
+
 TEST(Finish, CleanPodPolicy) {
   const std::pair<const char*, size_t> cases[] = {{"All", 3}, {"Running", 1}, {"None", 0}};
   for (const auto& [policy, deletes] : cases) {

@@ -97,6 +97,23 @@ TEST_F(JournalTest, NothingIsAppliedBeyondAGap) {
   EXPECT_EQ(Saved(), before) << "the line before it was not written: the disk was full";
 }
 
+// A branch that a full disk has cut off is not taken up by a later life.
+TEST_F(JournalTest, WhatWasLeftOutStaysOut) {
+  const Json before = Live([](MemoryApi& api, Journal&) { Create(api, "whole"); });
+  const std::string version = std::to_string(1000);
+  std::ofstream(folder_ / ("api-" + version + ".journal")) << R"({"version":1002,"collection":"trainingjobs.)";
+  std::ofstream(Journals()[0], std::ios::app)
+      << R"({"version":1001,"collection":"trainingjobs.trainyard.dev","key":"default/whole","object":null})"
+      << "\n";
+  for (int life = 0; life < 3; ++life) {
+    const Json now = Live([&](MemoryApi& api, Journal&) {
+      EXPECT_GT(api.version(), 1001u);
+      Create(api, "life" + std::to_string(life));
+    });
+    EXPECT_EQ(now["trainingjobs.trainyard.dev"].size(), static_cast<size_t>(2 + life));
+  }
+}
+
 TEST_F(JournalTest, ASnapshotStartsTheJournalAnew) {
   Live([&](MemoryApi& api, Journal& journal) {
     Create(api, "a");
