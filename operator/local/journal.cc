@@ -126,7 +126,7 @@ Status Journal::Snapshot() {
     due_ = false;
     current_ = next;
   }
-  const Status status = WriteWhole(folder_ / kSnapshot, Dumped(api_->Dump()), 0600, true);
+  Status status = WriteWhole(folder_ / kSnapshot, Dumped(api_->Dump()), 0600, true);
   const MutexLock lock(mutex_);
   if (!status.ok()) {
     due_ = true;
