@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <fstream>
 #include <iterator>
+#include <list>
 #include <thread>
 
 #include "operator/api/job_file.h"
@@ -25,36 +26,45 @@ constexpr char kWatchType[] = "application/json;stream=watch", kLogType[] = "app
 constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10;
 
 // A thread per connection, bounded: a watch holds its thread for minutes, and a pool of few would
-// leave none for the rest.
+// leave none for the rest. Every thread is joined, because it ends in the TLS library's own clean-up,
+// which must be over before the process's.
 class ThreadPerConnection : public httplib::TaskQueue {
  public:
   // Counts the connections that have ended in `ended`, which must outlive it.
   explicit ThreadPerConnection(std::atomic<size_t>& ended) : ended_(ended) {}
   void enqueue(std::function<void()> work) override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return running_ < kMaxConnections || stopping_; });
+    changed_.wait(lock, [&] { return running_.size() < kMaxConnections || stopping_; });
     if (stopping_) return;
-    ++running_;
-    std::thread([this, work = std::move(work)] {
+    JoinDone();
+    const auto self = running_.emplace(running_.end());
+    *self = std::thread([this, self, work = std::move(work)] {
       work();
       const std::lock_guard inner(mutex_);
-      --running_;
+      done_.splice(done_.end(), running_, self);
       ++ended_;
       changed_.notify_all();
-    }).detach();
+    });
   }
   void shutdown() override {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return running_ == 0; });
+    changed_.wait(lock, [&] { return running_.empty(); });
+    JoinDone();
   }
 
  private:
+  // Waits for no lock and no work: whoever is in done_ has only its own end before it.
+  void JoinDone() {
+    for (std::thread& thread : done_) thread.join();
+    done_.clear();
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<size_t>& ended_;
-  size_t running_ = 0;
+  std::list<std::thread> running_, done_;
   bool stopping_ = false;
 };
 
