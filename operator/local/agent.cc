@@ -21,6 +21,7 @@ Agent::Agent(MemoryApi& api, const Clock& clock, const std::filesystem::path& st
 Agent::~Agent() { Stop(); }
 
 void Agent::Start() {
+  namespaces_ = MountNamespacesWork(state_);
   EndEarlierLife();
   thread_ = std::thread([this] { Loop(); });
 }
@@ -86,7 +87,7 @@ void Agent::Adopt(const Json& pod) {
                        {"startTime", FormatTime(clock_.Now())},
                        {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}};
   bound = api_.Patch(kube::kPods, ns, name, "status", PatchType::kMerge, WithStatus(status), {.manager = "agent"});
-  if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(state_, bound.body, clock_);
+  if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(state_, bound.body, clock_, namespaces_);
 }
 
 void Agent::AdvanceAll() {

@@ -113,7 +113,7 @@ class ControlPlane {
   std::string kubeconfig() const { return (state_.path() / "kubeconfig").string(); }
   int port() const { return server_->port(); }
   local::MemoryApi& api() { return api_; }
-  local::Agent& agent() { return agent_; }
+  const local::Agent& agent() const { return agent_; }
   const SystemClock& clock() const { return clock_; }
 
  private:
@@ -164,23 +164,37 @@ std::optional<int> ExitCode(const api::TrainingJob& job) {
   return std::nullopt;
 }
 
-// What worker 0 said last: for training, its table of results.
-void PrintLastWords(ControlPlane& plane, const api::TrainingJob& job) {
-  constexpr size_t kLines = 20;
+// Worker 0 of the last attempt; null when it was cleaned up.
+Json LastRankZero(ControlPlane& plane, const api::TrainingJob& job) {
   const local::ApiResult pods =
       plane.api().List(kube::kPods, job.ns,
                        {.label_selector = std::string(api::kLabelRank) + "=0," + api::kLabelJobUid + "=" + job.uid +
                                           "," + api::kLabelAttempt + "=" + std::to_string(job.status.attempt)});
-  for (const Json& pod : pods.body["items"]) {
-    std::ifstream file(plane.agent().LogPath(pod, json::Text(*api::TrainerContainer(pod), "name")));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) {
-      if (line.starts_with("step ") || line.starts_with("evaluation ")) continue;  // progress
-      lines.push_back(line);
-      if (lines.size() > kLines) lines.erase(lines.begin());
-    }
-    if (!lines.empty()) std::printf("\nlast lines of %s:\n", pod["metadata"]["name"].get<std::string>().c_str());
-    for (const std::string& line : lines) std::printf("  %s\n", line.c_str());
+  const Json& items = json::List(pods.body, "items");
+  return items.empty() ? Json() : items[0];
+}
+
+// What it said last: for training, its table of results.
+void PrintLastWords(const ControlPlane& plane, const Json& pod) {
+  constexpr size_t kLines = 20;
+  std::ifstream file(plane.agent().LogPath(pod, json::Text(*api::TrainerContainer(pod), "name")));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("step ") || line.starts_with("evaluation ")) continue;  // progress
+    lines.push_back(line);
+    if (lines.size() > kLines) lines.erase(lines.begin());
+  }
+  if (!lines.empty()) std::printf("\nlast lines of %s:\n", json::Text(pod["metadata"], "name").c_str());
+  for (const std::string& line : lines) std::printf("  %s\n", line.c_str());
+}
+
+// Where on this machine the paths are that its log and the job file speak of.
+void PrintVolumes(const local::StateDir& state, const Json& pod) {
+  const auto mounts =
+      local::PodFiles(std::filesystem::absolute(state.path()), pod).Mounts(pod, *api::TrainerContainer(pod));
+  if (!mounts.ok()) return;
+  for (const local::Mount& mount : *mounts) {
+    if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());
   }
 }
 
@@ -225,13 +239,15 @@ std::optional<int> Follow(ControlPlane& plane, const std::string& ns, const std:
 }
 
 void Summarize(ControlPlane& plane, const std::string& ns, const std::string& name, const LocalOptions& options,
-               const std::filesystem::path& state) {
+               const local::StateDir& state) {
   const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
   if (!object.ok() || options.quiet) return;
   const api::TrainingJob job = Parse(object.body);
-  PrintLastWords(plane, job);
+  const Json pod = LastRankZero(plane, job);
+  if (!pod.is_null()) PrintLastWords(plane, pod);
   std::fputs(local::LiveView::Summary(job).c_str(), stdout);
-  std::printf("files        %s\n", state.c_str());
+  if (!pod.is_null()) PrintVolumes(state, pod);
+  std::printf("files        %s\n", state.path().c_str());
   std::fflush(stdout);
 }
 
@@ -277,7 +293,7 @@ int RunLocal(const LocalOptions& options) {
     }
     code = Follow(plane, job["metadata"]["namespace"], job["metadata"]["name"], view);
     view.Finish();
-    if (code) Summarize(plane, job["metadata"]["namespace"], job["metadata"]["name"], options, state->path());
+    if (code) Summarize(plane, job["metadata"]["namespace"], job["metadata"]["name"], options, *state);
   }
   if (job.is_null() || (code && options.keep)) WaitForSignal(plane);
   if (!code && StopSignals() > 0) view.Event("stopping: workers get their grace for a checkpoint; again to kill them");

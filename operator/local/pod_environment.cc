@@ -88,7 +88,7 @@ std::string Expand(const std::string& text, const std::map<std::string, std::str
 }
 
 Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container,
-                                             const std::map<std::string, std::string>& mounts,
+                                             const std::optional<std::string>& volumes,
                                              const std::string& termination_log, const Resolver& resolver) {
   ContainerEnvironment environment;
   std::map<std::string, std::string> own;
@@ -111,7 +111,7 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
   environment.variables.try_emplace("GLOO_SOCKET_IFNAME", "lo");
   environment.variables.try_emplace("OMP_NUM_THREADS", ThreadsEach(own));
   environment.variables["TRAINYARD_PROGRESS"] = "lines";
-  environment.variables[env::kVolumes] = Json(mounts).dump();
+  if (volumes) environment.variables[env::kVolumes] = *volumes;
   environment.variables["HOSTNAME"] =
       pod.value("/spec/hostname"_json_pointer, json::Text(json::Field(pod, "metadata"), "name"));
   return environment;

@@ -1,5 +1,7 @@
 #include "operator/local/pod_files.h"
 
+#include <algorithm>
+
 #include "operator/base/file.h"
 #include "operator/base/json_access.h"
 
@@ -11,7 +13,7 @@ using json::Text;
 
 Status MakeFolder(const fs::path& path) {
   std::error_code error;
-  fs::create_directories(path, error);
+  if (!fs::exists(path, error)) fs::create_directories(path, error);  // a hostPath may be a file
   return error ? Status(Code::kInternal, path.string() + ": " + error.message()) : Status::Ok();
 }
 
@@ -47,7 +49,9 @@ Result<fs::path> PodFiles::VolumePath(const Json& volume) const {
 }
 
 Status PodFiles::Prepare(const Json& pod) const {
-  if (Status status = MakeFolder(root_); !status.ok()) return status;
+  for (const fs::path& folder : {root_, Staging()}) {
+    if (Status status = MakeFolder(folder); !status.ok()) return status;
+  }
   for (const Json& volume : Volumes(pod)) {
     const Result<fs::path> path = VolumePath(volume);
     if (!path.ok()) return path.status();
@@ -73,10 +77,11 @@ Status PodFiles::Refresh(const Json& pod) const {
   return Status::Ok();
 }
 
-Result<std::map<std::string, std::string>> PodFiles::Mounts(const Json& pod, const Json& container) const {
-  std::map<std::string, std::string> mounts;
+Result<std::vector<Mount>> PodFiles::Mounts(const Json& pod, const Json& container) const {
+  std::vector<Mount> mounts;
   for (const Json& mount : json::List(container, "volumeMounts")) {
-    const std::string name = Text(mount, "name"), at = Text(mount, "mountPath"), sub = Text(mount, "subPath");
+    const std::string name = Text(mount, "name"), sub = Text(mount, "subPath");
+    const std::string at = ("/" / fs::path(Text(mount, "mountPath")) / "").lexically_normal().parent_path().string();
     // The machine's own serves: it is as large as it gets.
     if (at == "/dev/shm") continue;
     bool found = false;
@@ -88,12 +93,22 @@ Result<std::map<std::string, std::string>> PodFiles::Mounts(const Json& pod, con
         return Status(Code::kInvalid, "volumeMounts " + name + ": subPath " + sub + " leaves the volume");
       const fs::path here = fs::absolute(sub.empty() ? *path : *path / sub).lexically_normal();
       if (Status status = MakeFolder(here); !status.ok()) return status;
-      mounts[at] = here.string();
+      mounts.push_back({.at = at, .source = here.string(), .read_only = json::Flag(mount, "readOnly")});
       found = true;
     }
     if (!found) return Status(Code::kInvalid, "volumeMounts: the pod has no volume " + name);
   }
+  std::sort(mounts.begin(), mounts.end(), [](const Mount& a, const Mount& b) { return a.at < b.at; });
   return mounts;
+}
+
+std::string OnThisMachine(const std::vector<Mount>& mounts, const std::string& path) {
+  const Mount* found = nullptr;
+  for (const Mount& mount : mounts) {
+    const bool below = path.starts_with(mount.at) && (path.size() == mount.at.size() || path[mount.at.size()] == '/');
+    if (below) found = &mount;  // sorted: an inner one comes later
+  }
+  return found ? found->source + path.substr(found->at.size()) : path;
 }
 
 Result<std::string> FieldReference(const Json& pod, const std::string& path) {

@@ -1,16 +1,18 @@
 // A pod's place on the disk: its volumes, its containers' logs and termination messages.
 //
-//   STATE/pods/<namespace>_<name>_<uid>/<container>.log, <container>.message, volumes/<volume>/
+//   STATE/pods/<namespace>_<name>_<uid>/<container>.log, <container>.message, volumes/<volume>/,
+//     mounts/ (empty: a place to mount on)
 //   STATE/claims/<namespace>/<claim>/: what outlives pods
 #ifndef TRAINYARD_OPERATOR_LOCAL_POD_FILES_H_
 #define TRAINYARD_OPERATOR_LOCAL_POD_FILES_H_
 
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "operator/base/status.h"
+#include "operator/local/mount_plan.h"
 
 namespace trainyard::local {
 
@@ -25,12 +27,14 @@ class PodFiles {
   Status Prepare(const Json& pod) const;
   // Writes the downward-API files again, for annotations and labels that changed.
   Status Refresh(const Json& pod) const;
-  // {mount path: path here} of one container: what TRAINYARD_VOLUMES says. kInvalid for a mount of a
+  // The volumes of one container, sorted by mount path; makes the folders. kInvalid for a mount of a
   // volume that the pod does not have.
-  Result<std::map<std::string, std::string>> Mounts(const Json& pod, const Json& container) const;
+  Result<std::vector<Mount>> Mounts(const Json& pod, const Json& container) const;
 
   std::filesystem::path Log(const std::string& container) const { return root_ / (container + ".log"); }
   std::filesystem::path Message(const std::string& container) const { return root_ / (container + ".message"); }
+  // Where a process may mount what it alone sees.
+  std::filesystem::path Staging() const { return root_ / "mounts"; }
   const std::filesystem::path& root() const { return root_; }
 
  private:
@@ -38,6 +42,9 @@ class PodFiles {
   std::filesystem::path state_, root_;
   std::string ns_;
 };
+
+// Where `path` of a container lies on this machine; the longest mount path wins.
+std::string OnThisMachine(const std::vector<Mount>& mounts, const std::string& path);
 
 // The value of a downward-API field reference: metadata.{name,namespace,uid}, metadata.labels['x'],
 // metadata.annotations['x'], spec.nodeName, status.podIP, ...; kInvalid for another.

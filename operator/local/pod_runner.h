@@ -17,8 +17,9 @@ namespace trainyard::local {
 // Used by one thread, which must outlive the processes. Its destructor kills what still runs.
 class PodRunner {
  public:
-  // `pod` is bound and has its address. Nothing runs yet.
-  PodRunner(std::filesystem::path state, Json pod, const Clock& clock);
+  // `pod` is bound and has its address. Nothing runs yet. `namespaces`: whether processes can have mounts
+  // of their own; without, TRAINYARD_VOLUMES says where the volumes are.
+  PodRunner(std::filesystem::path state, Json pod, const Clock& clock, bool namespaces);
   ~PodRunner();
 
   // The newest object: annotations may have changed, and a deletion may have begun.
@@ -46,6 +47,9 @@ class PodRunner {
   };
   void ListContainers();
   void StartContainer(Container& container, const Resolver& resolver);
+  // What `container` becomes once its environment is known; kInvalid when it cannot become anything.
+  Result<ProcessSpec> Specify(const Container& container, const ContainerEnvironment& environment,
+                              std::vector<Mount> mounts) const;
   void Refuse(Container& container, int exit_code, const std::string& reason, const std::string& message);
   void Collect(Container& container);
   void BeginDeletion();
@@ -55,6 +59,7 @@ class PodRunner {
 
   Json pod_;
   const Clock& clock_;
+  const bool namespaces_;
   PodFiles files_;
   std::vector<Container> init_, main_;
   bool prepared_ = false, stopping_ = false;

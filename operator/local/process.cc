@@ -8,26 +8,27 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 namespace trainyard::local {
 namespace {
 
-// The file that execvp would find with the child's PATH; empty when there is none.
-std::string FindCommand(const std::string& name, const std::vector<std::string>& environment) {
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
+// Where execvp would look for `name` with the child's PATH, in its order.
+std::vector<std::string> Candidates(const std::string& name, const std::vector<std::string>& environment) {
+  if (name.find('/') != std::string::npos) return {name};
   std::string path = "/usr/local/bin:/usr/bin:/bin";
   for (const std::string& variable : environment) {
     if (variable.starts_with("PATH=")) path = variable.substr(5);
   }
+  std::vector<std::string> files;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find(':', begin), path.size());
-    std::string candidate = path.substr(begin, end - begin) + "/" + name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    files.push_back(path.substr(begin, end - begin) + "/" + name);
     begin = end + 1;
   }
-  return "";
+  return files;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -37,34 +38,77 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// Between fork and exec: only calls that are safe there. Returns what failed through `report`.
-[[noreturn]] void RunChild(const char* file, char* const* arguments, char* const* environment, const char* directory,
-                           int output, pid_t parent, int report) {
+// Everything that the child needs, made before the fork: afterwards only system calls are safe.
+struct Child {
+  const ProcessSpec& spec;
+  const std::vector<std::string> files;
+  const std::vector<char*> arguments, environment;
+  const std::string directory;
+  const int output, report;
+  const pid_t parent;
+};
+
+// What the child says when it could not become the command.
+struct Failure {
+  enum Stage { kMounts, kDirectory, kCommand } stage;
+  int error, step;
+};
+
+[[noreturn]] void Fail(const Child& child, Failure failure) {
+  [[maybe_unused]] const ssize_t written = write(child.report, &failure, sizeof failure);
+  _exit(127);
+}
+
+// As execvp: a file that is missing is no failure while another may be there.
+int Execute(const Child& child) {
+  int error = ENOENT;
+  for (const std::string& file : child.files) {
+    execve(file.c_str(), child.arguments.data(), child.environment.data());
+    if (errno == ENOENT || errno == ENOTDIR) continue;
+    error = errno;
+    if (error != EACCES) break;
+  }
+  return error;
+}
+
+[[noreturn]] void RunChild(const Child& child) {
+  int step = 0;
+  if (child.spec.mounts) {
+    if (const int error = child.spec.mounts->Enter(step); error != 0) Fail(child, {Failure::kMounts, error, step});
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(137);  // it died before the line above
+  if (getppid() != child.parent) _exit(137);  // it died before the line above
   setsid();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  int error = 0;
-  if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0 || (*directory && chdir(directory) != 0))
-    error = errno;
-  if (error == 0) {
-    execve(file, arguments, environment);
-    error = errno;
+  if (dup2(input, 0) < 0 || dup2(child.output, 1) < 0 || dup2(child.output, 2) < 0 ||
+      chdir(child.directory.c_str()) != 0)
+    Fail(child, {Failure::kDirectory, errno, 0});
+  Fail(child, {Failure::kCommand, Execute(child), 0});
+}
+
+Status StatusOf(const Failure& failure, const ProcessSpec& spec, const std::string& directory) {
+  const std::string error = std::strerror(failure.error), &command = spec.command[0];
+  switch (failure.stage) {
+    case Failure::kMounts:
+      return Status(Code::kInternal, spec.mounts->Describe(failure.step) + ": " + error);
+    case Failure::kDirectory:
+      return Status(Code::kInternal, "working directory " + directory + ": " + error);
+    case Failure::kCommand:
+      break;
   }
-  [[maybe_unused]] const ssize_t written = write(report, &error, sizeof error);
-  _exit(127);
+  const std::string exec = "exec: \"" + command + "\": ";
+  if (failure.error != ENOENT) return Status(Code::kInternal, exec + error);
+  return Status(Code::kNotFound, exec + (command.find('/') == std::string::npos ? "executable file not found in $PATH"
+                                                                                : "no such file or directory"));
 }
 
 }  // namespace
 
 Result<Process> Process::Start(const ProcessSpec& spec) {
-  const std::string file = FindCommand(spec.command.at(0), spec.environment);
-  if (file.empty())
-    return Status(Code::kNotFound, "exec: \"" + spec.command[0] + "\": executable file not found in $PATH");
   const int output = open(spec.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (output < 0) return Status(Code::kInternal, spec.output + ": " + std::strerror(errno));
   int report[2];
@@ -72,20 +116,30 @@ Result<Process> Process::Start(const ProcessSpec& spec) {
     close(output);
     return Status(Code::kInternal, std::string("pipe: ") + std::strerror(errno));
   }
-  const std::vector<char*> arguments = Pointers(spec.command), environment = Pointers(spec.environment);
-  const pid_t parent = getpid(), pid = fork();
-  if (pid == 0)
-    RunChild(file.c_str(), arguments.data(), environment.data(), spec.directory.c_str(), output, parent, report[1]);
+  std::error_code ignored;
+  const std::string own = std::filesystem::current_path(ignored).string();
+  const Child child{.spec = spec,
+                    .files = Candidates(spec.command.at(0), spec.environment),
+                    .arguments = Pointers(spec.command),
+                    .environment = Pointers(spec.environment),
+                    .directory = !spec.directory.empty() ? spec.directory
+                                 : ignored               ? "/"
+                                                         : own,
+                    .output = output,
+                    .report = report[1],
+                    .parent = getpid()};
+  const pid_t pid = fork();
+  if (pid == 0) RunChild(child);
   const int fork_error = errno;
   close(output);
   close(report[1]);
-  int error = 0;
-  const bool failed = pid > 0 && read(report[0], &error, sizeof error) == static_cast<ssize_t>(sizeof error);
+  Failure failure{};
+  const bool failed = pid > 0 && read(report[0], &failure, sizeof failure) == static_cast<ssize_t>(sizeof failure);
   close(report[0]);
   if (pid < 0) return Status(Code::kInternal, std::string("fork: ") + std::strerror(fork_error));
   if (failed) {
     waitpid(pid, nullptr, 0);
-    return Status(Code::kInternal, file + ": " + std::strerror(error));
+    return StatusOf(failure, spec, child.directory);
   }
   return Process(pid);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "operator/base/status.h"
+#include "operator/local/mount_namespace.h"
 
 namespace trainyard::local {
 
@@ -17,6 +18,8 @@ struct ProcessSpec {
   std::vector<std::string> environment;  // NAME=value
   std::string directory;                 // empty: this process's own
   std::string output;                    // file that stdout and stderr are appended to
+  // The mounts that it sees; command and directory are looked up there. Nothing: this process's own.
+  std::optional<MountNamespace> mounts;
 };
 
 struct ProcessEnd {

@@ -59,10 +59,11 @@ class Local:
         self.state = tmp_path / "state"
         self.file = harness.write_config(tmp_path / f"{name}.json", spec)
         self.args = args
+        self.wrapper = []  # a command that runs the operator
         self.process = None
 
     def start(self):
-        self.process = subprocess.Popen([OPERATOR, "local", "-f", self.file, "--state-dir", self.state, *self.args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        self.process = subprocess.Popen([*self.wrapper, OPERATOR, "local", "-f", self.file, "--state-dir", self.state, *self.args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env=harness.environment(), errors="replace")
         return self
 
@@ -146,8 +147,22 @@ def local(tmp_path):
             each.process.wait()
 
 
-def test_a_job_trains_and_nothing_is_left(local, data):
+# Runs a command where no mount namespace can be made: the volumes are then what TRAINYARD_VOLUMES says.
+WITHOUT_MOUNTS = ["unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 >/proc/sys/user/max_mnt_namespaces && exec "$@"', "sh"]
+
+
+def can(*command):
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+needs_mounts = pytest.mark.skipif(not can("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"), reason="needs a user and mount namespace, which is not allowed here")
+needs_limits = pytest.mark.skipif(not can(*WITHOUT_MOUNTS, "true"), reason="needs a user namespace with limits of its own, which is not allowed here")
+
+
+@pytest.mark.parametrize("wrapper", [pytest.param([], id="volumes_by_default"), pytest.param(WITHOUT_MOUNTS, id="volumes_by_name", marks=needs_limits)])
+def test_a_job_trains_and_nothing_is_left(local, data, wrapper):
     run = local(job(data))
+    run.wrapper = wrapper
     assert run.run() == 0, run.output
     status = run.status()
     assert status["phase"] == "Succeeded" and status["attempt"] == 1 and status["restarts"]["total"] == 0
@@ -192,8 +207,39 @@ def test_the_environment_is_the_contracts(local):
     assert env["PET_NNODES"] == "2" and env["PET_NPROC_PER_NODE"] == "1" and env["PET_NODE_RANK"] == "1"
     assert env["TRAINYARD_JOB_UID"] == uid and env["TRAINYARD_ATTEMPT"] == "1" and env["TRAINYARD_NAMESPACE"] == "default"
     assert env["MASTER_ADDR"].startswith("127.") and 20000 <= int(env["MASTER_PORT"]) < 30000
-    volumes = json.loads(env["TRAINYARD_VOLUMES"])
-    assert json.loads(pathlib.Path(volumes["/etc/trainyard"], "config.json").read_text()) == {"task": {"name": "x"}}
+    assert env["TRAINYARD_CONFIG"] == "/etc/trainyard/config.json" and json.loads(next(run.state.glob("pods/*_job-1-1_*/volumes/trainyard-info/config.json")).read_text()) == {"task": {"name": "x"}}
+
+
+VOLUMES_SCRIPT = """
+import os, pathlib
+rank = os.environ["RANK"]
+print(pathlib.Path("/data/sub/made").read_text(), pathlib.Path.cwd(), "TRAINYARD_VOLUMES" in os.environ)
+pathlib.Path(f"/checkpoints/rank{rank}").write_text("kept")
+for path in ("/data/sub/made", "/outside"):
+    try:
+        pathlib.Path(path).write_text("x")
+    except OSError as error:
+        print(path, error.strerror)
+"""
+
+
+@needs_mounts
+def test_any_program_finds_its_volumes_at_their_mount_paths(local, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(VOLUMES_SCRIPT)
+    spec = script_job([sys.executable, str(script)], checkpoint={"volume": {"persistentVolumeClaim": {"claimName": "ckpt"}}})
+    pod = spec["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "data", "emptyDir": {}}]
+    pod["initContainers"] = [{"name": "make", "image": "any", "command": ["sh", "-c", "echo from $HOSTNAME > /data/sub/made"], "volumeMounts": [{"name": "data", "mountPath": "/data/sub"}]}]
+    pod["containers"][0] |= {"workingDir": "/data", "volumeMounts": [{"name": "data", "mountPath": "/data/sub", "readOnly": True}]}
+    run = local(spec)
+    assert run.run(60) == 0, run.output
+    for rank in (0, 1):
+        lines = run.log(f"job-1-{rank}").splitlines()
+        assert lines == [f"from job-1-{rank}", " /data False", "/data/sub/made Read-only file system", "/outside Read-only file system"]
+        assert (run.state / f"claims/default/ckpt/rank{rank}").read_text() == "kept"
+    assert f"/checkpoints {run.state}/claims/default/ckpt" in run.output, "where to look for it"
+    assert not pathlib.Path("/checkpoints").exists() and not list((run.state / "pods").glob("*/mounts/*"))
 
 
 PYTORCH = """
@@ -260,11 +306,7 @@ def test_bad_input(local, tmp_path, data):
     assert busy.finish(30) == 75
 
 
-def can_mount():
-    return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode == 0
-
-
-@pytest.mark.skipif(not can_mount(), reason="a small disk needs a user and mount namespace, which is not allowed here")
+@needs_mounts
 def test_a_full_state_directory(local, tmp_path):
     def start(kib, fill, run):
         disk = run.state.parent / "disk"

@@ -50,10 +50,12 @@ TEST_F(LocalTest, RestartsAllWorkersTogether) {
 
 TEST_F(LocalTest, AVolumeIsAFolder) {
   const nlohmann::json spec = {{"checkpoint", {{"volume", {{"persistentVolumeClaim", {{"claimName", "c"}}}}}}}};
-  EXPECT_EQ(
-      Run("cd \"$(echo $TRAINYARD_VOLUMES | sed 's/.*checkpoints\":\"\\([^\"]*\\)\".*/\\1/')\" && touch worker-$RANK",
-          spec),
-      0);
+  // Where the kernel allows it at its mount path, else where TRAINYARD_VOLUMES says.
+  const std::string script = R"sh(
+    folder=/checkpoints
+    [ -z "$TRAINYARD_VOLUMES" ] || folder=$(echo "$TRAINYARD_VOLUMES" | sed 's/.*checkpoints":"\([^"]*\)".*/\1/')
+    touch "$folder/worker-$RANK")sh";
+  EXPECT_EQ(Run(script, spec), 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "state/claims/default/c/worker-1"));
 }
 
