@@ -16,12 +16,21 @@ Json WithStatus(const Json& status) { return {{"status", status}}; }
 
 Agent::Agent(MemoryApi& api, const Clock& clock, const std::filesystem::path& state, int address_block,
              const Logger& log)
-    : api_(api), clock_(clock), state_(std::filesystem::absolute(state)), address_block_(address_block), log_(log) {}
+    : api_(api), clock_(clock), address_block_(address_block), log_(log) {
+  std::error_code error;
+  node_.state = std::filesystem::weakly_canonical(state, error);
+  // `trainyard` lies beside this program.
+  node_.programs = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
 
 Agent::~Agent() { Stop(); }
 
 void Agent::Start() {
-  namespaces_ = MountNamespacesWork(state_);
+  const Status mounts = TryMounts(node_.state);
+  node_.namespaces = mounts.ok();
+  if (!mounts.ok())
+    log_.Warning("volumes are not at their mount paths on this machine; TRAINYARD_VOLUMES says where they are",
+                 {{"because", mounts.message()}});
   EndEarlierLife();
   thread_ = std::thread([this] { Loop(); });
 }
@@ -32,7 +41,7 @@ void Agent::Stop() {
 }
 
 std::filesystem::path Agent::LogPath(const Json& pod, const std::string& container) const {
-  return PodFiles(state_, pod).Log(container);
+  return PodFiles(node_.state, pod).Log(container);
 }
 
 std::string Agent::NextAddress() {
@@ -87,7 +96,7 @@ void Agent::Adopt(const Json& pod) {
                        {"startTime", FormatTime(clock_.Now())},
                        {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}};
   bound = api_.Patch(kube::kPods, ns, name, "status", PatchType::kMerge, WithStatus(status), {.manager = "agent"});
-  if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(state_, bound.body, clock_, namespaces_);
+  if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(node_, bound.body, clock_);
 }
 
 void Agent::AdvanceAll() {
@@ -129,7 +138,7 @@ void Agent::EndEarlierLife() {
       RemoveIfDeleted(pod);  // its end was saved, and its removal was not
       continue;
     }
-    std::ifstream file(PodFiles(state_, pod).root() / "processes");
+    std::ifstream file(PodFiles(node_.state, pod).root() / "processes");
     pid_t pid;
     std::string start;
     while (file >> pid >> start) {

@@ -50,10 +50,9 @@ class Agent {
 
   MemoryApi& api_;
   const Clock& clock_;
-  const std::filesystem::path state_;
+  NodeFacts node_;
   const int address_block_;
   const Logger& log_;
-  bool namespaces_ = false;  // whether processes can have mounts of their own
   uint64_t since_ = 0;
   int addresses_ = 0;
   std::map<std::string, std::unique_ptr<PodRunner>> pods_;  // by uid

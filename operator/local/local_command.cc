@@ -190,8 +190,7 @@ void PrintLastWords(const ControlPlane& plane, const Json& pod) {
 
 // Where on this machine the paths are that its log and the job file speak of.
 void PrintVolumes(const local::StateDir& state, const Json& pod) {
-  const auto mounts =
-      local::PodFiles(std::filesystem::absolute(state.path()), pod).Mounts(pod, *api::TrainerContainer(pod));
+  const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *api::TrainerContainer(pod));
   if (!mounts.ok()) return;
   for (const local::Mount& mount : *mounts) {
     if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());

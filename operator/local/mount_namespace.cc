@@ -29,10 +29,11 @@ bool MountTmpfs(const char* target, const char* options) {
   return mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options) == 0;
 }
 
+// What exists is not opened: it may be a pipe, or not ours to write to.
 bool MakeFile(const char* target) {
-  const int file = open(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  const int file = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file >= 0) close(file);
-  return file >= 0;
+  return file >= 0 || errno == EEXIST;
 }
 
 // A remount in a user namespace must keep the flags that the mount had outside.
@@ -55,7 +56,7 @@ bool EnterRoot(const char* target) {
          chdir("/") == 0;
 }
 
-bool Make(const MountStep& step) {
+bool MakeStep(const MountStep& step) {
   const char *target = step.target.c_str(), *source = step.source.c_str();
   switch (step.kind) {
     case Kind::kStaging:
@@ -90,43 +91,39 @@ std::string MapOf(unsigned id) { return std::to_string(id) + " " + std::to_strin
 MountNamespace::MountNamespace(std::vector<MountStep> steps)
     : steps_(std::move(steps)), user_map_(MapOf(geteuid())), group_map_(MapOf(getegid())) {}
 
-int MountNamespace::Enter(int& failed) const {
+int MountNamespace::Unshare() const {
+  const bool root = geteuid() == 0;
+  if (unshare(root ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return errno;
+  if (root) return 0;
+  // Without setgroups a group map may be written by anyone (user_namespaces(7)).
+  const bool mapped = WriteText("/proc/self/setgroups", "deny") && WriteText("/proc/self/uid_map", user_map_) &&
+                      WriteText("/proc/self/gid_map", group_map_);
+  return mapped ? 0 : errno;
+}
+
+int MountNamespace::Make(int& failed) const {
   failed = -1;
-  if (unshare(CLONE_NEWNS) != 0) {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return errno;
-    // Without setgroups a group map may be written by anyone (user_namespaces(7)).
-    if (!WriteText("/proc/self/setgroups", "deny") || !WriteText("/proc/self/uid_map", user_map_) ||
-        !WriteText("/proc/self/gid_map", group_map_))
-      return errno;
-  }
   // What is mounted outside later still appears; nothing that is mounted here does outside.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) return errno;
   for (const MountStep& step : steps_) {
     ++failed;
-    if (!Make(step) && !step.optional) return errno;
+    if (!MakeStep(step) && !step.optional) return errno;
   }
   return 0;
 }
 
+// In the job's terms: where a volume is held in between is nobody's business.
 std::string MountNamespace::Describe(int failed) const {
-  if (failed < 0) return "namespaces";
+  if (failed < 0) return "making mounts private";
   const MountStep& step = steps_.at(static_cast<size_t>(failed));
-  return step.source.empty() ? "mount at " + step.target : "mount " + step.source + " at " + step.target;
-}
-
-bool MountNamespacesWork(const std::filesystem::path& folder) {
-  const std::string path = std::filesystem::absolute(folder).string();
-  const Result<std::vector<MountStep>> steps =
-      PlanMounts({{.at = "/trainyard-probe/volume", .source = "/usr", .read_only = true}}, path);
-  if (!steps.ok()) return false;
-  const MountNamespace space(*steps);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    int failed = 0;
-    _exit(space.Enter(failed) == 0 && access("/trainyard-probe/volume", X_OK) == 0 ? 0 : 1);
+  if (step.source.empty() || step.kind == Kind::kTmpfs) return "preparing mount " + step.target;
+  std::string source = step.source, target = step.target;
+  for (const MountStep& other : steps_) {
+    if (other.kind != Kind::kBind) continue;
+    if (other.target == source) source = other.source;
+    if (other.source == target) target = other.target;
   }
-  int state = 0;
-  return pid > 0 && waitpid(pid, &state, 0) == pid && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+  return "mount " + source + " at " + (target.starts_with("root/") ? target.substr(4) : target);
 }
 
 }  // namespace trainyard::local

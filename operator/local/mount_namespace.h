@@ -11,16 +11,19 @@
 
 namespace trainyard::local {
 
+// Unshare and Make are for a child between fork and exec: only system calls. After a failure the process is
+// good for nothing but _exit.
 class MountNamespace {
  public:
   // For children of this process, as the user it has now.
   explicit MountNamespace(std::vector<MountStep> steps);
 
-  // Between fork and exec: moves the calling process into namespaces of its own and makes the steps.
-  // Only system calls. 0, or errno with `failed` = the step, -1 for the namespaces themselves; then the
-  // process is good for nothing but _exit. Inside, the user keeps his number and no other exists.
-  // What PR_SET_PDEATHSIG was set to is lost.
-  int Enter(int& failed) const;
+  // Moves the calling process into namespaces of its own; 0 or errno. Inside a user namespace, which is
+  // for everyone but root, the user keeps his number and no other exists. (Root would lose the files of
+  // others in one, and is refused instead.) What PR_SET_PDEATHSIG was set to may be lost.
+  int Unshare() const;
+  // Makes the steps; 0, or errno with `failed` = the step.
+  int Make(int& failed) const;
   // "mount /a at /b": what the step was about.
   std::string Describe(int failed) const;
 
@@ -28,9 +31,6 @@ class MountNamespace {
   const std::vector<MountStep> steps_;
   const std::string user_map_, group_map_;
 };
-
-// Whether a volume can be given a mount path here: tries it in a child. `folder` exists and is writable.
-bool MountNamespacesWork(const std::filesystem::path& folder);
 
 }  // namespace trainyard::local
 

@@ -38,13 +38,21 @@ struct MountStep {
   bool operator==(const MountStep&) const = default;
 };
 
-// The steps, for a mount namespace of one's own, after which every mount of `mounts` (sorted by `at`)
-// is in its place and everything else is where it was. A mount path that does not exist is not made on
-// this machine: the deepest folder above it is replaced by a read-only one with the same entries and
-// the missing one; if everyone may write to it, as to /tmp, by one that belongs to the process. `staging` is an
-// existing folder that the steps may mount on; nothing stays in it. Relative paths of the steps lie in it. The working
-// directory afterwards is nobody's: set it. Reads folders; kInvalid for a mount path that is none ("/", or below a
-// file).
+// `mounts` with every `at` as this machine knows it, sorted: links are followed (/var/run/x is /run/x), but
+// not below another volume, which hides them. kInvalid for a mount path "/".
+Result<std::vector<Mount>> ResolveMounts(std::vector<Mount> mounts);
+
+// The mount of `mounts`, sorted, that `path` lies in or is; the innermost. Null when none.
+const Mount* FindMount(const std::vector<Mount>& mounts, const std::string& path);
+
+// The steps, for a mount namespace of one's own, after which every mount of `mounts` (as ResolveMounts
+// returns them) is in its place and everything else is where it was. A mount path that does not exist is
+// not made on this machine: the deepest folder above it is replaced by a read-only one with the same
+// entries and the missing one; if it is one for everyone's short-lived files (sticky, as /tmp), by one that
+// belongs to the process. `staging` is an existing folder that the steps may mount on; nothing stays in it.
+// Relative paths of the steps lie in it. The working directory afterwards is nobody's: set it.
+// Reads folders; kInvalid for a mount path below a file, or below a folder that cannot be listed or has
+// more entries than can be mounted.
 Result<std::vector<MountStep>> PlanMounts(const std::vector<Mount>& mounts, const std::string& staging);
 
 }  // namespace trainyard::local

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <regex>
 #include <thread>
 
@@ -25,7 +24,7 @@ bool IsContractName(const std::string& name) {
          name.starts_with("TRAINYARD_");
 }
 
-std::map<std::string, std::string> Inherited() {
+std::map<std::string, std::string> Inherited(const std::string& programs) {
   std::map<std::string, std::string> variables;
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
@@ -33,10 +32,7 @@ std::map<std::string, std::string> Inherited() {
     if (equal != std::string::npos && !IsContractName(text.substr(0, equal)))
       variables[text.substr(0, equal)] = text.substr(equal + 1);
   }
-  // `trainyard` lies beside this program.
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) variables["PATH"] = self.parent_path().string() + ":" + variables["PATH"];
+  variables["PATH"] = programs + ":" + variables["PATH"];
   return variables;
 }
 
@@ -87,9 +83,8 @@ std::string Expand(const std::string& text, const std::map<std::string, std::str
   return out;
 }
 
-Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container,
-                                             const std::optional<std::string>& volumes,
-                                             const std::string& termination_log, const Resolver& resolver) {
+Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container, const ContainerView& view,
+                                             const Resolver& resolver) {
   ContainerEnvironment environment;
   std::map<std::string, std::string> own;
   for (const Json& variable : json::List(container, "env")) {
@@ -105,13 +100,15 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
     }
     if (std::string missing = ReplaceNames(own[name], resolver); !missing.empty()) environment.waiting_for = missing;
   }
-  environment.variables = Inherited();
+  environment.variables = Inherited(view.programs);
   for (auto& [name, value] : own) environment.variables[name] = value;
-  if (own.contains(env::kTerminationLog)) environment.variables[env::kTerminationLog] = termination_log;
+  if (own.contains(env::kTerminationLog))
+    environment.variables[env::kTerminationLog] =
+        view.messages + "/" + PodFiles::MessageName(json::Text(container, "name"));
   environment.variables.try_emplace("GLOO_SOCKET_IFNAME", "lo");
   environment.variables.try_emplace("OMP_NUM_THREADS", ThreadsEach(own));
   environment.variables["TRAINYARD_PROGRESS"] = "lines";
-  if (volumes) environment.variables[env::kVolumes] = *volumes;
+  if (view.volumes) environment.variables[env::kVolumes] = *view.volumes;
   environment.variables["HOSTNAME"] =
       pod.value("/spec/hostname"_json_pointer, json::Text(json::Field(pod, "metadata"), "name"));
   return environment;

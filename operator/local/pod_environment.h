@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "operator/base/status.h"
+#include "operator/local/container_view.h"
 
 namespace trainyard::local {
 
@@ -26,11 +27,9 @@ struct ContainerEnvironment {
 
 // The variables of `container`, on top of what this process has (without the names of the worker
 // contract): values, field references, $(NAME). Names of the job's service are replaced by addresses.
-// `volumes`: what TRAINYARD_VOLUMES says; nothing when the container sees them at their mount paths.
 // kInvalid for a source that one machine does not have (configMapKeyRef, secretKeyRef).
-Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container,
-                                             const std::optional<std::string>& volumes,
-                                             const std::string& termination_log, const Resolver& resolver);
+Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container, const ContainerView& view,
+                                             const Resolver& resolver);
 
 // `text` with $(NAME) replaced by variables; $$(NAME) and unknown names stay, as in Kubernetes.
 std::string Expand(const std::string& text, const std::map<std::string, std::string>& variables);

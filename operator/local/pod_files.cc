@@ -102,15 +102,6 @@ Result<std::vector<Mount>> PodFiles::Mounts(const Json& pod, const Json& contain
   return mounts;
 }
 
-std::string OnThisMachine(const std::vector<Mount>& mounts, const std::string& path) {
-  const Mount* found = nullptr;
-  for (const Mount& mount : mounts) {
-    const bool below = path.starts_with(mount.at) && (path.size() == mount.at.size() || path[mount.at.size()] == '/');
-    if (below) found = &mount;  // sorted: an inner one comes later
-  }
-  return found ? found->source + path.substr(found->at.size()) : path;
-}
-
 Result<std::string> FieldReference(const Json& pod, const std::string& path) {
   for (const char* map : {"labels", "annotations"}) {
     const std::string prefix = std::string("metadata.") + map + "['";

@@ -32,7 +32,8 @@ class PodFiles {
   Result<std::vector<Mount>> Mounts(const Json& pod, const Json& container) const;
 
   std::filesystem::path Log(const std::string& container) const { return root_ / (container + ".log"); }
-  std::filesystem::path Message(const std::string& container) const { return root_ / (container + ".message"); }
+  static std::string MessageName(const std::string& container) { return container + ".message"; }
+  std::filesystem::path Message(const std::string& container) const { return root_ / MessageName(container); }
   // Where a process may mount what it alone sees.
   std::filesystem::path Staging() const { return root_ / "mounts"; }
   const std::filesystem::path& root() const { return root_; }
@@ -42,9 +43,6 @@ class PodFiles {
   std::filesystem::path state_, root_;
   std::string ns_;
 };
-
-// Where `path` of a container lies on this machine; the longest mount path wins.
-std::string OnThisMachine(const std::vector<Mount>& mounts, const std::string& path);
 
 // The value of a downward-API field reference: metadata.{name,namespace,uid}, metadata.labels['x'],
 // metadata.annotations['x'], spec.nodeName, status.podIP, ...; kInvalid for another.

@@ -37,11 +37,22 @@ std::string Valid(const std::string& text) {
   return Json::parse(dumped).get<std::string>();
 }
 
-// {mount path: path here}.
-std::string VolumesText(const std::vector<Mount>& mounts) {
-  Json text = Json::object();
-  for (const Mount& mount : mounts) text[mount.at] = mount.source;
-  return text.dump();
+ProcessSpec Specify(const Json& container, const ContainerEnvironment& environment, const ContainerView& view,
+                    const std::filesystem::path& log) {
+  ProcessSpec spec{
+      .command = {}, .environment = {}, .directory = view.directory, .output = log.string(), .mounts = view.mounts};
+  for (const char* part : {"command", "args"}) {
+    for (const Json& word : json::List(container, part)) {
+      if (word.is_string()) spec.command.push_back(Expand(word.get<std::string>(), environment.variables));
+    }
+  }
+  for (const auto& [name, value] : environment.variables) {
+    std::string variable = name;
+    variable += '=';
+    variable += value;
+    spec.environment.push_back(std::move(variable));
+  }
+  return spec;
 }
 
 Json ConditionObject(const char* type, bool value, const std::string& reason = "") {
@@ -52,12 +63,8 @@ Json ConditionObject(const char* type, bool value, const std::string& reason = "
 
 }  // namespace
 
-PodRunner::PodRunner(std::filesystem::path state, Json pod, const Clock& clock, bool namespaces)
-    : pod_(std::move(pod)),
-      clock_(clock),
-      namespaces_(namespaces),
-      files_(std::move(state), pod_),
-      created_(clock.Now()) {
+PodRunner::PodRunner(const NodeFacts& node, Json pod, const Clock& clock)
+    : pod_(std::move(pod)), clock_(clock), node_(node), files_(node.state, pod_), created_(clock.Now()) {
   ListContainers();
 }
 
@@ -123,57 +130,30 @@ void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
   const auto misconfigured = [&](const Status& status) {
     Refuse(container, 128, "CreateContainerConfigError", status.message());
   };
-  const Result<std::vector<Mount>> mounts = files_.Mounts(pod_, *container.spec);
+  Result<std::vector<Mount>> mounts = files_.Mounts(pod_, *container.spec);
   if (!mounts.ok()) return misconfigured(mounts.status());
-  const Result<ContainerEnvironment> environment =
-      MakeEnvironment(pod_, *container.spec, namespaces_ ? std::nullopt : std::optional(VolumesText(*mounts)),
-                      files_.Message(container.name).string(), resolver);
+  const LentFolders lent{.messages = files_.root().string(), .programs = node_.programs, .staging = files_.Staging()};
+  const Result<ContainerView> view =
+      MakeView(std::move(*mounts), json::Text(*container.spec, "workingDir"), lent, node_.namespaces);
+  if (!view.ok()) return misconfigured(view.status());
+  const Result<ContainerEnvironment> environment = MakeEnvironment(pod_, *container.spec, *view, resolver);
   if (!environment.ok()) return misconfigured(environment.status());
   if (!environment->waiting_for.empty()) {
     container.waiting_reason = "WaitingForName";
     container.waiting_message = environment->waiting_for + " does not resolve yet";
     return;
   }
-  const Result<ProcessSpec> spec = Specify(container, *environment, *mounts);
-  if (!spec.ok()) return misconfigured(spec.status());
-  if (spec->command.empty())
+  const ProcessSpec spec = Specify(*container.spec, *environment, *view, files_.Log(container.name));
+  if (spec.command.empty())
     return Refuse(container, 127, "StartError",
                   "the container has no command, and images are ignored on one machine: set command");
-  Result<Process> process = Process::Start(*spec);
+  Result<Process> process = Process::Start(spec);
   if (!process.ok())
     return Refuse(container, process.status().Is(Code::kNotFound) ? 127 : 126, "StartError",
                   process.status().message());
   container.process = *process;
   container.started = clock_.Now();
   RecordProcesses();
-}
-
-Result<ProcessSpec> PodRunner::Specify(const Container& container, const ContainerEnvironment& environment,
-                                       std::vector<Mount> mounts) const {
-  ProcessSpec spec{.output = files_.Log(container.name).string()};
-  for (const char* part : {"command", "args"}) {
-    for (const Json& word : json::List(*container.spec, part)) {
-      if (word.is_string()) spec.command.push_back(Expand(word.get<std::string>(), environment.variables));
-    }
-  }
-  for (const auto& [name, value] : environment.variables) {
-    std::string variable = name;
-    variable += '=';
-    variable += value;
-    spec.environment.push_back(std::move(variable));
-  }
-  spec.directory = json::Text(*container.spec, "workingDir");
-  if (!namespaces_) {
-    spec.directory = OnThisMachine(mounts, spec.directory);
-    return spec;
-  }
-  // A volume over a folder that holds the pod's own would hide where its last words go.
-  const std::string own = files_.root().string();
-  if (OnThisMachine(mounts, own) != own) mounts.push_back({.at = own, .source = own});
-  Result<std::vector<MountStep>> steps = PlanMounts(mounts, files_.Staging().string());
-  if (!steps.ok()) return steps.status();
-  spec.mounts.emplace(std::move(*steps));
-  return spec;
 }
 
 void PodRunner::Refuse(Container& container, int exit_code, const std::string& reason, const std::string& message) {

@@ -14,12 +14,18 @@
 
 namespace trainyard::local {
 
+// What every pod of this machine needs to know.
+struct NodeFacts {
+  std::filesystem::path state;  // canonical
+  std::string programs;         // the folder of Trainyard's own programs
+  bool namespaces = false;      // whether processes can have mounts of their own
+};
+
 // Used by one thread, which must outlive the processes. Its destructor kills what still runs.
 class PodRunner {
  public:
-  // `pod` is bound and has its address. Nothing runs yet. `namespaces`: whether processes can have mounts
-  // of their own; without, TRAINYARD_VOLUMES says where the volumes are.
-  PodRunner(std::filesystem::path state, Json pod, const Clock& clock, bool namespaces);
+  // `pod` is bound and has its address. Nothing runs yet. `node` must outlive it.
+  PodRunner(const NodeFacts& node, Json pod, const Clock& clock);
   ~PodRunner();
 
   // The newest object: annotations may have changed, and a deletion may have begun.
@@ -47,9 +53,6 @@ class PodRunner {
   };
   void ListContainers();
   void StartContainer(Container& container, const Resolver& resolver);
-  // What `container` becomes once its environment is known; kInvalid when it cannot become anything.
-  Result<ProcessSpec> Specify(const Container& container, const ContainerEnvironment& environment,
-                              std::vector<Mount> mounts) const;
   void Refuse(Container& container, int exit_code, const std::string& reason, const std::string& message);
   void Collect(Container& container);
   void BeginDeletion();
@@ -59,7 +62,7 @@ class PodRunner {
 
   Json pod_;
   const Clock& clock_;
-  const bool namespaces_;
+  const NodeFacts& node_;
   PodFiles files_;
   std::vector<Container> init_, main_;
   bool prepared_ = false, stopping_ = false;

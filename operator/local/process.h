@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct ProcessEnd {
 
 class Process {
  public:
-  // kNotFound when there is no such command, kInternal when the system refuses; nothing runs then.
+  // kNotFound when there is no such command, kInternal when the system refuses, kDeadline when it does
+  // neither within half a minute (a mount of a file system that does not answer); nothing runs then.
   // The calling thread must live as long as the process: when it ends, the kernel kills the process.
   static Result<Process> Start(const ProcessSpec& spec);
 
@@ -44,6 +46,10 @@ class Process {
   pid_t pid_;
   std::optional<ProcessEnd> end_;
 };
+
+// Whether a process that is started from here can have mounts of its own: tries it. `folder` exists and is
+// writable. Otherwise what refused.
+Status TryMounts(const std::filesystem::path& folder);
 
 // When the process `pid` started, in clock ticks since boot; nothing when there is none. With the pid
 // it names a process for ever.

@@ -32,6 +32,15 @@ Result<std::filesystem::path> NewFolder() {
   return folder;
 }
 
+// A predecessor that was killed, or a child that it was about to start, may take a moment to be gone.
+bool Lock(int file) {
+  for (int i = 0; i < 50; ++i) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) return true;
+    usleep(20000);
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<StateDir> StateDir::Open(const std::string& path) {
@@ -49,7 +58,7 @@ Result<StateDir> StateDir::Open(const std::string& path) {
   const std::string lock_path = (folder / "lock").string();
   const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return Fail(folder, "cannot be written", errno);
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+  if (!Lock(lock)) {
     close(lock);
     return Status(Code::kInvalid,
                   "--state-dir: " + folder.string() + " is in use by another trainyard-operator; choose another");

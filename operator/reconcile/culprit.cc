@@ -41,7 +41,16 @@ std::string ReasonOf(const PodEnd& end) {
   }
 }
 
-FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod) {
+// When `pod` ended. A pod that a kubelet rejected or evicted has no container to tell: then when it was
+// first seen, which the provisional culprit keeps.
+Time EndTime(const Observed& observed, const PodRecord& pod, Time now) {
+  if (pod.end->time) return *pod.end->time;
+  const std::optional<api::Failure>& known = observed.job.status.first_failure;
+  const bool same = known && known->attempt == observed.job.status.attempt && known->pod == pod.name;
+  return same ? known->time.value_or(now) : now;
+}
+
+FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, Time now) {
   const PodEnd& end = *pod->end;
   FailedWorker failed{.worker = worker,
                       .pod = pod,
@@ -55,7 +64,7 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod) {
   failure.node = pod->node;
   failure.exit_code = end.exit_code;
   failure.signal = end.signal != 0 ? end.signal : end.exit_code > 128 && end.exit_code < 160 ? end.exit_code - 128 : 0;
-  failure.time = end.time;
+  failure.time = EndTime(observed, *pod, now);
   failure.reason = pod->disrupted ? "DisruptionTarget" : pod->deleting ? "PodDeleted" : ReasonOf(end);
   const LastWords& words = end.words;
   failure.rank = words.rank.value_or(worker);
@@ -116,7 +125,7 @@ std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
   for (size_t i = 0; i < observed.current.size(); ++i) {
     const Pod& pod = observed.current[i];
     if (pod && pod->end && (pod->end->exit_code != 0 || pod->end->reason == "Evicted"))
-      failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod));
+      failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
   }
   for (const int64_t worker : MissingWorkers(observed)) failed.push_back(Vanished(observed, worker, now));
   return failed;

@@ -1,7 +1,6 @@
 #include "operator/reconcile/reconciler.h"
 
 #include <cstdlib>
-#include <set>
 
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
@@ -98,15 +97,25 @@ Status Reconciler::ConfirmMissing(const Observed& observed) {
   const Result<Json> live =
       client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
   if (!live.ok()) return live.status().With("look for missing pods");
-  std::set<std::string> names;
-  for (const Json& pod : json::List(*live, "items")) {
-    if (OwnedBy(pod, job.uid)) names.insert(json::Text(json::Field(pod, "metadata"), "name"));
-  }
   for (const int64_t worker : missing) {
     const std::string name = api::PodName(job.name, job.status.attempt, worker);
-    if (names.contains(name)) return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
+    for (const Json& pod : json::List(*live, "items")) {
+      const Json& metadata = json::Field(pod, "metadata");
+      if (json::Text(metadata, "name") != name || !OwnedBy(pod, job.uid)) continue;
+      if (Status status = TakeBack(job, metadata); !status.ok()) return status;
+      return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
+    }
   }
   return Status::Ok();
+}
+
+// Without its label the watch never shows a pod: someone took it off.
+Status Reconciler::TakeBack(const TrainingJob& job, const Json& metadata) {
+  if (json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true") return Status::Ok();
+  const std::string name = json::Text(metadata, "name");
+  const Json body = {{"metadata", {{"uid", json::Text(metadata, "uid")}, {"labels", {{api::kLabelManaged, "true"}}}}}};
+  const Status status = client_.MergePatch(kube::kPods, job.ns, name, "", body, {}).status();
+  return status.Is(Code::kNotFound) ? Status::Ok() : status.With("label pod " + name);
 }
 
 // The server knows pods better than we do: what it says about rank 0's, strictly read.

@@ -39,6 +39,7 @@ class Reconciler {
   Result<Observed> Observe(const JobRecord& record);
   Result<std::string> DryRun(const TrainingJob& job);
   Status ConfirmMissing(const Observed& observed);
+  Status TakeBack(const TrainingJob& job, const Json& metadata);
   Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
   bool CacheIsBehind(const std::string& key, const TrainingJob& job);
 

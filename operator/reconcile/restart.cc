@@ -49,8 +49,8 @@ std::string Describe(const FailedWorker& culprit) {
   return failure.message.empty() ? text : text + ": " + failure.message;
 }
 
-// When the first failure of this attempt was seen, as far as it is known: a pod that vanished has no
-// time of its own, so the provisional culprit in the status keeps it.
+// When the first failure of this attempt was seen, as far as it is known: a pod that vanished or never
+// ran has no time of its own, so the provisional culprit in the status keeps it.
 Time FirstFailureTime(const Observed& observed, const std::vector<FailedWorker>& failed, Time now) {
   Time first = now;
   for (const FailedWorker& worker : failed) first = std::min(first, worker.failure.time.value_or(now));

@@ -126,6 +126,18 @@ def test_restart_suspend_and_resume(api):
     wait_until(lambda: not api.pods("cycle"), what="garbage collection")
 
 
+def test_a_pod_that_loses_its_label_is_taken_back(api):
+    api.apply(job("label"))
+    run_pods(api, "label", 1)
+    api.kubectl("label", "pod", "label-1-1", "trainyard.dev/managed-")
+    wait_until(lambda: api.get("pod", "label-1-1")["metadata"]["labels"].get("trainyard.dev/managed") == "true", what="the label")
+    api.set_pod("label-1-1", "Failed", code=70)
+    # The other one runs on, and the end has no time: the attempt ends after the wait for evidence.
+    wait_for_pods(api, "label", 2)
+    assert status(api, "label")["firstFailure"]["pod"] == "label-1-1" and status(api, "label")["restarts"] == {"total": 1, "charged": 1, "durableStep": 0}
+    api.kubectl("delete", "tj", "label")
+
+
 def test_attempts_never_decrease_and_stale_writes_are_refused(api):
     api.apply(job("stale"))
     wait_for_pods(api, "stale", 1)

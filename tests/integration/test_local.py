@@ -212,14 +212,14 @@ def test_the_environment_is_the_contracts(local):
 
 VOLUMES_SCRIPT = """
 import os, pathlib
-rank = os.environ["RANK"]
-print(pathlib.Path("/data/sub/made").read_text(), pathlib.Path.cwd(), "TRAINYARD_VOLUMES" in os.environ)
-pathlib.Path(f"/checkpoints/rank{rank}").write_text("kept")
-for path in ("/data/sub/made", "/outside"):
+rank, here = os.environ["RANK"], pathlib.Path("/trainyard-test")
+print(pathlib.Path("sub/made").read_text().strip(), pathlib.Path.cwd(), "TRAINYARD_VOLUMES" in os.environ)
+(here / f"checkpoints/rank{rank}").write_text("kept")
+for name in ("data/sub/made", "outside"):
     try:
-        pathlib.Path(path).write_text("x")
+        (here / name).write_text("x")
     except OSError as error:
-        print(path, error.strerror)
+        print(name, error.strerror)
 """
 
 
@@ -227,19 +227,28 @@ for path in ("/data/sub/made", "/outside"):
 def test_any_program_finds_its_volumes_at_their_mount_paths(local, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(VOLUMES_SCRIPT)
-    spec = script_job([sys.executable, str(script)], checkpoint={"volume": {"persistentVolumeClaim": {"claimName": "ckpt"}}})
+    spec = script_job([sys.executable, str(script)], checkpoint={"volume": {"persistentVolumeClaim": {"claimName": "ckpt"}}, "path": "/trainyard-test/checkpoints"})
     pod = spec["spec"]["template"]["spec"]
+    mount = {"name": "data", "mountPath": "/trainyard-test/data/sub"}
     pod["volumes"] = [{"name": "data", "emptyDir": {}}]
-    pod["initContainers"] = [{"name": "make", "image": "any", "command": ["sh", "-c", "echo from $HOSTNAME > /data/sub/made"], "volumeMounts": [{"name": "data", "mountPath": "/data/sub"}]}]
-    pod["containers"][0] |= {"workingDir": "/data", "volumeMounts": [{"name": "data", "mountPath": "/data/sub", "readOnly": True}]}
+    pod["initContainers"] = [{"name": "make", "image": "any", "command": ["sh", "-c", "echo from $HOSTNAME > /trainyard-test/data/sub/made"], "volumeMounts": [mount]}]
+    pod["containers"][0] |= {"workingDir": "/trainyard-test/data", "volumeMounts": [{**mount, "readOnly": True}]}
     run = local(spec)
     assert run.run(60) == 0, run.output
     for rank in (0, 1):
         lines = run.log(f"job-1-{rank}").splitlines()
-        assert lines == [f"from job-1-{rank}", " /data False", "/data/sub/made Read-only file system", "/outside Read-only file system"]
+        assert lines == [f"from job-1-{rank} /trainyard-test/data False", "data/sub/made Read-only file system", "outside Read-only file system"]
         assert (run.state / f"claims/default/ckpt/rank{rank}").read_text() == "kept"
-    assert f"/checkpoints {run.state}/claims/default/ckpt" in run.output, "where to look for it"
-    assert not pathlib.Path("/checkpoints").exists() and not list((run.state / "pods").glob("*/mounts/*"))
+    assert f"/trainyard-test/checkpoints {run.state}/claims/default/ckpt" in run.output, "where to look for it"
+    assert not pathlib.Path("/trainyard-test").exists() and not list((run.state / "pods").glob("*/mounts/*"))
+
+
+@needs_limits
+def test_it_is_said_when_there_are_no_mounts(local):
+    run = local(script_job(["true"]))
+    run.wrapper = WITHOUT_MOUNTS
+    assert run.run(60) == 0
+    assert "volumes are not at their mount paths on this machine; TRAINYARD_VOLUMES says where they are" in run.output and "No space left on device" in run.output
 
 
 PYTORCH = """

@@ -1,14 +1,17 @@
 // Volumes at their mount paths: the plan, and what a real process sees of it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
 
-#include "operator/local/pod_files.h"
+#include "operator/local/container_view.h"
 #include "operator/local/process.h"
 
 namespace trainyard::local {
@@ -28,15 +31,20 @@ class MountTest : public testing::Test {
   ~MountTest() override { fs::remove_all(folder_); }
 
   std::string Path(const char* name) const { return (folder_ / name).string(); }
-  Result<std::vector<MountStep>> Plan(std::vector<Mount> mounts) { return PlanMounts(mounts, Path("staging")); }
+  Result<std::vector<MountStep>> Plan(std::vector<Mount> mounts) {
+    const Result<std::vector<Mount>> resolved = ResolveMounts(std::move(mounts));
+    return resolved.ok() ? PlanMounts(*resolved, Path("staging")) : resolved.status();
+  }
 
   // What `script` prints when it sees `mounts`, and its exit code.
   std::string Run(std::vector<Mount> mounts, const std::string& script) {
     ProcessSpec spec{.command = {"sh", "-c", script}, .environment = {"PATH=/usr/bin:/bin"}, .output = Path("log")};
-    spec.mounts.emplace(*Plan(std::move(mounts)));
+    Result<std::vector<MountStep>> steps = Plan(std::move(mounts));
+    if (!steps.ok()) return steps.status().message();
+    spec.mounts.emplace(*steps);
     fs::remove(spec.output);
     Result<Process> process = Process::Start(spec);
-    if (!process.ok()) return process.status().ToString();
+    if (!process.ok()) return process.status().message();
     std::optional<ProcessEnd> end;
     while (!(end = process->Poll())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::ifstream file(spec.output);
@@ -87,17 +95,46 @@ TEST_F(MountTest, APathThatCannotBeIsRefused) {
   EXPECT_NE(below.message().find("host/file is not a folder"), std::string::npos) << below.message();
 }
 
-TEST_F(MountTest, OnThisMachineTheInnerVolumeWins) {
+TEST_F(MountTest, TheInnermostMountIsFound) {
   const std::vector<Mount> mounts = {{"/data", "/host"}, {"/data/room", "/other"}};
-  EXPECT_EQ(OnThisMachine(mounts, "/data/x"), "/host/x");
-  EXPECT_EQ(OnThisMachine(mounts, "/data/room"), "/other");
-  EXPECT_EQ(OnThisMachine(mounts, "/database"), "/database");
+  EXPECT_EQ(FindMount(mounts, "/data/x"), &mounts[0]);
+  EXPECT_EQ(FindMount(mounts, "/data/room"), &mounts[1]);
+  EXPECT_EQ(FindMount(mounts, "/data/room/x"), &mounts[1]);
+  EXPECT_EQ(FindMount(mounts, "/database"), nullptr);
+}
+
+TEST_F(MountTest, LinksAreFollowedButNotBelowAnotherVolume) {
+  fs::create_directory_symlink(folder_ / "other", folder_ / "host/away");
+  EXPECT_EQ(*ResolveMounts({{Path("host/away/x"), "/v"}}), (std::vector<Mount>{{Path("other/x"), "/v"}}));
+  EXPECT_EQ(*ResolveMounts({{Path("host/away"), "/inner"}, {Path("host"), "/outer"}}),
+            (std::vector<Mount>{{Path("host"), "/outer"}, {Path("host/away"), "/inner"}}));
+}
+
+TEST_F(MountTest, WhatTheAgentLendsIsLentElsewhereWhenAVolumeHidesIt) {
+  const LentFolders lent{.messages = Path("host/kept"), .programs = Path("other"), .staging = Path("staging")};
+  const auto open = MakeView({{"/trainyard-test", Path("volume")}}, "", lent, true);
+  EXPECT_EQ(open->messages, lent.messages);
+  const auto hidden = MakeView({{Path("host"), Path("volume")}}, "/somewhere", lent, true);
+  EXPECT_EQ(hidden->messages, "/.trainyard/messages");
+  EXPECT_EQ(hidden->programs, lent.programs);
+  EXPECT_EQ(hidden->directory, "/somewhere");
+  const auto named = MakeView({{"/a", "/v"}, {"/a/b", "/w"}}, "/a/b/c", lent, false);
+  EXPECT_FALSE(named->mounts);
+  EXPECT_EQ(named->volumes, R"({"/a":"/v","/a/b":"/w"})");
+  EXPECT_EQ(named->directory, "/w/c");
+}
+
+// Asked of someone else than the code under test.
+bool KernelAllowsMounts() {
+  const std::string user = geteuid() == 0 ? "" : "--user ";
+  return std::system(("unshare " + user + "--mount true 2>/dev/null").c_str()) == 0;
 }
 
 class NamespaceTest : public MountTest {
  protected:
   void SetUp() override {
-    if (!MountNamespacesWork(folder_)) GTEST_SKIP() << "the kernel or a sandbox refuses mount namespaces here";
+    if (!KernelAllowsMounts()) GTEST_SKIP() << "the kernel or a sandbox refuses mount namespaces here";
+    ASSERT_TRUE(TryMounts(folder_).ok()) << TryMounts(folder_).message();
   }
 };
 
@@ -130,8 +167,11 @@ TEST_F(NamespaceTest, ReadOnlyIsReadOnly) {
 
 TEST_F(NamespaceTest, AFolderForEveryoneStaysOpenAndIsTheProcessOwn) {
   const std::string host = Path("host");
+  const std::string script = "(echo x > " + host + "/x) 2>/dev/null && cat " + host + "/x";
+  fs::permissions(host, fs::perms::all);  // a careless project folder is none
+  EXPECT_EQ(Run({{host + "/new", Path("volume")}}, script), "exit 2");
   fs::permissions(host, fs::perms::all | fs::perms::sticky_bit);
-  EXPECT_EQ(Run({{host + "/new", Path("volume")}}, "echo x > " + host + "/x && cat " + host + "/x"), "x\nexit 0");
+  EXPECT_EQ(Run({{host + "/new", Path("volume")}}, script), "x\nexit 0");
   EXPECT_FALSE(fs::exists(folder_ / "host/x"));
 }
 
@@ -148,9 +188,40 @@ TEST_F(NamespaceTest, AFileCanBeAVolume) {
   EXPECT_EQ(Run({{host + "/some/name", Path("volume/file")}}, "cat " + host + "/some/name"), "of the volumeexit 0");
 }
 
+TEST_F(NamespaceTest, AFileOverAFileOfAVolumeTouchesNeither) {
+  std::ofstream(folder_ / "other/file") << "another";
+  EXPECT_EQ(Run({{"/trainyard-test", Path("volume"), true}, {"/trainyard-test/file", Path("other/file")}},
+                "cat /trainyard-test/file"),
+            "anotherexit 0");
+  ASSERT_EQ(mkfifo(Path("volume/pipe").c_str(), 0600), 0);  // to open it would wait for ever
+  EXPECT_EQ(Run({{"/trainyard-test", Path("volume")}, {"/trainyard-test/pipe", Path("other/file")}},
+                "cat /trainyard-test/pipe"),
+            "anotherexit 0");
+}
+
+TEST_F(NamespaceTest, ALinkToNowhereIsNoObstacle) {
+  const std::string host = Path("host");
+  fs::create_symlink(folder_ / "unplugged/disk", host + "/data");
+  EXPECT_EQ(Run({{host + "/data", Path("volume")}}, "cat " + host + "/data/file"), "of the volumeexit 0");
+  EXPECT_EQ(Run({{host + "/data/deep", Path("volume")}}, "cat " + host + "/data/deep/file"), "of the volumeexit 0");
+}
+
+TEST_F(NamespaceTest, AVolumeMayHideTheFolderThatThisProgramWasStartedIn) {
+  const fs::path before = fs::current_path();
+  fs::create_directories(folder_ / "host/work");
+  fs::current_path(folder_ / "host/work");
+  EXPECT_EQ(Run({{Path("host"), Path("volume")}}, "pwd"), "/\nexit 0");
+  fs::current_path(before);
+}
+
+TEST_F(NamespaceTest, TheChildHasNothingOfTheParentsFiles) {
+  const int held = open(Path("host/file").c_str(), O_RDONLY);
+  EXPECT_EQ(Run({}, "ls /proc/self/fd | wc -l"), "4\nexit 0") << "three, and the one that ls opens";
+  close(held);
+}
+
 TEST_F(NamespaceTest, TheCommandIsLookedUpAmongTheVolumes) {
-  std::ofstream(folder_ / "volume/tool") << "#!/bin/sh\necho found\n";
-  fs::permissions(folder_ / "volume/tool", fs::perms::owner_all);
+  fs::create_symlink("/bin/true", folder_ / "volume/tool");  // the folder may be mounted noexec
   ProcessSpec spec{.command = {"/trainyard-test/tool"}, .directory = "/trainyard-test", .output = Path("log")};
   spec.mounts.emplace(*Plan({{"/trainyard-test", Path("volume")}}));
   Result<Process> process = Process::Start(spec);
@@ -171,7 +242,7 @@ TEST_F(NamespaceTest, AMountThatFailsIsNamed) {
   fs::remove_all(folder_ / "volume");
   spec.mounts.emplace(std::move(steps));
   EXPECT_EQ(Process::Start(spec).status().message(),
-            "mount " + Path("volume") + " at volume-0: No such file or directory");
+            "mount " + Path("volume") + " at /trainyard-test: No such file or directory");
 }
 
 }  // namespace

@@ -68,6 +68,21 @@ TEST(Restart, TheWaitForEvidenceEndsAlsoWhenAPodVanished) {
   EXPECT_EQ(scene.Decide(After(kNow, 15)).status.attempt, 2);
 }
 
+// A kubelet that has no room rejects a pod: phase Failed, no container, no time.
+TEST(Restart, TheWaitForEvidenceEndsAlsoWhenAPodNeverRan) {
+  Scene scene(2);
+  scene.Pod(0);
+  scene.Ended(1, 1).end->time = std::nullopt;
+  const Plan first = scene.Decide();
+  EXPECT_EQ(first.status.attempt, 1);
+  EXPECT_NEAR(first.requeue_after_seconds.value_or(0), 15, 1e-9);
+  scene.status() = first.status;
+  EXPECT_EQ(scene.Decide(After(kNow, 14)).status.attempt, 1);
+  const Plan last = scene.Decide(After(kNow, 15));
+  EXPECT_EQ(last.status.attempt, 2);
+  EXPECT_EQ(last.status.first_failure->time, kNow) << "when it was seen first";
+}
+
 TEST(Restart, AWorkerThatWasNeverCreatedHasNotVanished) {
   Scene scene(2);
   scene.status().workers.created = 1;

@@ -121,7 +121,15 @@ void Kubelets::Advance(const Json& pod) {
                        {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}}}});
     return;
   }
+  const int64_t attempt = std::strtoll(Label(pod, api::kLabelAttempt).c_str(), nullptr, 10);
+  const std::string job = Label(pod, api::kLabelJobUid);
+  const bool good = attempt >= options_.good_attempt;
   if (phase == "Pending") {
+    if (!good && dice_.Chance(options_.failure)) {
+      failed[job].insert(attempt);
+      broken_[job].emplace(attempt, dice_.Chance(0.5));
+      return Reject(pod);
+    }
     life_[uid] = static_cast<int>(2 + dice_.Below(8));
     const Json conditions =
         Json::array({{{"type", "PodScheduled"}, {"status", "True"}}, {{"type", "Ready"}, {"status", "True"}}});
@@ -130,20 +138,32 @@ void Kubelets::Advance(const Json& pod) {
     patch("status", {{"status", {{"phase", "Running"}, {"conditions", conditions}, {"containerStatuses", states}}}});
     return;
   }
-  const int64_t attempt = std::strtoll(Label(pod, api::kLabelAttempt).c_str(), nullptr, 10);
-  const std::string job = Label(pod, api::kLabelJobUid);
-  if (attempt < options_.good_attempt) {
-    if (dice_.Chance(options_.disruption)) {
-      if (dice_.Chance(0.5)) return Finish(pod, 137, "Error", true);
-      api_.Delete(kube::kPods, ns, name, {.uid = uid, .grace_seconds = 0});  // its node is gone, and it with it
-      return;
+  // Its peer is gone: it waits in a collective, and does not always learn of it.
+  if (const auto broken = broken_[job].find(attempt); broken != broken_[job].end()) {
+    if (broken->second && dice_.Chance(0.2)) Finish(pod, 69, "Error", false);
+    return;
+  }
+  if (!good && dice_.Chance(options_.disruption)) {
+    if (dice_.Chance(0.5)) {
+      broken_[job].emplace(attempt, dice_.Chance(0.5));
+      return Finish(pod, 137, "Error", true);
     }
-    if (dice_.Chance(options_.failure)) {
-      failed[job].insert(attempt);
-      return Finish(pod, 70, "Error", false);
-    }
+    api_.Delete(kube::kPods, ns, name, {.uid = uid, .grace_seconds = 0});  // its node is gone, and it with it
+    return;
+  }
+  if (!good && dice_.Chance(options_.failure)) {
+    failed[job].insert(attempt);
+    broken_[job].emplace(attempt, dice_.Chance(0.5));
+    return Finish(pod, 70, "Error", false);
   }
   if (--life_[uid] <= 0) Finish(pod, 0, "Completed", false);
+}
+
+// A node has no room after all: the kubelet fails the pod before it has a container.
+void Kubelets::Reject(const Json& pod) {
+  const Json status = {{"phase", "Failed"}, {"reason", "OutOfcpu"}, {"message", "Node didn't have enough resource"}};
+  api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", local::PatchType::kMerge,
+             {{"status", status}}, {.manager = "kubelet"});
 }
 
 void Kubelets::Finish(const Json& pod, int64_t code, const std::string& reason, bool target) {

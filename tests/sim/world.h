@@ -95,12 +95,15 @@ class Kubelets {
 
  private:
   void Advance(const Json& pod);
+  void Reject(const Json& pod);
   void Finish(const Json& pod, int64_t code, const std::string& reason, bool target);
 
   local::MemoryApi& api_;
   const Clock& clock_;
   Dice& dice_;
   Options options_;
+  // Attempts of job uid whose workers wait for one that is gone, and whether they learn of it.
+  std::map<std::string, std::map<int64_t, bool>> broken_;
   std::set<std::string> hanging_;    // uids
   std::map<std::string, int> life_;  // by uid: steps that a running pod has left
 };
