@@ -1,5 +1,6 @@
 #include "operator/reconcile/reconciler.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "operator/api/json.h"
@@ -77,6 +78,7 @@ bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
 
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
+  if (Status status = ConfirmStale(observed); !status.ok()) return status;
   if (Status status = ConfirmMissing(observed); !status.ok()) return status;
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
@@ -87,6 +89,19 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
     observed.template_error = *error;
   }
   return observed;
+}
+
+// A pod was created for an attempt that had been written: one of a later attempt than the job's shows that
+// our copy of the job is old (a first list may be), unless the API itself says otherwise.
+Status Reconciler::ConfirmStale(const Observed& observed) {
+  const TrainingJob& job = observed.job;
+  const bool ahead = std::any_of(observed.stale.begin(), observed.stale.end(),
+                                 [&](const Pod& pod) { return pod->attempt > job.status.attempt; });
+  if (!ahead || job.deleting) return Status::Ok();
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  if (!live.ok()) return live.status().With("look at the job's attempt");
+  if (json::Whole(json::Field(*live, "status"), "attempt") == job.status.attempt) return Status::Ok();
+  return Status(Code::kConflict, "the cached job is older than its pods");
 }
 
 // A first list may be older than the job's own status: a pod is gone only when the API itself says so.

@@ -38,6 +38,7 @@ class Reconciler {
  private:
   Result<Observed> Observe(const JobRecord& record);
   Result<std::string> DryRun(const TrainingJob& job);
+  Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(const Observed& observed);
   Status TakeBack(const TrainingJob& job, const Json& metadata);
   Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);

@@ -27,8 +27,8 @@ class NoReports : public reconcile::ReportSource {
 // One operator process: all that a crash destroys.
 class Operator {
  public:
-  Operator(local::MemoryApi& api, const Clock& clock, Dice& dice, const double& trouble)
-      : client_(api, dice, trouble),
+  Operator(local::MemoryApi& api, const OldLists& old, const Clock& clock, Dice& dice, const double& trouble)
+      : client_(api, old, dice, trouble),
         clock_(clock),
         queue_(clock),
         caches_(client_, clock, "", 1, [this](const std::string& key) { queue_.Add(key); }),
@@ -70,8 +70,10 @@ class Simulation {
   explicit Simulation(uint64_t seed)
       : dice_(seed),
         api_(clock_, seed),
+        old_(api_),
         kubelets_(api_, clock_, dice_, KubeletOptions()),
         operators_(dice_.Chance(0.25) ? 2 : 1) {
+    old_.Record();
     for (auto& each : operators_) each = MakeOperator();
     history_ << operators_.size() << " operator(s)\n";
   }
@@ -98,19 +100,24 @@ class Simulation {
     return {.failure = mode_ == 1 ? 0.0 : 0.08,
             .disruption = mode_ == 0 ? 0.0 : 0.05,
             .hang = dice_.Chance(0.3) ? 0.1 : 0.0,
-            .good_attempt = 1 + dice_.Below(4)};
+            .silence = dice_.Chance(0.2) ? 0.5 : 0.0,
+            .good_attempt = 1 + dice_.Below(7)};
   }
-  std::unique_ptr<Operator> MakeOperator() { return std::make_unique<Operator>(api_, clock_, dice_, trouble_); }
+  std::unique_ptr<Operator> MakeOperator() { return std::make_unique<Operator>(api_, old_, clock_, dice_, trouble_); }
 
   void CreateJob(const std::string& name) {
     Json job = JobObject(name, 1 + dice_.Below(4));
-    job["spec"]["restart"] = {{"maxRestarts", 20}, {"sameStepLimit", 1000}};
+    // Short waits: the more attempts while there is trouble, the more can go wrong.
+    job["spec"]["restart"] = {{"maxRestarts", 20},
+                              {"sameStepLimit", 1000},
+                              {"backoff", {{"initialSeconds", dice_.Below(3)}, {"maxSeconds", 5}}}};
     if (dice_.Chance(0.3)) job["spec"]["cleanPodPolicy"] = dice_.Chance(0.5) ? "All" : "None";
     api_.Create(kube::kTrainingJobs, "default", job, {});
   }
 
   void Act(bool troubled) {
     clock_.Advance(dice_.Between(0, 1.5));
+    if (dice_.Chance(0.2)) old_.Record();
     std::unique_ptr<Operator>& actor = operators_[static_cast<size_t>(dice_.Below(operator_count()))];
     try {
       switch (dice_.Below(6)) {
@@ -180,7 +187,7 @@ class Simulation {
   std::string Check() {
     std::map<std::string, std::set<std::string>> attempts;
     std::map<std::string, int> ranks;
-    std::map<std::string, int64_t> newest;
+    std::map<std::string, int64_t> newest, oldest_new;  // oldest_new: of the pods that the last step made
     const local::ApiResult pods = api_.List(kube::kPods, "", {});
     for (const Json& pod : pods.body["items"]) {
       const Json& labels = pod["metadata"]["labels"];
@@ -191,6 +198,10 @@ class Simulation {
       // checkpoints keeps the older attempt from committing, and the newest of all is the status' own.
       if (attempts[uid].size() > 1 && operators_.size() == 1) return "two attempts of " + uid + " are alive";
       newest[uid] = std::max<int64_t>(newest[uid], std::stoll(attempt));
+      if (seen_.insert(pod["metadata"]["uid"]).second) {
+        const auto [first, added] = oldest_new.emplace(uid, std::stoll(attempt));
+        first->second = std::min<int64_t>(first->second, std::stoll(attempt));
+      }
       if (++ranks[uid + "/" + attempt + "/" + rank] > 1) return "two pods of rank " + rank;
     }
     for (const Json& job : Jobs()) {
@@ -202,6 +213,9 @@ class Simulation {
                  << attempt << " restarts " << total << "\n";
       }
       if (attempt < attempts_[uid]) return "attempt of " + uid + " went back";
+      if (operators_.size() == 1 && oldest_new.contains(uid) && oldest_new[uid] < attempt)
+        return "a pod of attempt " + std::to_string(oldest_new[uid]) + " was created when " + std::to_string(attempt) +
+               " had begun";
       if (newest[uid] > attempt)
         return "pods of attempt " + std::to_string(newest[uid]) + " came before it was read back";
       if (total < totals_[uid] || total > totals_[uid] + 1)
@@ -269,6 +283,8 @@ class Simulation {
   double trouble_ = 0.5;
   int64_t mode_ = 0;  // 0: only failures, 1: only disruptions, 2: both
   local::MemoryApi api_;
+  OldLists old_;
+  std::set<std::string> seen_;  // pods, by uid
   Kubelets kubelets_;
   std::vector<std::unique_ptr<Operator>> operators_;  // two: one has not heard yet that it no longer leads
   std::set<std::string> touched_;                     // jobs that someone suspended

@@ -5,16 +5,27 @@
 namespace trainyard::sim {
 namespace {
 
-constexpr size_t kOldLists = 6;
-
 std::string Label(const Json& pod, const char* key) {
   return pod["metadata"].value("labels", Json::object()).value(key, "");
 }
 
 }  // namespace
 
+void OldLists::Record() {
+  for (const kube::Resource* resource : {&kube::kTrainingJobs, &kube::kPods}) {
+    std::deque<Json>& lists = lists_[resource->plural];
+    lists.push_back(api_.List(*resource, "", {}).body);
+    if (lists.size() > kKept) lists.pop_front();
+  }
+}
+
+const Json& OldLists::Any(const kube::Resource& resource, Dice& dice) const {
+  const std::deque<Json>& lists = lists_.at(resource.plural);
+  return lists[static_cast<size_t>(dice.Below(static_cast<int64_t>(lists.size())))];
+}
+
 Status TroubledClient::Before() {
-  if (dice_.Chance(trouble_ * 0.02)) throw Crash{};
+  if (dice_.Chance(trouble_ * 0.06)) throw Crash{};
   if (dice_.Chance(trouble_ * 0.1)) return Status(Code::kThrottled, "storage is (re)initializing");
   if (dice_.Chance(trouble_ * 0.1)) return Status(Code::kUnavailable, "connection refused");
   return Status::Ok();
@@ -22,7 +33,7 @@ Status TroubledClient::Before() {
 
 bool TroubledClient::LosesAnswer() {
   ++writes_;
-  if (dice_.Chance(trouble_ * 0.02)) throw Crash{};
+  if (dice_.Chance(trouble_ * 0.06)) throw Crash{};
   return dice_.Chance(trouble_ * 0.08);
 }
 
@@ -37,11 +48,7 @@ Result<Json> TroubledClient::List(const kube::Resource& resource, const std::str
   Result<Json> list = MemoryClient::List(resource, ns, options);
   if (!list.ok() || options.resource_version.empty()) return list;
   // A list from a server's cache is some list of the past, but never older than what was asked for.
-  std::deque<Json>& old = old_lists_[resource.plural];
-  old.push_back(*list);
-  if (old.size() > kOldLists) old.pop_front();
-  const Json& chosen =
-      dice_.Chance(trouble_) ? old[static_cast<size_t>(dice_.Below(static_cast<int64_t>(old.size())))] : *list;
+  const Json& chosen = dice_.Chance(trouble_) ? old_.Any(resource, dice_) : *list;
   const auto version = [](const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); };
   if (version(chosen["metadata"]["resourceVersion"].get<std::string>()) < version(options.resource_version))
     return list;
@@ -127,7 +134,7 @@ void Kubelets::Advance(const Json& pod) {
   if (phase == "Pending") {
     if (!good && dice_.Chance(options_.failure)) {
       failed[job].insert(attempt);
-      broken_[job].emplace(attempt, dice_.Chance(0.5));
+      Break(job, attempt);
       return Reject(pod);
     }
     life_[uid] = static_cast<int>(2 + dice_.Below(8));
@@ -138,14 +145,11 @@ void Kubelets::Advance(const Json& pod) {
     patch("status", {{"status", {{"phase", "Running"}, {"conditions", conditions}, {"containerStatuses", states}}}});
     return;
   }
-  // Its peer is gone: it waits in a collective, and does not always learn of it.
-  if (const auto broken = broken_[job].find(attempt); broken != broken_[job].end()) {
-    if (broken->second && dice_.Chance(0.2)) Finish(pod, 69, "Error", false);
-    return;
-  }
+  // Its peer is gone: it waits in a collective, and never learns of it.
+  if (broken_[job].contains(attempt)) return;
   if (!good && dice_.Chance(options_.disruption)) {
     if (dice_.Chance(0.5)) {
-      broken_[job].emplace(attempt, dice_.Chance(0.5));
+      Break(job, attempt);
       return Finish(pod, 137, "Error", true);
     }
     api_.Delete(kube::kPods, ns, name, {.uid = uid, .grace_seconds = 0});  // its node is gone, and it with it
@@ -153,7 +157,7 @@ void Kubelets::Advance(const Json& pod) {
   }
   if (!good && dice_.Chance(options_.failure)) {
     failed[job].insert(attempt);
-    broken_[job].emplace(attempt, dice_.Chance(0.5));
+    Break(job, attempt);
     return Finish(pod, 70, "Error", false);
   }
   if (--life_[uid] <= 0) Finish(pod, 0, "Completed", false);
@@ -164,6 +168,10 @@ void Kubelets::Reject(const Json& pod) {
   const Json status = {{"phase", "Failed"}, {"reason", "OutOfcpu"}, {"message", "Node didn't have enough resource"}};
   api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", local::PatchType::kMerge,
              {{"status", status}}, {.manager = "kubelet"});
+}
+
+void Kubelets::Break(const std::string& job, int64_t attempt) {
+  if (dice_.Chance(options_.silence)) broken_[job].insert(attempt);
 }
 
 void Kubelets::Finish(const Json& pod, int64_t code, const std::string& reason, bool target) {

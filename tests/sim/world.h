@@ -39,12 +39,28 @@ class Dice {
 // The operator dies in the middle of a call.
 struct Crash {};
 
+// What the caches of an API server may still believe: lists of a moment ago, and of minutes ago. Outlives
+// the operators, which ask for such a list when they start.
+class OldLists {
+ public:
+  explicit OldLists(const local::MemoryApi& api) : api_(api) {}
+  // Keeps what there is now.
+  void Record();
+  // One of those that were kept, or the newest.
+  const Json& Any(const kube::Resource& resource, Dice& dice) const;
+
+ private:
+  static constexpr size_t kKept = 30;
+  const local::MemoryApi& api_;
+  std::map<std::string, std::deque<Json>> lists_;  // by plural
+};
+
 // A client whose requests fail before or after they did their work, whose watches stop early, and
 // whose lists from the cache ("0") may be old. `trouble` 0 turns all of it off.
 class TroubledClient : public local::MemoryClient {
  public:
-  TroubledClient(local::MemoryApi& api, Dice& dice, const double& trouble)
-      : local::MemoryClient(api), api_(api), dice_(dice), trouble_(trouble) {}
+  TroubledClient(local::MemoryApi& api, const OldLists& old, Dice& dice, const double& trouble)
+      : local::MemoryClient(api), api_(api), old_(old), dice_(dice), trouble_(trouble) {}
 
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override;
   Result<Json> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options) override;
@@ -67,10 +83,10 @@ class TroubledClient : public local::MemoryClient {
   bool LosesAnswer();
 
   local::MemoryApi& api_;
+  const OldLists& old_;
   Dice& dice_;
   const double& trouble_;
   int64_t writes_ = 0;
-  std::map<std::string, std::deque<Json>> old_lists_;  // by plural
 };
 
 // Scheduler and kubelets: one step of the life of one pod at a time.
@@ -80,6 +96,7 @@ class Kubelets {
     double failure = 0;        // chance that a worker of an attempt ends badly
     double disruption = 0;     // chance that a pod is evicted or vanishes
     double hang = 0;           // chance that a pod that is deleted stays, until Revive
+    double silence = 0;        // chance that its peers wait for a worker that is gone
     int64_t good_attempt = 3;  // from this attempt on all goes well
   };
   Kubelets(local::MemoryApi& api, const Clock& clock, Dice& dice, Options options)
@@ -96,14 +113,15 @@ class Kubelets {
  private:
   void Advance(const Json& pod);
   void Reject(const Json& pod);
+  void Break(const std::string& job, int64_t attempt);
   void Finish(const Json& pod, int64_t code, const std::string& reason, bool target);
 
   local::MemoryApi& api_;
   const Clock& clock_;
   Dice& dice_;
   Options options_;
-  // Attempts of job uid whose workers wait for one that is gone, and whether they learn of it.
-  std::map<std::string, std::map<int64_t, bool>> broken_;
+  // Attempts of job uid whose workers wait for one that is gone.
+  std::map<std::string, std::set<int64_t>> broken_;
   std::set<std::string> hanging_;    // uids
   std::map<std::string, int> life_;  // by uid: steps that a running pod has left
 };
