@@ -11,9 +11,6 @@
 namespace trainyard::reconcile {
 namespace {
 
-// How long the answer that an attempt is the newest counts.
-constexpr double kConfirmedSeconds = 10;
-
 // Runs f(0) ... f(count - 1), `parallel` at a time.
 void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f) {
   const size_t threads = std::min(count, static_cast<size_t>(parallel));

@@ -15,6 +15,9 @@ namespace trainyard::reconcile {
 // How long a created pod may be missing in the cache before it is taken for gone.
 inline constexpr double kCacheLagSeconds = 10;
 
+// How long the answer that an attempt is the newest counts.
+inline constexpr double kConfirmedSeconds = 10;
+
 // Why some pods of a plan were not created, for the status; empty reason: all were.
 struct CreateProblem {
   std::string reason;  // NameInUse, Forbidden (also quotas), Throttled or PodRefused
@@ -30,8 +33,8 @@ class Executor {
 
   // Does everything it can and returns the first error; a repeated call does the rest. Not found on
   // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
-  // after a read that confirms the attempt (kConflict when the API knows a newer one); it holds for ten
-  // seconds, so that an operator that was frozen, and may no longer lead, asks again.
+  // after a read that confirms the attempt (kConflict when the API knows a newer one); it holds for
+  // kConfirmedSeconds, so that an operator that was frozen, and may no longer lead, asks again.
   Status Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);

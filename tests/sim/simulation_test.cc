@@ -213,7 +213,11 @@ class Simulation {
                  << attempt << " restarts " << total << "\n";
       }
       if (attempt < attempts_[uid]) return "attempt of " + uid + " went back";
-      if (operators_.size() == 1 && oldest_new.contains(uid) && oldest_new[uid] < attempt)
+      if (attempt != attempts_[uid]) begun_[uid] = clock_.Now();
+      // Of two operators at once, one may rely for a while on what it has confirmed.
+      const bool late =
+          operators_.size() == 1 || SecondsBetween(begun_[uid], clock_.Now()) > reconcile::kConfirmedSeconds;
+      if (late && oldest_new.contains(uid) && oldest_new[uid] < attempt)
         return "a pod of attempt " + std::to_string(oldest_new[uid]) + " was created when " + std::to_string(attempt) +
                " had begun";
       if (newest[uid] > attempt)
@@ -284,7 +288,8 @@ class Simulation {
   int64_t mode_ = 0;  // 0: only failures, 1: only disruptions, 2: both
   local::MemoryApi api_;
   OldLists old_;
-  std::set<std::string> seen_;  // pods, by uid
+  std::set<std::string> seen_;         // pods, by uid
+  std::map<std::string, Time> begun_;  // the newest attempt, by the job's uid
   Kubelets kubelets_;
   std::vector<std::unique_ptr<Operator>> operators_;  // two: one has not heard yet that it no longer leads
   std::set<std::string> touched_;                     // jobs that someone suspended
