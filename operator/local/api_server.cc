@@ -187,7 +187,7 @@ void ApiServer::Impl::ToTable(const Resource& resource, Json& list) const {
 void ApiServer::Impl::Watch(const Route& route, const httplib::Request& request, httplib::Response& response) {
   const Result<Selector> selector =
       Selector::Parse(Parameter(request, "labelSelector"), Parameter(request, "fieldSelector"));
-  if (!selector.ok()) return Answer(Failure(400, "BadRequest", selector.status().message()), response);
+  if (!selector.ok()) return Answer(BadRequest(selector.status().message()), response);
   struct State {
     uint64_t since = 0;
     std::vector<kube::WatchEvent> first;
@@ -264,7 +264,7 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
   if (container.empty()) container = json::Text(pod.body["spec"]["containers"].at(0), "name");
   const Result<LogSource> source = OpenLog(log_path(pod.body, container), pod.body, container,
                                            Parameter(request, "tailLines"), Parameter(request, "limitBytes"));
-  if (!source.ok()) return Answer(Failure(400, "BadRequest", source.status().message()), response);
+  if (!source.ok()) return Answer(BadRequest(source.status().message()), response);
   auto log = std::make_shared<LogSource>(*source);
   const bool follow = IsSet(request, "follow");
   response.set_chunked_content_provider(
@@ -286,7 +286,7 @@ ApiResult ApiServer::Impl::Write(const Route& route, const httplib::Request& req
   if (route.kind != Route::kObjects) return Failure(405, "MethodNotAllowed", "this resource can only be read here");
   if (request.method == "PATCH") return Patch(route, request, request.get_header_value("Content-Type"));
   Json body = request.body.empty() ? Json::object() : Json::parse(request.body, nullptr, false);
-  if (body.is_discarded()) return Failure(400, "BadRequest", "the body is no JSON");
+  if (body.is_discarded()) return BadRequest("the body is no JSON");
   const WriteRequest write = WriteRequestOf(request);
   if (request.method == "POST" && route.name.empty())
     return api.Create(*route.resource, route.ns, std::move(body), write);
@@ -311,7 +311,7 @@ ApiResult ApiServer::Impl::Patch(const Route& route, const httplib::Request& req
   if (type.starts_with("application/apply-patch+yaml")) {
     kind = PatchType::kApply;
     Result<Json> parsed = trainyard::api::YamlToJson(request.body, "body");
-    if (!parsed.ok()) return Failure(400, "BadRequest", parsed.status().message());
+    if (!parsed.ok()) return BadRequest(parsed.status().message());
     if (Parameter(request, "fieldManager").empty())
       return Failure(422, "Invalid", "fieldManager: Required value: is required for apply patch");
     body = std::move(*parsed);
@@ -323,7 +323,7 @@ ApiResult ApiServer::Impl::Patch(const Route& route, const httplib::Request& req
                      "the body of the request was in an unknown format - accepted media types include: "
                      "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml");
     body = Json::parse(request.body, nullptr, false);
-    if (body.is_discarded()) return Failure(400, "BadRequest", "the body is no JSON");
+    if (body.is_discarded()) return BadRequest("the body is no JSON");
   }
   return api.Patch(*route.resource, route.ns, route.name, route.subresource, kind, body, WriteRequestOf(request));
 }

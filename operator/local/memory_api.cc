@@ -4,18 +4,12 @@
 #include <cstdio>
 #include <set>
 
-#include "operator/api/crd.h"
-#include "operator/api/json.h"
-#include "operator/api/pod_fields.h"
-#include "operator/api/rules.h"
-#include "operator/api/schema.h"
 #include "operator/base/json_access.h"
+#include "operator/local/admission.h"
 #include "operator/local/apply.h"
 
 namespace trainyard::local {
 namespace {
-
-using api::Cause;
 
 constexpr size_t kHistory = 20000;
 
@@ -27,122 +21,11 @@ std::string TextAt(const Json& object, const char* pointer) {
   return object.contains(at) && object[at].is_string() ? object[at].get<std::string>() : "";
 }
 
-ApiResult NotFound(const Resource& resource, const std::string& name) {
-  ApiResult result =
-      Failure(404, "NotFound",
-              resource.plural + (resource.group.empty() ? "" : "." + resource.group) + " \"" + name + "\" not found");
-  result.body["details"] = {{"name", name}, {"group", resource.group}, {"kind", resource.plural}};
-  return result;
-}
-
-ApiResult Invalid(const Resource& resource, const std::string& name, const std::vector<Cause>& causes) {
-  std::string text;
-  Json list = Json::array();
-  for (const Cause& cause : causes) {
-    const std::string line = (cause.field.empty() ? "" : cause.field + ": ") + cause.message;
-    text += (text.empty() ? "" : ", ") + line;
-    list.push_back({{"reason", cause.reason}, {"message", cause.message}, {"field", cause.field}});
-  }
-  if (causes.size() > 1) text = "[" + text + "]";
-  ApiResult result = Failure(
-      422, "Invalid",
-      resource.kind + (resource.group.empty() ? "" : "." + resource.group) + " \"" + name + "\" is invalid: " + text);
-  result.body["details"] = {{"name", name}, {"group", resource.group}, {"kind", resource.kind}, {"causes", list}};
-  return result;
-}
-
-bool IsDnsName(const std::string& name) {
-  if (name.empty() || name.size() > 253) return false;
-  const auto alnum = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return alnum(name.front()) && alnum(name.back()) &&
-         std::all_of(name.begin(), name.end(), [&](char c) { return alnum(c) || c == '-' || c == '.'; });
-}
-
-bool HasStatus(const Resource& resource) { return resource == kube::kTrainingJobs || resource == kube::kPods; }
-
-// Every value at `path` of `object`, with its own path.
-void ForEachAt(const Json& object, const std::vector<const char*>& path, size_t depth, const std::string& name,
-               const std::function<void(const Json&, const std::string&)>& f) {
-  if (object.is_null()) return;
-  if (depth == path.size()) return f(object, name);
-  const std::string part = path[depth];
-  if (part != "[]")
-    return ForEachAt(json::Field(object, path[depth]), path, depth + 1, name.empty() ? part : name + "." + part, f);
-  if (!object.is_array()) return;
-  for (size_t i = 0; i < object.size(); ++i)
-    ForEachAt(object[i], path, depth + 1, name + "[" + std::to_string(i) + "]", f);
-}
-
-// What the CRD's rules say of an object that fits the schema.
-std::vector<Cause> CheckRules(const Json& object, const Json* old) {
-  std::vector<Cause> causes;
-  for (const api::FieldRule& rule : api::FieldRules()) {
-    ForEachAt(object, rule.path, 0, "", [&](const Json& value, const std::string& path) {
-      if (!rule.allows(value))
-        causes.push_back(
-            {"FieldValueInvalid", "Invalid value: " + api::Shown(value) + ": " + rule.message, path, "", ""});
-    });
-  }
-  for (const api::Rule& rule : api::RootRules()) {
-    if (!rule.allows(object, old))
-      causes.push_back({"FieldValueInvalid", std::string("Invalid value: \"object\": ") + rule.message, "", "", ""});
-  }
-  return causes;
-}
-
-// A pod is its template with a name and a status.
-const Json& PodSchema() {
-  static const Json schema = [] {
-    Json pod = api::PodTemplateSchema();
-    pod["required"] = {"spec"};
-    for (const char* text : {"apiVersion", "kind"}) pod["properties"][text] = {{"type", "string"}};
-    pod["properties"]["status"] = {{"type", "object"}};
-    return pod;
-  }();
-  return schema;
-}
-
-const Json& JobSchema() {
-  static const Json schema = api::JobSchema();
-  return schema;
-}
-
-// What a server fills in that others rely on.
-void DefaultPod(Json& pod) {
-  Json& spec = pod["spec"];
-  for (const auto& [key, value] : {std::pair<const char*, Json>{"restartPolicy", "Always"},
-                                   {"terminationGracePeriodSeconds", 30},
-                                   {"schedulerName", "default-scheduler"}}) {
-    if (!spec.contains(key)) spec[key] = value;
-  }
-  for (const char* list : {"initContainers", "containers"}) {
-    if (!spec.contains(list) || !spec[list].is_array()) continue;
-    for (Json& container : spec[list]) {
-      if (!container.is_object()) continue;
-      if (!container.contains("terminationMessagePath")) container["terminationMessagePath"] = "/dev/termination-log";
-      if (!container.contains("terminationMessagePolicy")) container["terminationMessagePolicy"] = "File";
-    }
-  }
-  pod["status"] = {{"phase", "Pending"}, {"qosClass", "BestEffort"}};
-}
-
 }  // namespace
 
 bool HasEnded(const Json& pod) {
   const std::string phase = json::Text(json::Field(pod, "status"), "phase");
   return phase == "Succeeded" || phase == "Failed";
-}
-
-ApiResult Failure(int http, const std::string& reason, const std::string& message) {
-  return {http,
-          {{"kind", "Status"},
-           {"apiVersion", "v1"},
-           {"metadata", Json::object()},
-           {"status", "Failure"},
-           {"reason", reason},
-           {"message", message},
-           {"code", http}},
-          {}};
 }
 
 MemoryApi::MemoryApi(const Clock& clock, uint64_t seed) : clock_(clock), random_(seed) {}
@@ -182,7 +65,7 @@ ApiResult MemoryApi::Get(const Resource& resource, const std::string& ns, const 
 
 ApiResult MemoryApi::List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) const {
   const Result<Selector> selector = Selector::Parse(options.label_selector, options.field_selector);
-  if (!selector.ok()) return Failure(400, "BadRequest", selector.status().message());
+  if (!selector.ok()) return BadRequest(selector.status().message());
   const MutexLock lock(mutex_);
   // A page goes on after the key in its token, in the same snapshot or not at all.
   std::string after;
@@ -216,86 +99,25 @@ ApiResult MemoryApi::List(const Resource& resource, const std::string& ns, const
           {}};
 }
 
-// Schema, CEL twins, defaults: what happens to an object before it is stored.
-ApiResult MemoryApi::Admit(const Resource& resource, const Json* old, Json& object, const WriteRequest& request) const {
-  const bool job = resource == kube::kTrainingJobs, pod = resource == kube::kPods, new_pod = pod && !old;
-  if (!job && !pod) return {};
-  const Json& schema = job ? JobSchema() : PodSchema();
-  ApiResult result;
-  for (const api::UnknownField& field : api::Prune(schema, object, ""))
-    result.warnings.push_back("unknown field \"" + field.path + "\"");
-  if (request.strict && !result.warnings.empty()) {
-    std::string text;
-    for (const std::string& warning : result.warnings) text += (text.empty() ? "" : ", ") + warning;
-    return Failure(400, "BadRequest",
-                   resource.kind + " in version \"" + resource.version + "\" cannot be handled as a " + resource.kind +
-                       ": strict decoding error: " + text);
-  }
-  std::vector<Cause> causes = api::CheckSchema(schema, object, "");
-  if (causes.empty() && job) causes = CheckRules(object, old);
-  if (causes.empty() && new_pod && object["spec"]["containers"].empty())
-    causes.push_back({"FieldValueRequired", "Required value", "spec.containers", "", ""});
-  if (!causes.empty()) return Invalid(resource, TextAt(object, "/metadata/name"), causes);
-  if (new_pod) DefaultPod(object);
-  return result;
-}
-
 ApiResult MemoryApi::Create(const Resource& resource, const std::string& ns, Json object, const WriteRequest& request) {
-  if (!object.is_object()) return Failure(400, "BadRequest", "the body is no object");
-  if (TextAt(object, "/kind") != resource.kind || TextAt(object, "/apiVersion") != resource.ApiVersion()) {
-    return Failure(400, "BadRequest",
-                   "the object's kind is " + TextAt(object, "/apiVersion") + " " + TextAt(object, "/kind") +
-                       "; expected " + resource.ApiVersion() + " " + resource.kind);
-  }
-  Json& metadata = object["metadata"];
-  if (!metadata.is_object()) metadata = Json::object();
-  if (const std::string own = TextAt(object, "/metadata/namespace"); !own.empty() && own != ns) {
-    return Failure(400, "BadRequest",
-                   "the namespace of the provided object does not match the namespace sent on the request");
-  }
-  metadata["namespace"] = ns;
+  if (ApiResult refused = PrepareCreate(resource, ns, object); !refused.ok()) return refused;
   const MutexLock lock(mutex_);
-  if (TextAt(object, "/metadata/name").empty() && !TextAt(object, "/metadata/generateName").empty())
-    metadata["name"] = metadata["generateName"].get<std::string>() + NewUid().substr(0, 5);
+  const std::string prefix = TextAt(object, "/metadata/generateName");
+  if (TextAt(object, "/metadata/name").empty() && !prefix.empty())
+    object["metadata"]["name"] = prefix + NewUid().substr(0, 5);
   const std::string name = TextAt(object, "/metadata/name");
-  if (!IsDnsName(name)) {
-    return Invalid(
-        resource, name,
-        {{name.empty() ? "FieldValueRequired" : "FieldValueInvalid",
-          name.empty()
-              ? "Required value: name or generateName is required"
-              : "Invalid value: \"" + name +
-                    "\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'",
-          "metadata.name", "", ""}});
-  }
-  if (HasStatus(resource)) object.erase("status");
-  for (const char* key :
-       {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation"})
-    metadata.erase(key);
-  ApiResult result = Admit(resource, nullptr, object, request);
+  if (ApiResult refused = CheckName(resource, name); !refused.ok()) return refused;
+  ApiResult result = Admit(resource, nullptr, request.strict, object);
   if (!result.ok()) return result;
-  auto& collection = collections_[Collection(resource)];
-  if (const auto found = collection.find(Key(ns, name)); found != collection.end()) {
-    const bool going = !TextAt(*found->second, "/metadata/deletionTimestamp").empty();
-    ApiResult exists =
-        Failure(409, "AlreadyExists",
-                (going ? "object is being deleted: " : "") + resource.plural +
-                    (resource.group.empty() ? "" : "." + resource.group) + " \"" + name + "\" already exists");
-    exists.body["details"] = {{"name", name}, {"group", resource.group}, {"kind", resource.plural}};
-    return exists;
-  }
-  object["metadata"]["uid"] = NewUid();
-  object["metadata"]["creationTimestamp"] = FormatTime(clock_.Now());
-  if (resource == kube::kTrainingJobs) object["metadata"]["generation"] = 1;
+  const auto& collection = collections_[Collection(resource)];
+  if (const auto found = collection.find(Key(ns, name)); found != collection.end())
+    return AlreadyExists(resource, name, !TextAt(*found->second, "/metadata/deletionTimestamp").empty());
+  Json& metadata = object["metadata"];
+  metadata["uid"] = NewUid();
+  metadata["creationTimestamp"] = FormatTime(clock_.Now());
+  if (resource == kube::kTrainingJobs) metadata["generation"] = 1;
   result.http = 201;
-  if (request.dry_run) {
-    result.body = std::move(object);
-    return result;
-  }
-  object["metadata"]["resourceVersion"] = std::to_string(version_ + 1);
-  auto stored = std::make_shared<const Json>(std::move(object));
-  Commit(Collection(resource), Key(ns, name), nullptr, stored);
-  result.body = *stored;
+  result.body = request.dry_run ? object : *Store(resource, nullptr, object);
   return result;
 }
 
@@ -306,58 +128,29 @@ ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, con
   if (!subresource.empty() && (subresource != "status" || !HasStatus(resource)))
     return Failure(404, "NotFound", "the server could not find the requested resource");
   const MutexLock lock(mutex_);
-  auto& collection = collections_[Collection(resource)];
+  const auto& collection = collections_[Collection(resource)];
   const auto found = collection.find(Key(ns, name));
   if (found == collection.end()) return NotFound(resource, name);
   const Object old = found->second;
   Json next = *old;
   if (ApiResult changed = change(*old, next); !changed.ok()) return changed;
-  const std::string version = TextAt(next, "/metadata/resourceVersion");
+  if (!json::Field(next, "metadata").is_object()) return BadRequest("the object would have no metadata");
+  const std::string version = TextAt(next, "/metadata/resourceVersion"), uid = TextAt(next, "/metadata/uid");
   if (!version.empty() && version != TextAt(*old, "/metadata/resourceVersion")) {
-    return Failure(
-        409, "Conflict",
-        "Operation cannot be fulfilled on " + resource.plural + (resource.group.empty() ? "" : "." + resource.group) +
-            " \"" + name +
-            "\": the object has been modified; please apply your changes to the latest version and try again");
+    return Conflict(resource, name,
+                    "the object has been modified; please apply your changes to the latest version and try again");
   }
-  if (const std::string uid = TextAt(next, "/metadata/uid"); !uid.empty() && uid != TextAt(*old, "/metadata/uid")) {
-    return Failure(
-        409, "Conflict",
+  if (!uid.empty() && uid != TextAt(*old, "/metadata/uid")) {
+    return Conflict(
+        resource, name,
         "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + TextAt(*old, "/metadata/uid"));
   }
-  // Each of the two doors lets through its own part.
-  const Json spec = json::Field(next, "spec"), status = json::Field(next, "status");
-  const Json labels = json::Field(next["metadata"], "labels"),
-             annotations = json::Field(next["metadata"], "annotations");
-  const Json owners = json::Field(next["metadata"], "ownerReferences"),
-             managed = json::Field(next["metadata"], "managedFields");
-  const auto put = [](Json& object, const char* key, const Json& value) {
-    value.is_null() ? void(object.erase(key)) : void(object[key] = value);
-  };
-  Json merged = HasStatus(resource) ? *old : next;
-  merged["metadata"] = (*old)["metadata"];
-  if (subresource == "status") {
-    put(merged, "status", status);
-  } else {
-    if (HasStatus(resource)) put(merged, "spec", spec);
-    put(merged["metadata"], "labels", labels);
-    put(merged["metadata"], "annotations", annotations);
-    put(merged["metadata"], "ownerReferences", owners);
-  }
-  put(merged["metadata"], "managedFields", managed);
-  if (resource == kube::kTrainingJobs && merged["spec"] != (*old)["spec"])
-    merged["metadata"]["generation"] = (*old)["metadata"].value("generation", int64_t{1}) + 1;
-  ApiResult result = Admit(resource, old.get(), merged, request);
+  Json merged = TakeChanges(resource, subresource, *old, std::move(next));
+  ApiResult result = Admit(resource, old.get(), request.strict, merged);
   if (!result.ok()) return result;
-  result.http = 200;
-  if (request.dry_run || merged == *old) {  // A write that changes nothing makes no version.
-    result.body = std::move(merged);
-    return result;
-  }
-  merged["metadata"]["resourceVersion"] = std::to_string(version_ + 1);
-  auto stored = std::make_shared<const Json>(std::move(merged));
-  Commit(Collection(resource), Key(ns, name), old, stored);
-  result.body = *stored;
+  RaiseGeneration(resource, *old, merged);
+  const bool store = !request.dry_run && merged != *old;  // A write that changes nothing makes no version.
+  result.body = store ? *Store(resource, old, merged) : merged;
   return result;
 }
 
@@ -365,7 +158,7 @@ ApiResult MemoryApi::Replace(const Resource& resource, const std::string& ns, co
                              const std::string& subresource, Json object, const WriteRequest& request) {
   return Update(resource, ns, name, subresource, request, [&](const Json&, Json& next) {
     if (!object.is_object() || !json::Field(object, "metadata").is_object())
-      return Failure(400, "BadRequest", "the body is no object with metadata");
+      return BadRequest("the body is no object with metadata");
     next = std::move(object);
     return ApiResult{};
   });
@@ -376,7 +169,7 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
                            const WriteRequest& request) {
   if (type == PatchType::kApply && Get(resource, ns, name).http == 404) {
     Json object = patch;
-    if (!object.is_object()) return Failure(400, "BadRequest", "the body is no object");
+    if (!json::Field(object, "metadata").is_object()) return BadRequest("the body is no object with metadata");
     object["metadata"]["name"] = name;
     object["metadata"]["managedFields"] =
         ManagedFields(patch, Json::array(), request.manager, resource.ApiVersion(), clock_.Now());
@@ -386,7 +179,7 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
   return Update(resource, ns, name, subresource, request, [&](const Json& old, Json& next) {
     switch (type) {
       case PatchType::kMerge:
-        if (!patch.is_object()) return Failure(400, "BadRequest", "the patch is no object");
+        if (!patch.is_object()) return BadRequest("the patch is no object");
         next.merge_patch(patch);
         break;
       case PatchType::kJson:
@@ -410,50 +203,21 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
 ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, const std::string& name,
                             const DeleteRequest& request) {
   const MutexLock lock(mutex_);
-  auto& collection = collections_[Collection(resource)];
+  const auto& collection = collections_[Collection(resource)];
   const auto found = collection.find(Key(ns, name));
   if (found == collection.end()) return NotFound(resource, name);
   const Object old = found->second;
   const std::string uid = TextAt(*old, "/metadata/uid");
   if ((!request.uid.empty() && request.uid != uid) ||
-      (!request.resource_version.empty() && request.resource_version != TextAt(*old, "/metadata/resourceVersion"))) {
-    return Failure(409, "Conflict",
-                   "Operation cannot be fulfilled on " + resource.plural + " \"" + name +
-                       "\": the UID or resourceVersion in the precondition is not the object's");
-  }
+      (!request.resource_version.empty() && request.resource_version != TextAt(*old, "/metadata/resourceVersion")))
+    return Conflict(resource, name, "the UID or resourceVersion in the precondition is not the object's");
   if (request.dry_run) return {200, *old, {}};
   if (resource == kube::kPods && !TextAt(*old, "/spec/nodeName").empty() && !HasEnded(*old)) {
     const int64_t grace =
         request.grace_seconds.value_or(json::Whole(json::Field(*old, "spec"), "terminationGracePeriodSeconds", 30));
-    const bool going = !TextAt(*old, "/metadata/deletionTimestamp").empty();
-    // A second delete can only shorten the wait.
-    if (grace > 0) {
-      if (going && grace >= json::Whole(json::Field(*old, "metadata"), "deletionGracePeriodSeconds"))
-        return {200, *old, {}};
-      Json next = *old;
-      next["metadata"]["deletionTimestamp"] = FormatTime(After(clock_.Now(), static_cast<double>(grace)));
-      next["metadata"]["deletionGracePeriodSeconds"] = grace;
-      next["metadata"]["resourceVersion"] = std::to_string(version_ + 1);
-      auto stored = std::make_shared<const Json>(std::move(next));
-      Commit(Collection(resource), Key(ns, name), old, stored);
-      return {200, *stored, {}};
-    }
+    if (grace > 0) return {200, *Terminate(old, grace), {}};
   }
-  if (request.propagation == "Orphan") {
-    for (auto& [other_name, others] : collections_) {
-      for (auto& [key, object] : std::map(others)) {
-        const Json owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
-        Json kept = Json::array();
-        std::copy_if(owners.begin(), owners.end(), std::back_inserter(kept),
-                     [&](const Json& owner) { return json::Text(owner, "uid") != uid; });
-        if (kept.size() == owners.size()) continue;
-        Json next = *object;
-        next["metadata"]["ownerReferences"] = kept;
-        next["metadata"]["resourceVersion"] = std::to_string(version_ + 1);
-        Commit(other_name, key, object, std::make_shared<const Json>(std::move(next)));
-      }
-    }
-  }
+  if (request.propagation == "Orphan") Orphan(uid);
   Commit(Collection(resource), Key(ns, name), old, nullptr);
   return {200,
           {{"kind", "Status"},
@@ -462,6 +226,41 @@ ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, con
            {"status", "Success"},
            {"details", {{"name", name}, {"group", resource.group}, {"kind", resource.plural}, {"uid", uid}}}},
           {}};
+}
+
+// The first of a pod's two steps. A second delete can only shorten the wait.
+MemoryApi::Object MemoryApi::Terminate(const Object& pod, int64_t grace) {
+  const Json& metadata = json::Field(*pod, "metadata");
+  const bool going = !json::Text(metadata, "deletionTimestamp").empty();
+  if (going && grace >= json::Whole(metadata, "deletionGracePeriodSeconds")) return pod;
+  Json next = *pod;
+  next["metadata"]["deletionTimestamp"] = FormatTime(After(clock_.Now(), static_cast<double>(grace)));
+  next["metadata"]["deletionGracePeriodSeconds"] = grace;
+  return Store(kube::kPods, pod, std::move(next));
+}
+
+// Takes the owner `uid` from everything that it owns.
+void MemoryApi::Orphan(const std::string& uid) {
+  for (const Resource& resource : Resources()) {
+    for (const auto& [key, object] : std::map(collections_[Collection(resource)])) {
+      const Json& owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
+      Json kept = Json::array();
+      std::copy_if(owners.begin(), owners.end(), std::back_inserter(kept),
+                   [&](const Json& owner) { return json::Text(owner, "uid") != uid; });
+      if (kept.size() == owners.size()) continue;
+      Json next = *object;
+      next["metadata"]["ownerReferences"] = kept;
+      Store(resource, object, std::move(next));
+    }
+  }
+}
+
+MemoryApi::Object MemoryApi::Store(const Resource& resource, Object before, Json after) {
+  after["metadata"]["resourceVersion"] = std::to_string(version_ + 1);
+  auto stored = std::make_shared<const Json>(std::move(after));
+  Commit(Collection(resource), Key(TextAt(*stored, "/metadata/namespace"), TextAt(*stored, "/metadata/name")),
+         std::move(before), stored);
+  return stored;
 }
 
 void MemoryApi::Commit(const std::string& collection, const std::string& key, Object before, Object after) {

@@ -26,20 +26,10 @@
 #include "operator/base/clock.h"
 #include "operator/base/mutex.h"
 #include "operator/kube/client.h"
+#include "operator/local/api_result.h"
 #include "operator/local/selector.h"
 
 namespace trainyard::local {
-
-using kube::Json;
-using kube::Resource;
-
-// An HTTP status code with the object, list or metav1.Status that goes with it.
-struct ApiResult {
-  int http = 200;
-  Json body;
-  std::vector<std::string> warnings;  // unknown fields that were dropped
-  bool ok() const { return http < 300; }
-};
 
 enum class PatchType { kMerge, kJson, kApply };
 
@@ -111,7 +101,10 @@ class MemoryApi {
   ApiResult Update(const Resource& resource, const std::string& ns, const std::string& name,
                    const std::string& subresource, const WriteRequest& request,
                    const std::function<ApiResult(const Json& old, Json& next)>& change);
-  ApiResult Admit(const Resource& resource, const Json* old, Json& object, const WriteRequest& request) const;
+  Object Terminate(const Object& pod, int64_t grace) REQUIRES_LOCK(mutex_);
+  void Orphan(const std::string& uid) REQUIRES_LOCK(mutex_);
+  // Commits `after` with its new resourceVersion under the name in it, and returns it.
+  Object Store(const Resource& resource, Object before, Json after) REQUIRES_LOCK(mutex_);
   void Commit(const std::string& collection, const std::string& key, Object before, Object after) REQUIRES_LOCK(mutex_);
   std::string NewUid() REQUIRES_LOCK(mutex_);
 
@@ -129,9 +122,6 @@ class MemoryApi {
 
 // Whether the pod's phase is Succeeded or Failed.
 bool HasEnded(const Json& pod);
-
-// A metav1.Status for a failure.
-ApiResult Failure(int http, const std::string& reason, const std::string& message);
 
 }  // namespace trainyard::local
 

@@ -64,6 +64,23 @@ TEST_F(MemoryApiTest, SpecAndStatusHaveTheirOwnDoors) {
   EXPECT_EQ(status.body["metadata"]["generation"], 2) << "a status is no new generation";
 }
 
+TEST_F(MemoryApiTest, AFieldThatIsDroppedIsNoNewGeneration) {
+  CreateJob();
+  const ApiResult result = Merge({{"spec", {{"wrokers", 3}}}});
+  ASSERT_TRUE(result.ok()) << result.body;
+  EXPECT_EQ(result.body["metadata"]["generation"], 1);
+  EXPECT_EQ(result.warnings, std::vector<std::string>{"unknown field \"spec.wrokers\""});
+}
+
+TEST_F(MemoryApiTest, APatchLeavesAnObject) {
+  CreateJob();
+  EXPECT_EQ(Merge({{"metadata", nullptr}}).http, 400);
+  const Json number = Json::array({{{"op", "replace"}, {"path", ""}, {"value", 5}}});
+  EXPECT_EQ(api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kJson, number, {}).http, 400);
+  EXPECT_EQ(api_.Patch(kube::kTrainingJobs, "default", "other", "", PatchType::kApply, {{"metadata", "x"}}, {}).http,
+            400);
+}
+
 TEST_F(MemoryApiTest, AnOldVersionConflicts) {
   const std::string old = CreateJob().body["metadata"]["resourceVersion"];
   ASSERT_EQ(Merge({{"metadata", {{"labels", {{"a", "b"}}}}}}).http, 200);

@@ -1,0 +1,178 @@
+#include "operator/local/admission.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "operator/api/crd.h"
+#include "operator/api/json.h"
+#include "operator/api/pod_fields.h"
+#include "operator/api/rules.h"
+#include "operator/api/schema.h"
+#include "operator/base/json_access.h"
+
+namespace trainyard::local {
+namespace {
+
+using api::Cause;
+
+bool IsDnsName(const std::string& name) {
+  if (name.empty() || name.size() > 253) return false;
+  const auto alnum = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return alnum(name.front()) && alnum(name.back()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return alnum(c) || c == '-' || c == '.'; });
+}
+
+// Every value at `path` of `object`, with its own path.
+void ForEachAt(const Json& object, const std::vector<const char*>& path, size_t depth, const std::string& name,
+               const std::function<void(const Json&, const std::string&)>& f) {
+  if (object.is_null()) return;
+  if (depth == path.size()) return f(object, name);
+  const std::string part = path[depth];
+  if (part != "[]")
+    return ForEachAt(json::Field(object, path[depth]), path, depth + 1, name.empty() ? part : name + "." + part, f);
+  if (!object.is_array()) return;
+  for (size_t i = 0; i < object.size(); ++i)
+    ForEachAt(object[i], path, depth + 1, name + "[" + std::to_string(i) + "]", f);
+}
+
+// What the CRD's rules say of an object that fits the schema.
+std::vector<Cause> CheckRules(const Json& object, const Json* old) {
+  std::vector<Cause> causes;
+  for (const api::FieldRule& rule : api::FieldRules()) {
+    ForEachAt(object, rule.path, 0, "", [&](const Json& value, const std::string& path) {
+      if (!rule.allows(value))
+        causes.push_back(
+            {"FieldValueInvalid", "Invalid value: " + api::Shown(value) + ": " + rule.message, path, "", ""});
+    });
+  }
+  for (const api::Rule& rule : api::RootRules()) {
+    if (!rule.allows(object, old))
+      causes.push_back({"FieldValueInvalid", std::string("Invalid value: \"object\": ") + rule.message, "", "", ""});
+  }
+  return causes;
+}
+
+// A pod is its template with a name and a status.
+const Json& PodSchema() {
+  static const Json schema = [] {
+    Json pod = api::PodTemplateSchema();
+    pod["required"] = {"spec"};
+    for (const char* text : {"apiVersion", "kind"}) pod["properties"][text] = {{"type", "string"}};
+    pod["properties"]["status"] = {{"type", "object"}};
+    return pod;
+  }();
+  return schema;
+}
+
+const Json& JobSchema() {
+  static const Json schema = api::JobSchema();
+  return schema;
+}
+
+// What a server fills in that others rely on.
+void DefaultPod(Json& pod) {
+  Json& spec = pod["spec"];
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"restartPolicy", "Always"},
+                                   {"terminationGracePeriodSeconds", 30},
+                                   {"schedulerName", "default-scheduler"}}) {
+    if (!spec.contains(key)) spec[key] = value;
+  }
+  for (const char* list : {"initContainers", "containers"}) {
+    if (!spec.contains(list) || !spec[list].is_array()) continue;
+    for (Json& container : spec[list]) {
+      if (!container.is_object()) continue;
+      if (!container.contains("terminationMessagePath")) container["terminationMessagePath"] = "/dev/termination-log";
+      if (!container.contains("terminationMessagePolicy")) container["terminationMessagePolicy"] = "File";
+    }
+  }
+  pod["status"] = {{"phase", "Pending"}, {"qosClass", "BestEffort"}};
+}
+
+// Sets `key` of `object` to what `source` has there, or removes it.
+void Take(Json& object, const Json& source, const char* key) {
+  const Json& value = json::Field(source, key);
+  value.is_null() ? void(object.erase(key)) : void(object[key] = value);
+}
+
+ApiResult StrictDecodingError(const Resource& resource, const std::vector<std::string>& warnings) {
+  std::string text;
+  for (const std::string& warning : warnings) text += (text.empty() ? "" : ", ") + warning;
+  return BadRequest(resource.kind + " in version \"" + resource.version + "\" cannot be handled as a " + resource.kind +
+                    ": strict decoding error: " + text);
+}
+
+}  // namespace
+
+bool HasStatus(const Resource& resource) { return resource == kube::kTrainingJobs || resource == kube::kPods; }
+
+ApiResult PrepareCreate(const Resource& resource, const std::string& ns, Json& object) {
+  if (!object.is_object()) return BadRequest("the body is no object");
+  const std::string kind = json::Text(object, "kind"), version = json::Text(object, "apiVersion");
+  if (kind != resource.kind || version != resource.ApiVersion()) {
+    return BadRequest("the object's kind is " + version + " " + kind + "; expected " + resource.ApiVersion() + " " +
+                      resource.kind);
+  }
+  Json& metadata = object["metadata"];
+  if (!metadata.is_object()) metadata = Json::object();
+  if (const std::string own = json::Text(metadata, "namespace"); !own.empty() && own != ns)
+    return BadRequest("the namespace of the provided object does not match the namespace sent on the request");
+  metadata["namespace"] = ns;
+  for (const char* key :
+       {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation"})
+    metadata.erase(key);
+  if (HasStatus(resource)) object.erase("status");
+  return {};
+}
+
+ApiResult CheckName(const Resource& resource, const std::string& name) {
+  if (IsDnsName(name)) return {};
+  if (name.empty()) {
+    return Invalid(
+        resource, name,
+        {{"FieldValueRequired", "Required value: name or generateName is required", "metadata.name", "", ""}});
+  }
+  return Invalid(
+      resource, name,
+      {{"FieldValueInvalid",
+        "Invalid value: \"" + name +
+            "\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'",
+        "metadata.name", "", ""}});
+}
+
+Json TakeChanges(const Resource& resource, const std::string& subresource, const Json& old, Json next) {
+  const Json metadata = std::exchange(next["metadata"], old["metadata"]);
+  Json merged = HasStatus(resource) ? old : next;
+  if (subresource == "status") {
+    Take(merged, next, "status");
+  } else {
+    if (HasStatus(resource)) Take(merged, next, "spec");
+    for (const char* key : {"labels", "annotations", "ownerReferences"}) Take(merged["metadata"], metadata, key);
+  }
+  Take(merged["metadata"], metadata, "managedFields");
+  return merged;
+}
+
+ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& object) {
+  const bool job = resource == kube::kTrainingJobs, pod = resource == kube::kPods, new_pod = pod && !old;
+  if (!job && !pod) return {};
+  const Json& schema = job ? JobSchema() : PodSchema();
+  ApiResult result;
+  for (const api::UnknownField& field : api::Prune(schema, object, ""))
+    result.warnings.push_back("unknown field \"" + field.path + "\"");
+  if (strict && !result.warnings.empty()) return StrictDecodingError(resource, result.warnings);
+  std::vector<Cause> causes = api::CheckSchema(schema, object, "");
+  if (causes.empty() && job) causes = CheckRules(object, old);
+  if (causes.empty() && new_pod && object["spec"]["containers"].empty())
+    causes.push_back({"FieldValueRequired", "Required value", "spec.containers", "", ""});
+  if (!causes.empty()) return Invalid(resource, json::Text(object["metadata"], "name"), causes);
+  if (new_pod) DefaultPod(object);
+  return result;
+}
+
+void RaiseGeneration(const Resource& resource, const Json& old, Json& object) {
+  if (resource == kube::kTrainingJobs && json::Field(object, "spec") != json::Field(old, "spec"))
+    object["metadata"]["generation"] = json::Whole(old["metadata"], "generation", 1) + 1;
+}
+
+}  // namespace trainyard::local

@@ -1,0 +1,36 @@
+// What happens to an object between the request and the store: pruning, schema, CEL twins, defaults, and
+// which part of it a request may change at all.
+#ifndef TRAINYARD_OPERATOR_LOCAL_ADMISSION_H_
+#define TRAINYARD_OPERATOR_LOCAL_ADMISSION_H_
+
+#include <string>
+
+#include "operator/local/api_result.h"
+
+namespace trainyard::local {
+
+// Whether the resource has a status subresource.
+bool HasStatus(const Resource& resource);
+
+// Prepares a body for creation in `ns`: its kind and namespace are the request's, what only the server sets is
+// gone. Its name is not looked at.
+ApiResult PrepareCreate(const Resource& resource, const std::string& ns, Json& object);
+
+// 422 unless the name is an RFC 1123 subdomain.
+ApiResult CheckName(const Resource& resource, const std::string& name);
+
+// `old` with what a request through `subresource` ("" or "status") may take from `next`: the status through the
+// status subresource alone, everything else through the other door; metadata but labels, annotations, owners
+// and managers is the server's.
+Json TakeChanges(const Resource& resource, const std::string& subresource, const Json& old, Json next);
+
+// Prunes unknown fields (each a warning; `strict`: 400), checks types, ranges and rules (422), and fills a new
+// pod's defaults in. `old`: null for a new object. Only TrainingJobs and pods have a schema here.
+ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& object);
+
+// Counts a change of a TrainingJob's admitted spec.
+void RaiseGeneration(const Resource& resource, const Json& old, Json& object);
+
+}  // namespace trainyard::local
+
+#endif  // TRAINYARD_OPERATOR_LOCAL_ADMISSION_H_
