@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "operator/api/exit_reason.h"
 #include "operator/api/labels.h"
 
 namespace trainyard::reconcile {
@@ -10,35 +11,7 @@ namespace {
 
 std::string ReasonOf(const PodEnd& end) {
   if (!end.reason.empty() && end.reason != "Error") return end.reason;  // OOMKilled, Evicted, ContainerCannotRun, ...
-  switch (end.exit_code) {
-    case 2:
-      return "Usage";
-    case 64:
-      return "BadConfiguration";
-    case 65:
-      return "BadData";
-    case 69:
-      return "PeerLost";
-    case 70:
-      return "InternalError";
-    case 71:
-      return "OutOfMemory";
-    case 72:
-      return "NotFinite";
-    case 73:
-      return "Hang";
-    case 74:
-      return "Storage";
-    case 75:
-      return "StoppedOnRequest";
-    case 126:
-      return "CommandNotExecutable";
-    case 127:
-      return "CommandNotFound";
-    default:
-      return end.exit_code > 128 ? "Signal" + std::to_string(end.exit_code - 128)
-                                 : "ExitCode" + std::to_string(end.exit_code);
-  }
+  return ExitReason(end.exit_code);
 }
 
 // When `pod` ended. A pod that a kubelet rejected or evicted has no container to tell: then when it was
@@ -111,15 +84,6 @@ int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules
 
 }  // namespace
 
-std::vector<int64_t> MissingWorkers(const Observed& observed) {
-  std::vector<int64_t> missing;
-  if (observed.job.status.workers.created != observed.job.spec.workers) return missing;
-  for (size_t i = 0; i < observed.current.size(); ++i) {
-    if (!observed.current[i]) missing.push_back(static_cast<int64_t>(i));
-  }
-  return missing;
-}
-
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
   std::vector<FailedWorker> failed;
   for (size_t i = 0; i < observed.current.size(); ++i) {
@@ -127,7 +91,7 @@ std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
     if (pod && pod->end && (pod->end->exit_code != 0 || pod->end->reason == "Evicted"))
       failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
   }
-  for (const int64_t worker : MissingWorkers(observed)) failed.push_back(Vanished(observed, worker, now));
+  for (const int64_t worker : observed.missing) failed.push_back(Vanished(observed, worker, now));
   return failed;
 }
 

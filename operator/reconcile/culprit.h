@@ -19,10 +19,6 @@ struct FailedWorker {
   int64_t step = 0, checkpoint_step = 0;  // from its termination message
 };
 
-// Workers that existed, as status.workers.created says, and whose pod is not among `observed`: their
-// indices.
-std::vector<int64_t> MissingWorkers(const Observed& observed);
-
 // Every worker of the attempt that failed. One that is missing counts as vanished: whoever observes makes
 // sure that the API does not have its pod either.
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);

@@ -1,4 +1,5 @@
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
@@ -31,7 +32,8 @@ Plan MakePlan(const Observed& o, Time now) {
     return plan;
   }
   if (!o.stale.empty()) return DrainStale(o, std::move(plan));  // Never mix two attempts.
-  if (HasFailed(o, now)) return RestartOrFail(o, std::move(plan), now);
+  if (const std::vector<FailedWorker> failed = FailedWorkers(o, now); !failed.empty())
+    return RestartOrFail(o, failed, std::move(plan), now);
   return CreateMissing(o, std::move(plan), now);
 }
 

@@ -27,6 +27,12 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
       observed.stale.push_back(pod);
     }
   }
+  // Once all of an attempt's workers existed (status.workers.created), one without a pod has vanished.
+  if (record.job.status.workers.created == record.job.spec.workers) {
+    for (size_t i = 0; i < observed.current.size(); ++i) {
+      if (!observed.current[i]) observed.missing.push_back(static_cast<int64_t>(i));
+    }
+  }
   return observed;
 }
 

@@ -19,7 +19,7 @@ JobRecord JobFromApi(const nlohmann::json& object);
 using JobStore = kube::Store<JobRecord>;
 using PodStore = kube::Store<PodRecord>;
 
-// Sorts `pods` by owner, attempt and rank. REQUIRES: job is not null.
+// Sorts `pods` by owner, attempt and rank.
 Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods);
 
 }  // namespace trainyard::reconcile

@@ -31,6 +31,7 @@ struct Report {
 struct Observed {
   TrainingJob job;
   std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: spec.workers
+  std::vector<int64_t> missing;              // workers that existed in this attempt and have no pod, by index
   std::vector<Pod> stale;                    // of other attempts, or of ranks that the job does not have
   std::vector<Pod> foreign;                  // they carry our labels but belong to another owner: never touched
   std::vector<api::FieldError> spec_errors;  // of this generation

@@ -7,6 +7,8 @@
 
 namespace trainyard::reconcile {
 
+struct FailedWorker;  // culprit.h
+
 // progress.cc: what the pods and rank 0's answer say, as status. Decides nothing.
 Plan StatusFromPods(const Observed& observed, Time now);
 
@@ -22,9 +24,9 @@ Plan DrainStale(const Observed& observed, Plan plan);
 // start.cc: creates the workers that are missing, publishes rank 0's address, says what is waited for.
 Plan CreateMissing(const Observed& observed, Plan plan, Time now);
 
-// restart.cc: a worker failed. Collects evidence, judges the culprit once, restarts or fails.
-bool HasFailed(const Observed& observed, Time now);
-Plan RestartOrFail(const Observed& observed, Plan plan, Time now);
+// restart.cc: workers failed. Collects evidence, judges the culprit once, restarts or fails.
+// REQUIRES: failed is not empty.
+Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now);
 // Seconds between a restart and the creation of its pods.
 double RestartWait(const api::JobSpec& spec, const api::JobStatus& status);
 

@@ -7,7 +7,6 @@
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
-#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -107,12 +106,11 @@ Status Reconciler::ConfirmStale(const Observed& observed) {
 // A first list may be older than the job's own status: a pod is gone only when the API itself says so.
 Status Reconciler::ConfirmMissing(const Observed& observed) {
   const TrainingJob& job = observed.job;
-  const std::vector<int64_t> missing = MissingWorkers(observed);
-  if (missing.empty() || IsFinished(job.status) || job.deleting) return Status::Ok();
+  if (observed.missing.empty() || IsFinished(job.status) || job.deleting) return Status::Ok();
   const Result<Json> live =
       client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
   if (!live.ok()) return live.status().With("look for missing pods");
-  for (const int64_t worker : missing) {
+  for (const int64_t worker : observed.missing) {
     const std::string name = api::PodName(job.name, job.status.attempt, worker);
     for (const Json& pod : json::List(*live, "items")) {
       const Json& metadata = json::Field(pod, "metadata");

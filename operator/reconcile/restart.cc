@@ -39,7 +39,7 @@ void CountStreak(api::JobStatus& status, const FailedWorker& culprit) {
   streak = {.reason = culprit.failure.reason, .step = culprit.step, .count = same ? streak.count + 1 : 1};
 }
 
-// "worker 1 (rank 3) ended with 139 (Signal11): ..."
+// "pod job-1-1 (rank 3) ended with 139 (Signal11): ..."
 std::string Describe(const FailedWorker& culprit) {
   const api::Failure& failure = culprit.failure;
   std::string text = "pod " + failure.pod;
@@ -89,10 +89,7 @@ Plan Restart(const Observed& observed, Plan plan, const FailedWorker& culprit, b
 
 }  // namespace
 
-bool HasFailed(const Observed& observed, Time now) { return !FailedWorkers(observed, now).empty(); }
-
-Plan RestartOrFail(const Observed& observed, Plan plan, Time now) {
-  const std::vector<FailedWorker> failed = FailedWorkers(observed, now);
+Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now) {
   if (double left = 0; !EvidenceIsComplete(observed, failed, now, left)) {
     const std::optional<api::Failure>& known = plan.status.first_failure;
     if (!known || known->attempt != plan.status.attempt)

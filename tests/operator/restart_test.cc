@@ -168,7 +168,7 @@ TEST(Restart, WaitsLongerEachTime) {
   }
   // Free restarts come at once, unless they repeat themselves.
   status.restarts.charged = 0;
-  status.failure_streak = api::FailureStreak{.reason = "StoppedOnRequest", .step = 0, .count = 1};
+  status.failure_streak = api::FailureStreak{.reason = "Stopped", .step = 0, .count = 1};
   EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), 0);
   status.failure_streak->count = 3;
   EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), 10);

@@ -24,9 +24,6 @@ enum class ExitCode : int {
   kStopped = 75,
 };
 
-// One word for each code, as it appears in the termination message's `reason`.
-const char* ReasonOf(int exit_code);
-
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& what) : std::runtime_error(what), code_(code) {}

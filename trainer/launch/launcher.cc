@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "operator/api/exit_reason.h"
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -298,10 +299,10 @@ void Explain(const RankEnd& culprit, size_t ranks) {
   if (culprit.message.empty()) {
     for (const std::string& line : culprit.tail) std::fprintf(stderr, "[rank %d] %s\n", culprit.rank, line.c_str());
     std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
-                 ReasonOf(culprit.exit_code));
+                 ExitReason(culprit.exit_code).c_str());
   } else {
     std::fprintf(stderr, "launch: rank %d of %zu: %s (exit code %d, %s)\n", culprit.rank, ranks,
-                 culprit.message.c_str(), culprit.exit_code, ReasonOf(culprit.exit_code));
+                 culprit.message.c_str(), culprit.exit_code, ExitReason(culprit.exit_code).c_str());
   }
 }
 

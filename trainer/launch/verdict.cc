@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "trainer/base/error.h"
+#include "operator/api/exit_reason.h"
 
 namespace trainyard {
 namespace {
@@ -51,7 +51,7 @@ std::string TerminationMessage(const RankEnd& culprit, int64_t attempt) {
                                  {"rank", culprit.rank},
                                  {"exit_code", culprit.exit_code},
                                  {"signal", culprit.signal},
-                                 {"reason", ReasonOf(culprit.exit_code)},
+                                 {"reason", ExitReason(culprit.exit_code)},
                                  {"step", culprit.step},
                                  {"checkpoint_step", culprit.checkpoint_step},
                                  {"message", culprit.message},
