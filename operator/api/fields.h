@@ -111,14 +111,13 @@ template <class V>
 void Fields(V& v, SharedMemory& s) {
   v.Text("sizeLimit", s.size_limit, Allowed{.max_length = 32},
          {"Size of the memory-backed /dev/shm that workers get when the template mounts none, as a quantity such as "
-          "8Gi. Absent: the node's own limit."});
+          "8Gi. Absent: the node's own limit. Not in force yet: only the default is accepted."});
 }
 
 template <class V>
 void Fields(V& v, Scheduling& s) {
   v.Text("gang", s.gang, Allowed{.values = {"none", "volcano", "coscheduling"}},
-         {"Which scheduler starts all workers or none. Default none. Kueue is chosen by the label "
-          "kueue.x-k8s.io/queue-name on the TrainingJob."});
+         {"Which scheduler starts all workers or none. Default none."});
   v.Text("queue", s.queue, Allowed{.max_length = 253}, {"Volcano's queue. Absent: its default queue."});
   v.Text("priorityClassName", s.priority_class_name, Allowed{.max_length = 253},
          {"Priority class of the workers. Absent: the template's."});
@@ -146,7 +145,7 @@ void Fields(V& v, JobSpec& s) {
        "defaults are accepted."});
   v.Object("checkpoint", s.checkpoint, {"Where checkpoints lie, and the time to write one on a stop."});
   v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
-  v.Object("scheduling", s.scheduling, {"How workers are scheduled together."});
+  v.Object("scheduling", s.scheduling, {"How workers are scheduled together. Not in force yet: only the defaults are accepted."});
   v.Boolean("suspend", s.suspend,
             {"true ends the workers after a checkpoint and creates none; false goes on from there. Default false."});
   v.Text("managedBy", s.managed_by, Allowed{.max_length = 63},
@@ -155,16 +154,17 @@ void Fields(V& v, JobSpec& s) {
   v.Text("cleanPodPolicy", s.clean_pod_policy, Allowed{.values = {"All", "Running", "None"}},
          {"Which pods are deleted when the job ends: all of them, those that still run, or none. Default Running."});
   v.Integer("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Range{0, 31536000},
-            {"Seconds after its end before the job is deleted. Absent: never."});
+            {"Seconds after its end before the job is deleted. Absent: never. Not in force yet: only the default is "
+             "accepted."});
   v.Text("successPolicy", s.success_policy, Allowed{.values = {"AllWorkers", "RankZero"}},
-         {"Who must succeed for the job to succeed. Default AllWorkers."});
+         {"Who must succeed for the job to succeed. Default AllWorkers. Not in force yet: only the default is "
+          "accepted."});
 }
 
 template <class V>
 void Fields(V& v, Condition& c) {
   v.Text("type", c.type, Allowed{.max_length = 316},
-         {"Queued, Scheduled, Ready, Running, Stalled, ProgressUnknown, Restarting, Suspended, InvalidSpec, Succeeded "
-          "or Failed.",
+         {"Scheduled, Ready, Running, Restarting, Suspended, InvalidSpec, Succeeded or Failed.",
           true, kByOperator});
   v.Text("status", c.status, Allowed{.values = {"True", "False", "Unknown"}}, {"Whether it holds.", true, kByOperator});
   v.Text("reason", c.reason, Allowed{.max_length = 1024}, {"Why, as one word.", true, kByOperator});
@@ -235,7 +235,7 @@ void Fields(V& v, Failure& f) {
   v.Text("node", f.node, Allowed{}, {"The node it ran on.", false, kByOperator});
   v.Integer("exitCode", f.exit_code, Range{}, {"Its exit code.", false, kByOperator});
   v.Integer("signal", f.signal, Range{}, {"The signal that ended it; 0: none.", false, kByOperator});
-  v.Text("reason", f.reason, Allowed{}, {"Why, as one word.", false, kByOperator});
+  v.Text("reason", f.reason, Allowed{}, {"Why, as one word: docs/architecture.md, Exit codes.", false, kByOperator});
   v.Text("message", f.message, Allowed{}, {"What it said.", false, kByOperator});
   v.Moment("time", f.time, {"When it ended.", false, kByOperator});
   v.Texts("tail", f.tail, {"The last lines of its output.", false, kByOperator});

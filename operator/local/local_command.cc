@@ -188,13 +188,37 @@ void PrintLastWords(const ControlPlane& plane, const Json& pod) {
   for (const std::string& line : lines) std::printf("  %s\n", line.c_str());
 }
 
-// Where on this machine the paths are that its log and the job file speak of.
-void PrintVolumes(const local::StateDir& state, const Json& pod) {
-  const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *api::TrainerContainer(pod));
-  if (!mounts.ok()) return;
-  for (const local::Mount& mount : *mounts) {
-    if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());
+// Where on this machine the paths are that the log of `pod` (null: none) and the job file speak of.
+void PrintPlaces(const local::StateDir& state, const Json& pod) {
+  if (!pod.is_null()) {
+    const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *api::TrainerContainer(pod));
+    for (const local::Mount& mount : mounts.ok() ? *mounts : std::vector<local::Mount>()) {
+      if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());
+    }
   }
+  std::printf("files        %s\n", state.path().c_str());
+  std::fflush(stdout);
+}
+
+// The job in the file, complete and checked; nothing when it cannot run, which it has said then.
+std::optional<Json> ReadAndCheck(const std::string& file) {
+  Result<Json> job = api::ReadJobFile(file);
+  if (!job.ok()) {
+    Complain(job.status(), kExitInvalid);
+    return std::nullopt;
+  }
+  const std::vector<std::string> problems = api::CheckJob(*job);
+  for (const std::string& problem : problems)
+    std::fprintf(stderr, "trainyard-operator: %s: %s\n", file.c_str(), problem.c_str());
+  if (!problems.empty()) return std::nullopt;
+  return std::make_optional<Json>(std::move(*job));
+}
+
+// The job as the API has it now; without a uid when it is gone.
+api::TrainingJob Saved(ControlPlane& plane, const Json& job) {
+  const local::ApiResult object =
+      plane.api().Get(kube::kTrainingJobs, job["metadata"]["namespace"], job["metadata"]["name"]);
+  return object.ok() ? Parse(object.body) : api::TrainingJob();
 }
 
 Status Submit(ControlPlane& plane, const Json& job) {
@@ -211,8 +235,15 @@ Status Submit(ControlPlane& plane, const Json& job) {
   return patched.ok() ? Status::Ok() : kube::StatusFromApi(patched.http, patched.body);
 }
 
+// After Ctrl-C: what it goes on from.
+void SayWhereItStopped(const local::StateDir& state, const Json& pod) {
+  std::printf("\nstopped; with --state-dir %s it goes on from its newest checkpoint\n", state.path().c_str());
+  PrintPlaces(state, pod);
+}
+
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
-std::optional<int> Follow(ControlPlane& plane, const std::string& ns, const std::string& name, local::LiveView& view) {
+std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view) {
+  const std::string ns = submitted["metadata"]["namespace"], name = submitted["metadata"]["name"];
   uint64_t events_seen = 0;
   std::optional<int> code;
   while (!code && StopSignals() == 0) {
@@ -237,17 +268,12 @@ std::optional<int> Follow(ControlPlane& plane, const std::string& ns, const std:
   return code;
 }
 
-void Summarize(ControlPlane& plane, const std::string& ns, const std::string& name, const LocalOptions& options,
-               const local::StateDir& state) {
-  const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
-  if (!object.ok() || options.quiet) return;
-  const api::TrainingJob job = Parse(object.body);
+void Summarize(ControlPlane& plane, const Json& submitted, const local::StateDir& state) {
+  const api::TrainingJob job = Saved(plane, submitted);
   const Json pod = LastRankZero(plane, job);
   if (!pod.is_null()) PrintLastWords(plane, pod);
-  std::fputs(local::LiveView::Summary(job).c_str(), stdout);
-  if (!pod.is_null()) PrintVolumes(state, pod);
-  std::printf("files        %s\n", state.path().c_str());
-  std::fflush(stdout);
+  if (!job.uid.empty()) std::fputs(local::LiveView::Summary(job).c_str(), stdout);
+  PrintPlaces(state, pod);
 }
 
 void WaitForSignal(ControlPlane& plane) {
@@ -260,17 +286,9 @@ void WaitForSignal(ControlPlane& plane) {
 }  // namespace
 
 int RunLocal(const LocalOptions& options) {
-  Json job;
-  if (!options.file.empty()) {
-    Result<Json> read = api::ReadJobFile(options.file);
-    if (!read.ok()) return Complain(read.status(), kExitInvalid);
-    job = std::move(*read);
-    if (const std::vector<std::string> problems = api::CheckJob(job); !problems.empty()) {
-      for (const std::string& problem : problems)
-        std::fprintf(stderr, "trainyard-operator: %s: %s\n", options.file.c_str(), problem.c_str());
-      return kExitInvalid;
-    }
-  }
+  const std::optional<Json> read = options.file.empty() ? std::make_optional<Json>() : ReadAndCheck(options.file);
+  if (!read) return kExitInvalid;
+  const Json& job = *read;
   Result<local::StateDir> state = local::StateDir::Open(options.state_dir);
   if (!state.ok()) return Complain(state.status(), kExitInvalid);
   CatchStopSignals();
@@ -285,18 +303,21 @@ int RunLocal(const LocalOptions& options) {
     view.Event("API on https://127.0.0.1:" + std::to_string(plane.port()) +
                "; export KUBECONFIG=" + plane.kubeconfig());
   std::optional<int> code;
+  Json rank_zero;
   if (!job.is_null()) {
     if (const Status status = Submit(plane, job); !status.ok()) {
       plane.Leave();
       return Complain(status, kExitInvalid);
     }
-    code = Follow(plane, job["metadata"]["namespace"], job["metadata"]["name"], view);
+    code = Follow(plane, job, view);
     view.Finish();
-    if (code) Summarize(plane, job["metadata"]["namespace"], job["metadata"]["name"], options, *state);
+    if (code && !options.quiet) Summarize(plane, job, *state);
+    if (!code) rank_zero = LastRankZero(plane, Saved(plane, job));  // stopping deletes it
   }
   if (job.is_null() || (code && options.keep)) WaitForSignal(plane);
   if (!code && StopSignals() > 0) view.Event("stopping: workers get their grace for a checkpoint; again to kill them");
   plane.Stop([] { return StopSignals() > 1; });
+  if (!code && !job.is_null() && !options.quiet) SayWhereItStopped(*state, rank_zero);
   return code.value_or(kExitStopped);
 }
 

@@ -1,4 +1,4 @@
-// --state-dir: a folder that belongs to one running program. docs/local.md says what lies in it.
+// --state-dir: a folder that belongs to one running program. docs/formats.md says what lies in it.
 #ifndef TRAINYARD_OPERATOR_LOCAL_STATE_DIR_H_
 #define TRAINYARD_OPERATOR_LOCAL_STATE_DIR_H_
 

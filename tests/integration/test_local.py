@@ -363,6 +363,9 @@ def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
     run.process.send_signal(signal.SIGINT)
     assert run.finish(60) == 75
     assert not run.pids()
+    # It says what it would go on from, and where.
+    assert f"--state-dir {run.state}" in run.output, run.output
+    assert f"/checkpoints {run.state / 'claims/default/ckpt'}" in run.output and run.output.splitlines()[-1].endswith(str(run.state)), run.output
     assert run.run() == 0, run.output
     assert len(harness.records(run.state / "claims/default/ckpt/record.jsonl")) == 60
     assert run.status()["restarts"]["charged"] == 0
@@ -476,8 +479,8 @@ class Interrupted(Local):
 
 def test_interruptions_change_nothing(tmp_path, data):
     """Every kind of interruption in every phase: the record and the weights stay the same, bit for bit."""
-    seed = int(os.environ.get("TRAINYARD_SEED", "20"))
-    print("TRAINYARD_SEED", seed)
+    seed = int(os.environ.get("TRAINYARD_TEST_SEED", "20"))
+    print("TRAINYARD_TEST_SEED", seed)
     rng = random.Random(seed)
     (tmp_path / "whole").mkdir()
     whole = Local(tmp_path / "whole", job(data))
