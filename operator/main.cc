@@ -10,7 +10,7 @@
 #include "operator/api/field_error.h"
 #include "operator/api/job_file.h"
 #include "operator/base/exit_codes.h"
-#include "operator/local/ignored.h"
+#include "operator/local/limits.h"
 #include "operator/local/local_command.h"
 #include "operator/run_command.h"
 
@@ -18,16 +18,19 @@ namespace trainyard {
 namespace {
 
 int Validate(const std::string& file) {
-  const Result<api::Json> job = api::ReadJobFile(file);
-  if (!job.ok()) {
-    std::fprintf(stderr, "trainyard-operator: %s\n", job.status().message().c_str());
+  const Result<api::JobFile> read = api::ReadJobFile(file);
+  if (!read.ok()) {
+    std::fprintf(stderr, "trainyard-operator: %s\n", read.status().message().c_str());
     return kExitInvalid;
   }
-  const std::vector<std::string> problems = api::CheckJob(*job);
+  const std::vector<std::string> problems = api::CheckJob(read->job);
   for (const std::string& problem : problems) std::fprintf(stderr, "%s: %s\n", file.c_str(), problem.c_str());
   if (!problems.empty()) return kExitInvalid;
   std::printf("%s: valid\n", file.c_str());
-  for (const std::string& ignored : local::IgnoredFields(*job)) std::printf("  `local` ignores %s\n", ignored.c_str());
+  for (const std::string& obstacle : local::JobObstacles(read->job))
+    std::printf("  `local` refuses %s\n", obstacle.c_str());
+  for (const std::string& other : read->others) std::printf("  `local` ignores %s\n", other.c_str());
+  for (const std::string& field : local::IgnoredFields(read->job)) std::printf("  `local` ignores %s\n", field.c_str());
   return 0;
 }
 
@@ -69,11 +72,14 @@ int Main(int argc, char** argv) {
                          "the same control plane on this machine: API, operator, and pods as processes\n\nExample:\n  "
                          "trainyard-operator local -f job.yaml --serve 6443 --state-dir state");
   local_command->add_option("-f,--file", local.file, "a TrainingJob; - is standard input");
-  local_command->add_option("--serve", local.serve, "port of the API on 127.0.0.1 for kubectl; 0: any free one");
+  local_command->add_option("--serve", local.serve, "port of the API on 127.0.0.1 for kubectl; 0: any free one")
+      ->check(CLI::Range(0, 65535));
   local_command->add_flag("--keep", local.keep, "go on serving after the job's end, until Ctrl-C");
-  local_command->add_option(
-      "--state-dir", local.state_dir,
-      "where objects, logs and claims lie; the next start with it goes on. Default: a new temporary folder");
+  local_command
+      ->add_option(
+          "--state-dir", local.state_dir,
+          "where objects, logs and claims lie; the next start with it goes on. Default: a new temporary folder")
+      ->check([](const std::string& path) { return path.empty() ? "a folder's name is needed" : ""; });
   local_command->add_flag("--api-only", local.api_only,
                           "only the API: no operator, and pods stay objects; for tests of clients");
   local_command->add_flag("--quiet", local.quiet, "no live view and no summary");

@@ -71,7 +71,8 @@ void Fields(V& v, Restart& r) {
             {"How many charged restarts the job may take; the next failure that would be charged ends it. A restart is "
              "charged only if no newer durable checkpoint was reached since the last one. Default 10."});
   v.Integer("sameStepLimit", r.same_step_limit, Range{1, 1000},
-            {"The same reason at the same step so many times in a row ends the job. Default 3."});
+            {"The same reason at the same step so many times in a row ends the job. Failures that a rule restarts "
+             "uncharged never do; their restarts wait longer and longer instead. Default 3."});
   v.Object("backoff", r.backoff, {"The wait before a restart."});
   v.Object("avoidNodes", r.avoid_nodes,
            {"Nodes on which workers keep failing. Not in force yet: only the defaults are accepted."});
@@ -145,7 +146,8 @@ void Fields(V& v, JobSpec& s) {
        "defaults are accepted."});
   v.Object("checkpoint", s.checkpoint, {"Where checkpoints lie, and the time to write one on a stop."});
   v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
-  v.Object("scheduling", s.scheduling, {"How workers are scheduled together. Not in force yet: only the defaults are accepted."});
+  v.Object("scheduling", s.scheduling,
+           {"How workers are scheduled together. Not in force yet: only the defaults are accepted."});
   v.Boolean("suspend", s.suspend,
             {"true ends the workers after a checkpoint and creates none; false goes on from there. Default false."});
   v.Text("managedBy", s.managed_by, Allowed{.max_length = 63},
@@ -164,8 +166,7 @@ void Fields(V& v, JobSpec& s) {
 template <class V>
 void Fields(V& v, Condition& c) {
   v.Text("type", c.type, Allowed{.max_length = 316},
-         {"Scheduled, Ready, Running, Restarting, Suspended, InvalidSpec, Succeeded or Failed.",
-          true, kByOperator});
+         {"Scheduled, Ready, Running, Restarting, Suspended, InvalidSpec, Succeeded or Failed.", true, kByOperator});
   v.Text("status", c.status, Allowed{.values = {"True", "False", "Unknown"}}, {"Whether it holds.", true, kByOperator});
   v.Text("reason", c.reason, Allowed{.max_length = 1024}, {"Why, as one word.", true, kByOperator});
   v.Text("message", c.message, Allowed{.max_length = 32768}, {"Why, for people.", true, kByOperator});

@@ -68,25 +68,49 @@ Result<Json> Convert(const YAML::Node& node, const std::string& origin) {
   }
 }
 
-}  // namespace
-
-Result<Json> YamlToJson(const std::string& text, const std::string& origin) {
+Result<std::vector<Json>> Documents(const std::string& text, const std::string& origin) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    std::vector<YAML::Node> full;
-    for (const YAML::Node& document : documents) {
-      if (document && !document.IsNull()) full.push_back(document);
+    std::vector<Json> full;
+    for (const YAML::Node& document : YAML::LoadAll(text)) {
+      if (!document || document.IsNull()) continue;
+      Result<Json> value = Convert(document, origin);
+      if (!value.ok()) return value.status();
+      full.push_back(std::move(*value));
     }
-    if (full.size() != 1)
-      return Status(Code::kInvalid,
-                    origin + ": holds " + std::to_string(full.size()) + " documents; allowed: one TrainingJob");
-    return Convert(full[0], origin);
+    return full;
   } catch (const YAML::Exception& error) {
     return Status(Code::kInvalid, Where(origin, error.mark) + ": " + error.msg);
   }
 }
 
-Result<Json> ReadJobFile(const std::string& path) {
+// Kind, version and namespace, which is filled in.
+Status CheckIdentity(const std::string& origin, Json& job) {
+  if (!job.is_object()) return Status(Code::kInvalid, origin + ": no TrainingJob");
+  for (const auto& [key, allowed] : {std::pair{"kind", kKind}, {"apiVersion", kApiVersion}}) {
+    const Json& value = json::Field(job, key);
+    if (value != allowed)
+      return Status(Code::kInvalid, origin + ": " + key + ": " + Shown(value) + " is not allowed; allowed: " + allowed);
+  }
+  Json& metadata = job["metadata"];
+  if (metadata.is_null()) metadata = Json::object();
+  if (!metadata.is_object())
+    return Status(Code::kInvalid, origin + ": metadata: " + Shown(metadata) + " is not allowed; allowed: an object");
+  if (Json& ns = metadata["namespace"]; ns.is_null()) ns = "default";
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<Json> YamlToJson(const std::string& text, const std::string& origin) {
+  Result<std::vector<Json>> documents = Documents(text, origin);
+  if (!documents.ok()) return documents.status();
+  if (documents->size() != 1)
+    return Status(Code::kInvalid, origin + ": holds " + std::to_string(documents->size()) + " documents; allowed: one");
+  return std::move(documents->front());
+}
+
+Result<JobFile> ReadJobFile(const std::string& path) {
+  const std::string origin = path == "-" ? "standard input" : path;
   std::string text;
   if (path == "-") {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -95,23 +119,23 @@ Result<Json> ReadJobFile(const std::string& path) {
     if (!read.ok()) return read.status();
     text = std::move(*read);
   }
-  Result<Json> job = YamlToJson(text, path == "-" ? "standard input" : path);
-  if (!job.ok()) return job;
-  if (!job->is_object()) return Status(Code::kInvalid, path + ": no TrainingJob");
-  if (json::Field(*job, "kind") != kKind)
-    return Status(Code::kInvalid,
-                  path + ": kind: " + Shown(json::Field(*job, "kind")) + " is not allowed; allowed: " + kKind);
-  if (json::Field(*job, "apiVersion") != kApiVersion) {
-    return Status(Code::kInvalid, path + ": apiVersion: " + Shown(json::Field(*job, "apiVersion")) +
-                                      " is not allowed; allowed: " + kApiVersion);
+  Result<std::vector<Json>> documents = Documents(text, origin);
+  if (!documents.ok()) return documents.status();
+  std::vector<Json> jobs;
+  JobFile file;
+  for (Json& document : *documents) {
+    const Json& kind = json::Field(document, "kind");
+    if (documents->size() > 1 && kind.is_string() && kind != kKind) {
+      file.others.push_back(kind.get<std::string>() + " " + json::Text(json::Field(document, "metadata"), "name"));
+    } else {
+      jobs.push_back(std::move(document));
+    }
   }
-  Json& metadata = (*job)["metadata"];
-  if (!metadata.is_object()) metadata = Json::object();
-  Json& ns = metadata["namespace"];
-  if (ns.is_null()) ns = "default";
-  if (!ns.is_string())
-    return Status(Code::kInvalid, path + ": metadata.namespace: " + Shown(ns) + " is not allowed; allowed: a string");
-  return job;
+  if (jobs.size() != 1)
+    return Status(Code::kInvalid, origin + ": holds " + std::to_string(jobs.size()) + " TrainingJobs; allowed: one");
+  file.job = std::move(jobs.front());
+  if (Status status = CheckIdentity(origin, file.job); !status.ok()) return status;
+  return file;
 }
 
 std::vector<std::string> CheckJob(const Json& job) {
@@ -120,10 +144,10 @@ std::vector<std::string> CheckJob(const Json& job) {
     if (key != "apiVersion" && key != "kind" && key != "metadata" && key != "spec" && key != "status")
       problems.push_back(key + ": unknown field");
   }
-  std::vector<FieldError> errors;
+  std::vector<FieldError> errors = CheckMetadata(job["metadata"]);
   const TrainingJob parsed = JobFromJson(job, errors);
   if (errors.empty()) errors = Validate(parsed);
-  if (errors.empty()) errors = CheckTemplateFields(parsed.spec.pod_template);
+  if (errors.empty()) errors = CheckPodFields(parsed.spec);
   for (const FieldError& error : errors) problems.push_back(error.ToString());
   return problems;
 }

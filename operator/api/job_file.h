@@ -13,9 +13,15 @@ namespace trainyard::api {
 // Any YAML document as JSON; kInvalid with line and column for one that is none, or has a key twice.
 Result<Json> YamlToJson(const std::string& text, const std::string& origin);
 
-// The one TrainingJob in `path` ("-": standard input), with namespace default when it names none.
-// kNotFound when the file cannot be read, kInvalid when it holds something else.
-Result<Json> ReadJobFile(const std::string& path);
+// What a file for `kubectl apply` holds.
+struct JobFile {
+  Json job;                         // with namespace default when it names none
+  std::vector<std::string> others;  // "PersistentVolumeClaim data": what else is in it
+};
+
+// `path` ("-": standard input) with exactly one TrainingJob. kNotFound when the file cannot be read, kInvalid
+// when it holds something else.
+Result<JobFile> ReadJobFile(const std::string& path);
 
 // Everything that is wrong with the job, as the operator would say it; empty when nothing is.
 std::vector<std::string> CheckJob(const Json& job);

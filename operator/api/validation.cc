@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "operator/api/json.h"
+#include "operator/api/metadata.h"
 #include "operator/api/pod_fields.h"
 #include "operator/api/rules.h"
 #include "operator/api/schema.h"
@@ -170,6 +171,25 @@ void CheckNotYet(const JobSpec& spec, std::vector<FieldError>& errors) {
   refuse("spec.successPolicy", spec.success_policy, standard.success_policy);
 }
 
+void AddCauses(const std::vector<Cause>& causes, std::vector<FieldError>& errors) {
+  for (const Cause& cause : causes) {
+    const bool missing = cause.reason == "FieldValueRequired";
+    errors.push_back({missing ? Kind::kRequired : Kind::kInvalid, cause.field, cause.value, cause.allowed});
+  }
+}
+
+// Unknown fields, and those that do not fit the schema.
+std::vector<FieldError> CheckFields(const Json& schema, const Json& value, const std::string& path) {
+  std::vector<FieldError> errors;
+  Json known = value;
+  for (const UnknownField& field : Prune(schema, known, path)) {
+    errors.push_back(
+        {Kind::kUnknown, field.path, "", field.nearest.empty() ? "" : "did you mean " + field.nearest + "?"});
+  }
+  AddCauses(CheckSchema(schema, known, path), errors);
+  return errors;
+}
+
 // The count of a quantity such as 2 or "2"; nothing when it is none.
 std::optional<int64_t> WholeQuantity(const Json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
@@ -204,17 +224,28 @@ int64_t ProcsPerWorker(const JobSpec& spec) {
   return std::max<int64_t>(1, devices);
 }
 
-std::vector<FieldError> CheckTemplateFields(const Json& pod_template) {
-  std::vector<FieldError> errors;
-  Json known = pod_template;
-  for (const UnknownField& field : Prune(PodTemplateSchema(), known, "spec.template")) {
-    errors.push_back(
-        {Kind::kUnknown, field.path, "", field.nearest.empty() ? "" : "did you mean " + field.nearest + "?"});
+std::vector<FieldError> CheckPodFields(const JobSpec& spec) {
+  const Json& schema = PodTemplateSchema();
+  std::vector<FieldError> errors = CheckFields(schema, spec.pod_template, "spec.template");
+  if (errors.empty())
+    AddCauses(CheckLabels(json::Field(spec.pod_template, "metadata"), "spec.template.metadata"), errors);
+  if (!spec.checkpoint.volume.is_null()) {
+    Json volume = spec.checkpoint.volume;
+    volume["name"] = "checkpoint";
+    const Json& volumes = schema["properties"]["spec"]["properties"]["volumes"];
+    for (FieldError& error : CheckFields(volumes["items"], volume, "spec.checkpoint.volume"))
+      errors.push_back(std::move(error));
   }
-  for (const Cause& cause : CheckSchema(PodTemplateSchema(), known, "spec.template")) {
-    const bool missing = cause.reason == "FieldValueRequired";
-    errors.push_back({missing ? Kind::kRequired : Kind::kInvalid, cause.field, cause.value, cause.allowed});
-  }
+  return errors;
+}
+
+std::vector<FieldError> CheckMetadata(const Json& metadata) {
+  std::vector<FieldError> errors = CheckFields(MetadataSchema(), metadata, "metadata");
+  if (errors.empty()) AddCauses(CheckLabels(metadata, "metadata"), errors);
+  if (const std::string ns = json::Text(metadata, "namespace"); errors.empty() && !ns.empty() && !IsDnsLabel(ns))
+    errors.push_back({Kind::kInvalid, "metadata.namespace",
+                      Json(ns).dump(-1, ' ', false, Json::error_handler_t::replace),
+                      "at most 63 characters of a-z, 0-9 and -, with a letter or digit at both ends"});
   return errors;
 }
 

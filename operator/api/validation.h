@@ -13,9 +13,12 @@ namespace trainyard::api {
 // Everything that is wrong with `job`, in the order of the fields. Empty: the operator may act on it.
 std::vector<FieldError> Validate(const TrainingJob& job);
 
-// What is wrong with the fields of a pod template by pod_fields.h. Not the operator's own check: the API
-// server that it works for may know fields that came later.
-std::vector<FieldError> CheckTemplateFields(const Json& pod_template);
+// What is wrong with the pod template and the checkpoint volume by pod_fields.h. Not the operator's own check:
+// the API server that it works for may know fields that came later.
+std::vector<FieldError> CheckPodFields(const JobSpec& spec);
+
+// What is wrong with a job's metadata but its name, which Validate looks at.
+std::vector<FieldError> CheckMetadata(const Json& metadata);
 
 // The container that trains: the one named trainer, else the first. `pod`: a pod or a pod template. Null
 // when there is none.

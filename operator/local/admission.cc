@@ -6,6 +6,7 @@
 
 #include "operator/api/crd.h"
 #include "operator/api/json.h"
+#include "operator/api/metadata.h"
 #include "operator/api/pod_fields.h"
 #include "operator/api/rules.h"
 #include "operator/api/schema.h"
@@ -15,13 +16,6 @@ namespace trainyard::local {
 namespace {
 
 using api::Cause;
-
-bool IsDnsName(const std::string& name) {
-  if (name.empty() || name.size() > 253) return false;
-  const auto alnum = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return alnum(name.front()) && alnum(name.back()) &&
-         std::all_of(name.begin(), name.end(), [&](char c) { return alnum(c) || c == '-' || c == '.'; });
-}
 
 // Every value at `path` of `object`, with its own path.
 void ForEachAt(const Json& object, const std::vector<const char*>& path, size_t depth, const std::string& name,
@@ -66,7 +60,11 @@ const Json& PodSchema() {
 }
 
 const Json& JobSchema() {
-  static const Json schema = api::JobSchema();
+  static const Json schema = [] {
+    Json job = api::JobSchema();
+    job["properties"]["metadata"] = api::MetadataSchema();
+    return job;
+  }();
   return schema;
 }
 
@@ -117,6 +115,7 @@ ApiResult PrepareCreate(const Resource& resource, const std::string& ns, Json& o
   if (!metadata.is_object()) metadata = Json::object();
   if (const std::string own = json::Text(metadata, "namespace"); !own.empty() && own != ns)
     return BadRequest("the namespace of the provided object does not match the namespace sent on the request");
+  if (!api::IsDnsLabel(ns)) return Failure(404, "NotFound", "namespaces \"" + ns + "\" not found");
   metadata["namespace"] = ns;
   for (const char* key :
        {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation"})
@@ -126,7 +125,7 @@ ApiResult PrepareCreate(const Resource& resource, const std::string& ns, Json& o
 }
 
 ApiResult CheckName(const Resource& resource, const std::string& name) {
-  if (IsDnsName(name)) return {};
+  if (api::IsDnsSubdomain(name)) return {};
   if (name.empty()) {
     return Invalid(
         resource, name,
@@ -162,6 +161,7 @@ ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& ob
     result.warnings.push_back("unknown field \"" + field.path + "\"");
   if (strict && !result.warnings.empty()) return StrictDecodingError(resource, result.warnings);
   std::vector<Cause> causes = api::CheckSchema(schema, object, "");
+  if (causes.empty()) causes = api::CheckLabels(object["metadata"], "metadata");
   if (causes.empty() && job) causes = CheckRules(object, old);
   if (causes.empty() && new_pod && object["spec"]["containers"].empty())
     causes.push_back({"FieldValueRequired", "Required value", "spec.containers", "", ""});

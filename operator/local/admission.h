@@ -12,8 +12,8 @@ namespace trainyard::local {
 // Whether the resource has a status subresource.
 bool HasStatus(const Resource& resource);
 
-// Prepares a body for creation in `ns`: its kind and namespace are the request's, what only the server sets is
-// gone. Its name is not looked at.
+// Prepares a body for creation in `ns`: its kind and namespace are the request's (404 for a namespace that cannot
+// be), what only the server sets is gone. Its name is not looked at.
 ApiResult PrepareCreate(const Resource& resource, const std::string& ns, Json& object);
 
 // 422 unless the name is an RFC 1123 subdomain.

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <utility>
 
 #include "operator/base/json_access.h"
 
@@ -57,6 +58,7 @@ void Agent::Loop() {
   for (const Json& pod : all.body["items"]) Adopt(pod);
   while (!stopping_) {
     TakeChanges();
+    if (draining_) DrainAll();
     AdvanceAll();
   }
   pods_.clear();
@@ -85,7 +87,7 @@ void Agent::TakeChanges() {
 // Scheduling and the pod's address in one: there is one node, and it always has room.
 void Agent::Adopt(const Json& pod) {
   const std::string ns = pod["metadata"]["namespace"], name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
-  if (HasEnded(pod) || pods_.contains(uid)) return;
+  if (HasEnded(pod) || pods_.contains(uid) || draining_) return;
   if (pod.contains("/spec/nodeName"_json_pointer)) return;  // another life's; EndEarlierLife has dealt with it
   ApiResult bound =
       api_.Patch(kube::kPods, ns, name, "", PatchType::kMerge,
@@ -97,6 +99,15 @@ void Agent::Adopt(const Json& pod) {
                        {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}};
   bound = api_.Patch(kube::kPods, ns, name, "status", PatchType::kMerge, WithStatus(status), {.manager = "agent"});
   if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(node_, bound.body, clock_);
+}
+
+void Agent::DrainAll() {
+  if (std::exchange(drained_, true)) return;
+  for (auto& [uid, runner] : pods_) {
+    if (runner->Ended()) continue;
+    const int64_t grace = json::Whole(runner->pod()["spec"], "terminationGracePeriodSeconds", 30);
+    runner->Drain(After(clock_.Now(), static_cast<double>(grace)));
+  }
 }
 
 void Agent::AdvanceAll() {

@@ -29,6 +29,9 @@ class Agent {
   // Ends processes that an earlier life left behind and marks their pods as disrupted; then works in
   // a thread of its own until Stop.
   void Start();
+  // Takes no new pods and ends those that run, each within its grace; returns at once, see running(). Their
+  // objects stay, and say that they were disrupted, as after a shutdown of a node.
+  void Drain() { draining_ = true; }
   // Kills every process and returns when none is left.
   void Stop();
   // Whether any process runs. Thread-safe.
@@ -42,6 +45,7 @@ class Agent {
   void TakeChanges();
   void Adopt(const Json& pod);
   void AdvanceAll();
+  void DrainAll();
   void WriteStatus(PodRunner& runner);
   void EndEarlierLife();
   // The last step of a deletion: the pod has ended, and nobody needs it any more.
@@ -55,8 +59,9 @@ class Agent {
   const Logger& log_;
   uint64_t since_ = 0;
   int addresses_ = 0;
+  bool drained_ = false;
   std::map<std::string, std::unique_ptr<PodRunner>> pods_;  // by uid
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> draining_{false}, stopping_{false};
   std::atomic<int> running_{0};
   std::thread thread_;
 };

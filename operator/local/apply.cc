@@ -1,6 +1,8 @@
 #include "operator/local/apply.h"
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "operator/base/json_access.h"
 
@@ -54,6 +56,29 @@ void FromFields(const Json& fields, const std::string& pointer, Leaves& leaves) 
   }
 }
 
+// ".spec.restart" for "/spec/restart".
+std::string Dotted(std::string pointer) {
+  std::replace(pointer.begin(), pointer.end(), '/', '.');
+  return pointer;
+}
+
+// Takes one leaf out of a fieldsV1, and what is empty without it.
+void RemoveField(Json& fields, const std::string& pointer) {
+  const Json::json_pointer leaf(pointer);
+  if (leaf.empty()) return;
+  std::vector<std::string> keys;
+  for (Json::json_pointer at = leaf; !at.empty(); at.pop_back()) keys.insert(keys.begin(), "f:" + at.back());
+  std::vector<Json*> path = {&fields};
+  for (size_t i = 0; i + 1 < keys.size(); ++i) {
+    if (!path.back()->contains(keys[i])) return;
+    path.push_back(&(*path.back())[keys[i]]);
+  }
+  for (size_t i = keys.size(); i-- > 0;) {
+    if (i + 1 < keys.size() && !(*path[i])[keys[i]].empty()) return;
+    path[i]->erase(keys[i]);
+  }
+}
+
 void Erase(Json& object, const Json::json_pointer& at) {
   if (!object.contains(at)) return;
   Json& parent = object[at.parent_pointer()];
@@ -92,7 +117,7 @@ std::string Apply(const Json& old, const Json& config, const std::string& manage
     for (const std::string& leaf : wanted) {
       const Json::json_pointer at(leaf);
       if (theirs.contains(leaf) && old.contains(at) && old[at] != config[at]) {
-        return "Apply failed with 1 conflict: conflict with \"" + json::Text(entry, "manager") + "\": " + leaf;
+        return "Apply failed with 1 conflict: conflict with \"" + json::Text(entry, "manager") + "\": " + Dotted(leaf);
       }
     }
   }
@@ -103,7 +128,18 @@ std::string Apply(const Json& old, const Json& config, const std::string& manage
   patch["metadata"].erase("managedFields");
   patch["metadata"].erase("creationTimestamp");
   next.merge_patch(patch);
-  next["metadata"]["managedFields"] = ManagedFields(config, managed, manager, api_version, now);
+  // What was taken over by force is no longer the others'.
+  Json left = managed;
+  for (Json& entry : left) {
+    Leaves theirs;
+    FromFields(json::Field(entry, "fieldsV1"), "", theirs);
+    for (const std::string& leaf : wanted) {
+      const Json::json_pointer at(leaf);
+      if (force && theirs.contains(leaf) && old.contains(at) && old[at] != config[at])
+        RemoveField(entry["fieldsV1"], leaf);
+    }
+  }
+  next["metadata"]["managedFields"] = ManagedFields(config, left, manager, api_version, now);
   return "";
 }
 

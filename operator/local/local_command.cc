@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "operator/local/agent.h"
 #include "operator/local/api_server.h"
 #include "operator/local/journal.h"
+#include "operator/local/limits.h"
 #include "operator/local/live_view.h"
 #include "operator/local/state_dir.h"
 #include "operator/runtime.h"
@@ -84,11 +86,10 @@ class ControlPlane {
     double grace = 0;
     const local::ApiResult pods = api_.List(kube::kPods, "", {});
     for (const Json& pod : pods.body["items"]) {
-      grace = std::max(grace, pod.value("/spec/terminationGracePeriodSeconds"_json_pointer, 30.0));
-      const Json& metadata = pod["metadata"];
       if (!local::HasEnded(pod))
-        api_.Delete(kube::kPods, metadata["namespace"], metadata["name"], {.uid = metadata["uid"]});
+        grace = std::max(grace, pod.value("/spec/terminationGracePeriodSeconds"_json_pointer, 30.0));
     }
+    agent_.Drain();
     const Time deadline = After(clock_.Now(), grace + kKillSeconds);
     while (agent_.running() > 0 && clock_.Now() < deadline && !hurry()) std::this_thread::sleep_for(Seconds(kTick));
     Leave();
@@ -200,18 +201,40 @@ void PrintPlaces(const local::StateDir& state, const Json& pod) {
   std::fflush(stdout);
 }
 
+// Says that something in the file is not followed; `validate` says what and why.
+void TellOfIgnored(const api::JobFile& file, local::LiveView& view) {
+  for (const std::string& other : file.others) view.Event("ignored here: " + other);
+  const std::vector<std::string> fields = local::IgnoredFields(file.job);
+  const auto count =
+      std::count_if(fields.begin(), fields.end(), [](const std::string& line) { return !line.starts_with("image "); });
+  if (count > 0)
+    view.Event("ignored here: " + std::to_string(count) +
+               " fields of the template; `trainyard-operator validate` names them");
+}
+
+// What is wrong with running the job here, beyond what is wrong with it anywhere.
+std::vector<std::string> LocalProblems(const Json& job, bool served) {
+  std::vector<std::string> problems = local::JobObstacles(job);
+  const api::JobSpec spec = Parse(job).spec;
+  if (spec.suspend && !served) problems.emplace_back("spec.suspend: true, and without --serve nobody can resume it");
+  if (!spec.managed_by.empty() && spec.managed_by != "trainyard.dev/operator")
+    problems.push_back("spec.managedBy: " + spec.managed_by + " is not here, and the operator keeps its hands off");
+  return problems;
+}
+
 // The job in the file, complete and checked; nothing when it cannot run, which it has said then.
-std::optional<Json> ReadAndCheck(const std::string& file) {
-  Result<Json> job = api::ReadJobFile(file);
-  if (!job.ok()) {
-    Complain(job.status(), kExitInvalid);
+std::optional<api::JobFile> ReadAndCheck(const LocalOptions& options) {
+  Result<api::JobFile> file = api::ReadJobFile(options.file);
+  if (!file.ok()) {
+    Complain(file.status(), kExitInvalid);
     return std::nullopt;
   }
-  const std::vector<std::string> problems = api::CheckJob(*job);
+  std::vector<std::string> problems = api::CheckJob(file->job);
+  if (problems.empty()) problems = LocalProblems(file->job, options.serve.has_value());
   for (const std::string& problem : problems)
-    std::fprintf(stderr, "trainyard-operator: %s: %s\n", file.c_str(), problem.c_str());
+    std::fprintf(stderr, "trainyard-operator: %s: %s\n", options.file.c_str(), problem.c_str());
   if (!problems.empty()) return std::nullopt;
-  return std::make_optional<Json>(std::move(*job));
+  return std::move(*file);
 }
 
 // The job as the API has it now; without a uid when it is gone.
@@ -221,8 +244,21 @@ api::TrainingJob Saved(ControlPlane& plane, const Json& job) {
   return object.ok() ? Parse(object.body) : api::TrainingJob();
 }
 
-Status Submit(ControlPlane& plane, const Json& job) {
+// The fields of the spec that differ.
+std::string Changed(const Json& before, const Json& after) {
+  const Json difference = api::MergeDiff(before, after);
+  std::string names;
+  for (const auto& [name, value] : difference.items()) names += (names.empty() ? "spec." : ", spec.") + name;
+  return names;
+}
+
+// Creates the job, or goes on with the one of an earlier run.
+Status Submit(ControlPlane& plane, const Json& job, local::LiveView& view) {
   const std::string ns = job["metadata"]["namespace"], name = job["metadata"]["name"];
+  const api::TrainingJob before = Saved(plane, job);
+  if (ExitCode(before) && before.status.phase != api::kInvalid)
+    view.Event("this job ended in an earlier run (" + before.status.phase +
+               "): nothing is run; another --state-dir would start anew");
   const local::ApiResult created = plane.api().Create(
       kube::kTrainingJobs, ns, job, {.dry_run = false, .strict = true, .manager = "local", .force = false});
   if (created.ok()) return Status::Ok();
@@ -232,13 +268,28 @@ Status Submit(ControlPlane& plane, const Json& job) {
       plane.api().Patch(kube::kTrainingJobs, ns, name, "", local::PatchType::kJson,
                         Json::array({{{"op", "replace"}, {"path", "/spec"}, {"value", job["spec"]}}}),
                         {.dry_run = false, .strict = true, .manager = "local", .force = false});
-  return patched.ok() ? Status::Ok() : kube::StatusFromApi(patched.http, patched.body);
+  if (patched.ok()) return Status::Ok();
+  const Json old = plane.api().Get(kube::kTrainingJobs, ns, name).body;
+  return kube::StatusFromApi(patched.http, patched.body)
+      .With("the state directory has this job with another " + Changed(json::Field(old, "spec"), job["spec"]) +
+            "; another --state-dir would start it anew");
+}
+
+// Jobs of earlier runs on this state directory run as well as `job` (null: none).
+void TellOfOthers(ControlPlane& plane, const Json& job, local::LiveView& view, const std::string& what) {
+  const local::ApiResult all = plane.api().List(kube::kTrainingJobs, "", {});
+  for (const Json& object : all.body["items"]) {
+    const api::TrainingJob other = Parse(object);
+    const bool ours =
+        !job.is_null() && other.name == job["metadata"]["name"] && other.ns == job["metadata"]["namespace"];
+    if (!ours && !ExitCode(other)) view.Event(other.ns + "/" + other.name + " " + what);
+  }
 }
 
 // After Ctrl-C: what it goes on from.
-void SayWhereItStopped(const local::StateDir& state, const Json& pod) {
+void SayWhereItStopped(ControlPlane& plane, const Json& job, const local::StateDir& state) {
   std::printf("\nstopped; with --state-dir %s it goes on from its newest checkpoint\n", state.path().c_str());
-  PrintPlaces(state, pod);
+  PrintPlaces(state, LastRankZero(plane, Saved(plane, job)));
 }
 
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
@@ -286,9 +337,9 @@ void WaitForSignal(ControlPlane& plane) {
 }  // namespace
 
 int RunLocal(const LocalOptions& options) {
-  const std::optional<Json> read = options.file.empty() ? std::make_optional<Json>() : ReadAndCheck(options.file);
-  if (!read) return kExitInvalid;
-  const Json& job = *read;
+  const std::optional<api::JobFile> file = options.file.empty() ? api::JobFile() : ReadAndCheck(options);
+  if (!file) return kExitInvalid;
+  const Json& job = file->job;
   Result<local::StateDir> state = local::StateDir::Open(options.state_dir);
   if (!state.ok()) return Complain(state.status(), kExitInvalid);
   CatchStopSignals();
@@ -299,25 +350,27 @@ int RunLocal(const LocalOptions& options) {
                             : status.Is(Code::kInvalid)   ? kExitInvalid
                                                           : kExitInternal);
   local::LiveView view(STDERR_FILENO, options.quiet);
+  if (options.state_dir.empty()) view.Event("files in " + state->path().string());
   if (options.serve)
     view.Event("API on https://127.0.0.1:" + std::to_string(plane.port()) +
                "; export KUBECONFIG=" + plane.kubeconfig());
+  TellOfIgnored(*file, view);
+  TellOfOthers(plane, job, view, "of an earlier run goes on as well");
   std::optional<int> code;
-  Json rank_zero;
   if (!job.is_null()) {
-    if (const Status status = Submit(plane, job); !status.ok()) {
+    if (const Status status = Submit(plane, job, view); !status.ok()) {
       plane.Leave();
       return Complain(status, kExitInvalid);
     }
     code = Follow(plane, job, view);
     view.Finish();
     if (code && !options.quiet) Summarize(plane, job, *state);
-    if (!code) rank_zero = LastRankZero(plane, Saved(plane, job));  // stopping deletes it
   }
   if (job.is_null() || (code && options.keep)) WaitForSignal(plane);
+  if (code) TellOfOthers(plane, job, view, "is stopped; the next start with this --state-dir goes on with it");
   if (!code && StopSignals() > 0) view.Event("stopping: workers get their grace for a checkpoint; again to kill them");
   plane.Stop([] { return StopSignals() > 1; });
-  if (!code && !job.is_null() && !options.quiet) SayWhereItStopped(*state, rank_zero);
+  if (!code && !job.is_null() && !options.quiet) SayWhereItStopped(plane, job, *state);
   return code.value_or(kExitStopped);
 }
 

@@ -185,8 +185,9 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
       case PatchType::kJson:
         try {
           next = next.patch(patch);
-        } catch (const Json::exception& error) {
-          return Failure(422, "Invalid", std::string("the patch does not apply: ") + error.what());
+        } catch (const Json::exception&) {
+          // In kube-apiserver's words; which operation it was the library does not tell.
+          return Failure(422, "Invalid", "the server rejected our request due to an error in our request");
         }
         break;
       case PatchType::kApply:
@@ -325,7 +326,7 @@ int MemoryApi::CollectGarbage() {
     }
     for (const Resource& resource : Resources()) {
       for (const auto& [key, object] : collections_[Collection(resource)]) {
-        const Json owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
+        const Json& owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
         const bool lost = !owners.empty() && std::none_of(owners.begin(), owners.end(), [&](const Json& owner) {
           return uids.contains(json::Text(owner, "uid"));
         });

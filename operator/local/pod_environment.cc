@@ -90,8 +90,7 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
   for (const Json& variable : json::List(container, "env")) {
     const std::string name = json::Text(variable, "name");
     if (const Json source = json::Field(variable, "valueFrom"); source.is_object()) {
-      if (!source.contains("fieldRef"))
-        return Status(Code::kInvalid, "env " + name + ": only values and fieldRef exist on one machine");
+      if (!source.contains("fieldRef")) continue;  // a key that may be missing: Obstacles has seen it
       Result<std::string> value = FieldReference(pod, json::Text(source["fieldRef"], "fieldPath"));
       if (!value.ok()) return value.status().With("env " + name);
       own[name] = *value;

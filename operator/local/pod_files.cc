@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operator/api/metadata.h"
 #include "operator/base/file.h"
 #include "operator/base/json_access.h"
 
@@ -25,6 +26,15 @@ bool Inside(const fs::path& relative) {
   return !normal.is_absolute() && (normal.empty() || *normal.begin() != "..");
 }
 
+// A map as the downward API writes it: key="value", a line each, sorted.
+std::string Lines(const Json& map) {
+  std::string text;
+  for (const auto& [key, value] : map.items()) {
+    text += (text.empty() ? "" : "\n") + key + "=" + value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return text;
+}
+
 }  // namespace
 
 PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
@@ -35,9 +45,15 @@ PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
 
 Result<fs::path> PodFiles::VolumePath(const Json& volume) const {
   const std::string name = Text(volume, "name");
+  // Both become names of folders.
+  if (!api::IsDnsLabel(name)) return Status(Code::kInvalid, "volume " + name + ": the name is no DNS label");
   if (volume.contains("emptyDir") || volume.contains("downwardAPI")) return root_ / "volumes" / name;
-  if (volume.contains("persistentVolumeClaim"))
-    return state_ / "claims" / ns_ / Text(volume["persistentVolumeClaim"], "claimName");
+  if (volume.contains("persistentVolumeClaim")) {
+    const std::string claim = Text(volume["persistentVolumeClaim"], "claimName");
+    if (!api::IsDnsSubdomain(claim))
+      return Status(Code::kInvalid, "volume " + name + ": claimName " + claim + " is no DNS name");
+    return state_ / "claims" / ns_ / claim;
+  }
   if (volume.contains("hostPath")) return fs::path(Text(volume["hostPath"], "path"));
   std::string source = "none";
   for (const auto& [key, value] : volume.items()) {
@@ -71,6 +87,7 @@ Status PodFiles::Refresh(const Json& pod) const {
       if (!value.ok()) return value.status();
       if (!Inside(relative))
         return Status(Code::kInvalid, "volume " + Text(volume, "name") + ": path " + relative + " leaves it");
+      if (Status status = MakeFolder((*folder / relative).parent_path()); !status.ok()) return status;
       if (Status status = WriteWhole(*folder / relative, *value, 0644, false); !status.ok()) return status;
     }
   }
@@ -109,6 +126,8 @@ Result<std::string> FieldReference(const Json& pod, const std::string& path) {
     const std::string key = path.substr(prefix.size(), path.size() - prefix.size() - 2);
     return Text(json::Field(json::Field(pod, "metadata"), map), key.c_str());
   }
+  if (path == "metadata.labels" || path == "metadata.annotations")
+    return Lines(json::Field(json::Field(pod, "metadata"), path.substr(path.find('.') + 1).c_str()));
   const std::pair<const char*, const char*> known[] = {{"metadata.name", "/metadata/name"},
                                                        {"metadata.namespace", "/metadata/namespace"},
                                                        {"metadata.uid", "/metadata/uid"},
@@ -120,8 +139,9 @@ Result<std::string> FieldReference(const Json& pod, const std::string& path) {
     if (path == name) return pod.value(Json::json_pointer(pointer), "");
   }
   return Status(Code::kInvalid, "fieldRef " + path +
-                                    ": unknown; allowed: metadata.name, .namespace, .uid, .labels['x'], "
-                                    ".annotations['x'], spec.nodeName, status.podIP");
+                                    ": unknown; allowed: metadata.name, .namespace, .uid, .labels, .labels['x'], "
+                                    ".annotations, .annotations['x'], spec.nodeName, spec.serviceAccountName, "
+                                    "status.podIP, status.hostIP");
 }
 
 }  // namespace trainyard::local

@@ -37,9 +37,11 @@ class PodFiles {
   // Where a process may mount what it alone sees.
   std::filesystem::path Staging() const { return root_ / "mounts"; }
   const std::filesystem::path& root() const { return root_; }
+  // Where a volume of the pod lies; kInvalid for a source that one machine does not have, and for a name that
+  // would lead elsewhere. Touches nothing.
+  Result<std::filesystem::path> VolumePath(const Json& volume) const;
 
  private:
-  Result<std::filesystem::path> VolumePath(const Json& volume) const;
   std::filesystem::path state_, root_;
   std::string ns_;
 };

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "operator/base/json_access.h"
+#include "operator/local/limits.h"
 
 namespace trainyard::local {
 namespace {
@@ -108,8 +109,8 @@ void PodRunner::Advance(const Resolver& resolver) {
   }
   if (kill_at_) return BeginDeletion();
   if (!prepared_) {
-    if (const Status status = files_.Prepare(pod_); !status.ok()) {
-      for (Container& container : main_) Refuse(container, 128, "CreateContainerConfigError", status.message());
+    if (const Status status = Prepare(); !status.ok()) {
+      for (Container& container : main_) Misconfigured(container, status);
       return;
     }
     prepared_ = true;
@@ -126,27 +127,35 @@ void PodRunner::Advance(const Resolver& resolver) {
   }
 }
 
+Status PodRunner::Prepare() const {
+  std::string text;
+  for (const std::string& obstacle : Obstacles(pod_)) text += (text.empty() ? "" : "; ") + obstacle;
+  return text.empty() ? files_.Prepare(pod_) : Status(Code::kInvalid, text);
+}
+
+// With what the pod asks for no other attempt would fare better: 126 is among the codes that fail a job. With a
+// full disk one may.
+void PodRunner::Misconfigured(Container& container, const Status& why) {
+  const bool permanent = why.Is(Code::kInvalid);
+  Refuse(container, permanent ? 126 : 128, permanent ? "CreateContainerConfigError" : "CreateContainerError",
+         why.message());
+}
+
 void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
-  const auto misconfigured = [&](const Status& status) {
-    Refuse(container, 128, "CreateContainerConfigError", status.message());
-  };
   Result<std::vector<Mount>> mounts = files_.Mounts(pod_, *container.spec);
-  if (!mounts.ok()) return misconfigured(mounts.status());
+  if (!mounts.ok()) return Misconfigured(container, mounts.status());
   const LentFolders lent{.messages = files_.root().string(), .programs = node_.programs, .staging = files_.Staging()};
   const Result<ContainerView> view =
       MakeView(std::move(*mounts), json::Text(*container.spec, "workingDir"), lent, node_.namespaces);
-  if (!view.ok()) return misconfigured(view.status());
+  if (!view.ok()) return Misconfigured(container, view.status());
   const Result<ContainerEnvironment> environment = MakeEnvironment(pod_, *container.spec, *view, resolver);
-  if (!environment.ok()) return misconfigured(environment.status());
+  if (!environment.ok()) return Misconfigured(container, environment.status());
   if (!environment->waiting_for.empty()) {
     container.waiting_reason = "WaitingForName";
     container.waiting_message = environment->waiting_for + " does not resolve yet";
     return;
   }
   const ProcessSpec spec = Specify(*container.spec, *environment, *view, files_.Log(container.name));
-  if (spec.command.empty())
-    return Refuse(container, 127, "StartError",
-                  "the container has no command, and images are ignored on one machine: set command");
   Result<Process> process = Process::Start(spec);
   if (!process.ok())
     return Refuse(container, process.status().Is(Code::kNotFound) ? 127 : 126, "StartError",
@@ -186,6 +195,11 @@ std::string PodRunner::TerminationText(const Container& container, bool failed) 
   return Valid(ReadTail(files_.Log(container.name), kMaxLogTail));
 }
 
+void PodRunner::Drain(Time kill_at) {
+  draining_ = true;
+  kill_at_ = std::min(kill_at_.value_or(Time::max()), kill_at);
+}
+
 void PodRunner::BeginDeletion() {
   for (std::vector<Container>* list : {&init_, &main_}) {
     for (Container& container : *list) {
@@ -216,7 +230,7 @@ bool PodRunner::Ended() const {
          std::all_of(main_.begin(), main_.end(), [](const Container& c) { return !c.terminated.is_null(); });
 }
 
-Json PodRunner::ContainerStatus(const Container& container) const {
+Json PodRunner::ContainerStatus(const Container& container, bool init) const {
   Json state;
   const bool running = container.process && container.terminated.is_null();
   if (!container.terminated.is_null()) {
@@ -227,8 +241,10 @@ Json PodRunner::ContainerStatus(const Container& container) const {
     state = {{"waiting", {{"reason", container.waiting_reason}}}};
     if (!container.waiting_message.empty()) state["waiting"]["message"] = container.waiting_message;
   }
+  // An init container is ready once it is done.
+  const bool done = init && !container.terminated.is_null() && container.terminated["exitCode"] == 0;
   return {{"name", container.name}, {"image", json::Text(*container.spec, "image")},
-          {"imageID", ""},          {"ready", running},
+          {"imageID", ""},          {"ready", running || done},
           {"started", running},     {"restartCount", 0},
           {"state", state}};
 }
@@ -253,14 +269,18 @@ Json PodRunner::PodStatus() const {
   Json conditions = Json::array({ConditionObject("PodScheduled", true), ConditionObject("Initialized", initialized),
                                  ConditionObject("ContainersReady", all_run, all_run ? "" : "ContainersNotReady"),
                                  ConditionObject("Ready", all_run, all_run ? "" : "ContainersNotReady")});
-  for (const Json& other : json::List(status, "conditions")) {
-    if (json::Text(other, "type") == "DisruptionTarget") conditions.push_back(other);
+  if (draining_) {
+    conditions.push_back(ConditionObject("DisruptionTarget", true, "TerminationByKubelet"));
+  } else {
+    for (const Json& other : json::List(status, "conditions")) {
+      if (json::Text(other, "type") == "DisruptionTarget") conditions.push_back(other);
+    }
   }
   status["conditions"] = std::move(conditions);
   for (const auto& [key, list] : {std::pair{"initContainerStatuses", &init_}, {"containerStatuses", &main_}}) {
     if (list->empty()) continue;
     status[key] = Json::array();
-    for (const Container& container : *list) status[key].push_back(ContainerStatus(container));
+    for (const Container& container : *list) status[key].push_back(ContainerStatus(container, list == &init_));
   }
   return status;
 }

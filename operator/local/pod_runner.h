@@ -36,9 +36,10 @@ class PodRunner {
   Json PodStatus() const;
   // Every process has ended, and none will start.
   bool Ended() const;
-  bool Deleting() const { return kill_at_.has_value(); }
   const Json& pod() const { return pod_; }
   const PodFiles& files() const { return files_; }
+  // The node goes down: SIGTERM, SIGKILL at `kill_at`, and the pod says that it was disrupted.
+  void Drain(Time kill_at);
   // Sends SIGKILL to everything that runs.
   void Kill();
 
@@ -53,10 +54,12 @@ class PodRunner {
   };
   void ListContainers();
   void StartContainer(Container& container, const Resolver& resolver);
+  Status Prepare() const;
+  void Misconfigured(Container& container, const Status& why);
   void Refuse(Container& container, int exit_code, const std::string& reason, const std::string& message);
   void Collect(Container& container);
   void BeginDeletion();
-  Json ContainerStatus(const Container& container) const;
+  Json ContainerStatus(const Container& container, bool init) const;
   std::string TerminationText(const Container& container, bool failed) const;
   void RecordProcesses() const;
 
@@ -65,7 +68,7 @@ class PodRunner {
   const NodeFacts& node_;
   PodFiles files_;
   std::vector<Container> init_, main_;
-  bool prepared_ = false, stopping_ = false;
+  bool prepared_ = false, stopping_ = false, draining_ = false;
   std::optional<Time> kill_at_;
   Time created_;
 };

@@ -42,6 +42,8 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, T
   const LastWords& words = end.words;
   failure.rank = words.rank.value_or(worker);
   failure.message = words.message;
+  if (!end.init_container.empty())
+    failure.message = "init container " + end.init_container + (words.message.empty() ? "" : ": " + words.message);
   failure.tail = words.tail;
   // The kubelet's own reason (OOMKilled) knows more than the launcher could.
   const bool from_code = end.reason.empty() || end.reason == "Error";

@@ -10,7 +10,7 @@ void End(const Observed& observed, Plan& plan, const char* phase, Time now) {
   api::JobStatus& status = plan.status;
   status.phase = phase;
   status.completion_time = now;
-  for (const char* type : {kRunningCondition, kRestartingCondition})
+  for (const char* type : {kReadyCondition, kRunningCondition, kRestartingCondition})
     ClearCondition(status, type, phase, "", now, observed.job.generation);
 }
 

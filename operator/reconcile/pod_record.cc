@@ -72,7 +72,9 @@ void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
   for (const Json& init : List(status, "initContainerStatuses")) {
     const Json& terminated = Field(Field(init, "state"), "terminated");
     const bool failed = terminated.is_object() && Whole(terminated, "exitCode") != 0;
-    ReadContainer(init, failed && !IsSidecar(pod, Text(init, "name")), record);
+    const bool decides = failed && !IsSidecar(pod, Text(init, "name"));
+    ReadContainer(init, decides, record);
+    if (decides) record.end->init_container = Text(init, "name");
   }
   for (const Json& main : List(status, "containerStatuses")) ReadContainer(main, Text(main, "name") == trainer, record);
 }

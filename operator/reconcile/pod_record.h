@@ -17,7 +17,8 @@ namespace trainyard::reconcile {
 struct PodEnd {
   int64_t exit_code = 0;
   int64_t signal = 0;
-  std::string reason;  // the container's (OOMKilled, Error) or the pod's (Evicted)
+  std::string reason;          // the container's (OOMKilled, Error) or the pod's (Evicted)
+  std::string init_container;  // the one that failed; empty: the trainer ended
   LastWords words;
   std::optional<Time> time;
 };

@@ -67,6 +67,22 @@ bool EvidenceIsComplete(const Observed& observed, const std::vector<FailedWorker
   return left <= 0;
 }
 
+// Says at once what is known; who it was in the end is judged later.
+Plan AwaitEvidence(const Observed& observed, const std::vector<FailedWorker>& failed, double left, Plan plan,
+                   Time now) {
+  api::JobStatus& status = plan.status;
+  plan.RequeueIn(left);
+  if (status.first_failure && status.first_failure->attempt == status.attempt) return plan;
+  const FailedWorker& first = Culprit(failed, observed.job.spec.restart.rules);
+  status.first_failure = first.failure;
+  const std::string message = Describe(first) + "; the other workers' ends are awaited for " +
+                              std::to_string(static_cast<int>(kEvidenceSeconds)) + " s";
+  for (const char* type : {kReadyCondition, kRunningCondition})
+    ClearCondition(status, type, "WorkerFailed", message, now, observed.job.generation);
+  plan.events.push_back({"Warning", "WorkerFailed", message});
+  return plan;
+}
+
 Plan Restart(const Observed& observed, Plan plan, const FailedWorker& culprit, bool charged, Time now) {
   NextAttempt(observed, plan, now);
   api::JobStatus& status = plan.status;
@@ -90,13 +106,8 @@ Plan Restart(const Observed& observed, Plan plan, const FailedWorker& culprit, b
 }  // namespace
 
 Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now) {
-  if (double left = 0; !EvidenceIsComplete(observed, failed, now, left)) {
-    const std::optional<api::Failure>& known = plan.status.first_failure;
-    if (!known || known->attempt != plan.status.attempt)
-      plan.status.first_failure = Culprit(failed, observed.job.spec.restart.rules).failure;
-    plan.RequeueIn(left);
-    return plan;
-  }
+  if (double left = 0; !EvidenceIsComplete(observed, failed, now, left))
+    return AwaitEvidence(observed, failed, left, std::move(plan), now);
   const api::Restart& policy = observed.job.spec.restart;
   const FailedWorker& culprit = Culprit(failed, policy.rules);
   const api::RestartRule rule = Judge(policy.rules, culprit);
@@ -110,7 +121,7 @@ Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& fa
   const bool charged = rule.charge && !progressed;
   if (rule.charge && status.failure_streak->count >= policy.same_step_limit) {
     return Fail(observed, std::move(plan), "SameStepLimit",
-                Describe(culprit) + "; for the " + std::to_string(policy.same_step_limit) + ". time in a row at step " +
+                Describe(culprit) + "; " + std::to_string(policy.same_step_limit) + " times in a row at step " +
                     std::to_string(culprit.step),
                 now);
   }

@@ -119,6 +119,11 @@ void AddSharedMemory(Json& spec, Json& container) {
   Append(container, "volumeMounts", {{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
 }
 
+// What a container printed last says why it failed, unless it says so itself.
+void KeepLastOutput(Json& container) {
+  if (!container.contains("terminationMessagePolicy")) container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+}
+
 void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& spec) {
   const Json* trainer = api::TrainerContainer(job.spec.pod_template);
   const Json name = json::Field(*trainer, "name");
@@ -128,8 +133,7 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& sp
     // Ours first: the template's values may then refer to them as $(RANK).
     for (const Json& variable : json::List(container, "env")) variables.push_back(variable);
     container["env"] = std::move(variables);
-    if (!container.contains("terminationMessagePolicy"))
-      container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+    KeepLastOutput(container);
     AddInfoVolume(spec, container, !job.spec.config.is_null());
     AddCheckpointVolume(job.spec.checkpoint, spec, container);
     AddSharedMemory(spec, container);
@@ -188,6 +192,9 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   spec["terminationGracePeriodSeconds"] =
       std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);
   FillTrainer(job, attempt, rank, spec);
+  if (spec.contains("initContainers")) {
+    for (Json& container : spec["initContainers"]) KeepLastOutput(container);
+  }
   return pod;
 }
 

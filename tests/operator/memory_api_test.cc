@@ -72,6 +72,20 @@ TEST_F(MemoryApiTest, AFieldThatIsDroppedIsNoNewGeneration) {
   EXPECT_EQ(result.warnings, std::vector<std::string>{"unknown field \"spec.wrokers\""});
 }
 
+TEST_F(MemoryApiTest, MetadataIsChecked) {
+  CreateJob();
+  for (const char* metadata :
+       {R"({"labels":{"k":5}})", R"({"labels":[1]})", R"({"labels":{"k":"bad value!"}})",
+        R"({"labels":{"bad key":"x"}})", R"({"annotations":{"a":{"b":1}}})", R"({"ownerReferences":[{"kind":5}]})"})
+    EXPECT_EQ(Merge({{"metadata", Json::parse(metadata)}}).http, 422) << metadata;
+  EXPECT_TRUE(Merge({{"metadata", {{"labels", {{"a.b/c_d", "1.x"}}}}}}).ok());
+  EXPECT_EQ(api_.Create(kube::kTrainingJobs, "My Team", JobObject("job", 2), {}).http, 400)
+      << "the object's is another";
+  Json elsewhere = JobObject("job", 2);
+  elsewhere["metadata"]["namespace"] = "My Team";
+  EXPECT_EQ(api_.Create(kube::kTrainingJobs, "My Team", elsewhere, {}).http, 404);
+}
+
 TEST_F(MemoryApiTest, APatchLeavesAnObject) {
   CreateJob();
   EXPECT_EQ(Merge({{"metadata", nullptr}}).http, 400);
@@ -222,7 +236,12 @@ TEST_F(MemoryApiTest, ServerSideApplyOwnsFields) {
   };
   ASSERT_EQ(apply({{"suspend", true}}, "one").http, 201);
   EXPECT_EQ(apply({{"suspend", false}}, "two").http, 409);
-  EXPECT_EQ(apply({{"suspend", false}}, "two", true).http, 200);
+  const ApiResult forced = apply({{"suspend", false}}, "two", true);
+  ASSERT_EQ(forced.http, 200);
+  const Json& managers = forced.body["metadata"]["managedFields"];
+  EXPECT_EQ(managers[0]["manager"], "one");
+  EXPECT_FALSE(managers[0]["fieldsV1"]["f:spec"].contains("f:suspend")) << "it was taken over";
+  EXPECT_TRUE(managers[0]["fieldsV1"]["f:spec"].contains("f:workers")) << "this both want";
   // What a manager no longer sets goes, unless another one also sets it.
   ASSERT_EQ(apply({{"cleanPodPolicy", "All"}}, "three").http, 200);
   const ApiResult dropped = apply(Json::object(), "three");

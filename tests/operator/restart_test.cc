@@ -38,6 +38,28 @@ TEST(Restart, WaitsForEvidenceAndJudgesTheCauseNotTheFirst) {
   EXPECT_EQ(plan.status.first_failure->pod, "job-1-1");
 }
 
+TEST(Restart, AFailureShowsAtOnce) {
+  Scene scene(2);
+  SetCondition(scene.status(), kReadyCondition, true, "AllWorkersReady", "", kNow, 1);
+  scene.Ended(1, 3, 1);
+  scene.Pod(0);
+  const Plan plan = scene.Decide();
+  EXPECT_FALSE(IsTrue(plan.status, kReadyCondition));
+  EXPECT_EQ(FindCondition(plan.status, kReadyCondition)->reason, "WorkerFailed");
+  ASSERT_EQ(plan.events.size(), 1u);
+  EXPECT_EQ(plan.events[0].message,
+            "pod job-1-1 ended with 3 (ExitCode3); the other workers' ends are awaited for 15 s");
+  scene.status() = plan.status;
+  EXPECT_TRUE(scene.Decide(After(kNow, 1)).events.empty()) << "it is said once";
+}
+
+TEST(Restart, AnInitContainerIsNamed) {
+  Scene scene(1);
+  scene.Ended(0, 7, 1, "no such file").end->init_container = "data";
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.first_failure->message, "init container data: no such file");
+}
+
 TEST(Restart, ADisruptionIsFree) {
   for (const char* kind : {"condition", "deleted", "vanished"}) {
     Scene scene(2);

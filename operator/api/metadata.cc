@@ -1,0 +1,74 @@
+#include "operator/api/metadata.h"
+
+#include <algorithm>
+
+#include "operator/api/json.h"
+#include "operator/api/pod_fields.h"
+#include "operator/base/json_access.h"
+
+namespace trainyard::api {
+namespace {
+
+constexpr size_t kMaxLabel = 63, kMaxSubdomain = 253;
+
+bool IsLower(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool IsAlphanumeric(char c) { return IsLower(c) || (c >= 'A' && c <= 'Z'); }
+
+// "node_type.v2": what a label's value is, and the part of a key behind its prefix.
+bool IsLabelText(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxLabel && IsAlphanumeric(text.front()) && IsAlphanumeric(text.back()) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return IsAlphanumeric(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+bool IsQualifiedName(const std::string& key) {
+  const size_t slash = key.find('/');
+  if (slash == std::string::npos) return IsLabelText(key);
+  return IsDnsSubdomain(key.substr(0, slash)) && IsLabelText(key.substr(slash + 1));
+}
+
+Cause Refuse(const std::string& field, const std::string& text, const char* allowed) {
+  const std::string shown = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return {"FieldValueInvalid", "Invalid value: " + shown + ": must be " + allowed, field, shown, allowed};
+}
+
+}  // namespace
+
+bool IsDnsLabel(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxLabel && IsLower(text.front()) && IsLower(text.back()) &&
+         std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || c == '-'; });
+}
+
+bool IsDnsSubdomain(const std::string& text) {
+  if (text.size() > kMaxSubdomain) return false;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('.', begin), text.size());
+    // A part may be longer than a label here.
+    if (end == begin || !IsLower(text[begin]) || !IsLower(text[end - 1])) return false;
+    if (!std::all_of(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end),
+                     [](char c) { return IsLower(c) || c == '-'; }))
+      return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+const Json& MetadataSchema() { return PodTemplateSchema()["properties"]["metadata"]; }
+
+std::vector<Cause> CheckLabels(const Json& metadata, const std::string& path) {
+  constexpr char kKey[] = "a name of letters, digits, -, _ and . (63 at most), perhaps after a DNS name and /";
+  constexpr char kValue[] = "empty, or 63 letters, digits, -, _ and . at most, with a letter or digit at both ends";
+  std::vector<Cause> causes;
+  for (const char* map : {"labels", "annotations"}) {
+    const std::string field = path + "." + map;
+    for (const auto& [key, value] : json::Field(metadata, map).items()) {
+      if (!IsQualifiedName(key)) causes.push_back(Refuse(field, key, kKey));
+      const std::string text = value.is_string() ? value.get<std::string>() : "";
+      if (std::string(map) == "labels" && !text.empty() && !IsLabelText(text))
+        causes.push_back(Refuse(field + "." + key, text, kValue));
+    }
+  }
+  return causes;
+}
+
+}  // namespace trainyard::api
