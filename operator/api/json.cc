@@ -4,6 +4,7 @@
 
 #include "operator/api/fields.h"
 #include "operator/base/json_access.h"
+#include "operator/base/text.h"
 
 namespace trainyard::api {
 namespace {
@@ -228,10 +229,7 @@ std::vector<RestartRule> DefaultRules() {
           {.on_pod_condition = "", .on_exit_codes = {75}, .action = "Restart", .charge = false}};
 }
 
-std::string Shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() <= 80 ? text : text.substr(0, 77) + "...";
-}
+std::string Shown(const Json& value) { return Shorten(value.dump(-1, ' ', false, Json::error_handler_t::replace), 80); }
 
 TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
   TrainingJob job;

@@ -2,18 +2,13 @@
 
 #include <cstdio>
 
+#include "operator/base/text.h"
+
 namespace trainyard::kube {
 namespace {
 
 constexpr double kSeriesSeconds = 360;
 constexpr size_t kMaxNote = 1024, kMaxSeries = 4096;
-
-// Not inside a UTF-8 sequence.
-std::string Cut(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return text;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
-  return text.substr(0, bytes);
-}
 
 }  // namespace
 

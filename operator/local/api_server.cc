@@ -93,6 +93,29 @@ WriteRequest WriteRequestOf(const httplib::Request& request) {
           .force = IsSet(request, "force")};
 }
 
+Result<LogOptions> LogOptionsOf(const httplib::Request& request, const std::string& container, const std::string& pod,
+                                Time now) {
+  // Nothing is started twice in a pod: there is no previous one.
+  if (IsSet(request, "previous"))
+    return Status(Code::kInvalid,
+                  "previous terminated container \"" + container + "\" in pod \"" + pod + "\" not found");
+  for (const char* other : {"timestamps", "limitBytes"}) {
+    const std::string value = Parameter(request, other);
+    if (!value.empty() && value != "false")
+      return Status(Code::kInvalid, std::string(other) + " is not supported here");
+  }
+  LogOptions options;
+  if (const std::string lines = Parameter(request, "tailLines"); !lines.empty())
+    options.tail_lines = std::atoll(lines.c_str());
+  if (const std::string seconds = Parameter(request, "sinceSeconds"); !seconds.empty())
+    options.since = After(now, -std::atof(seconds.c_str()));
+  if (const std::string text = Parameter(request, "sinceTime"); !text.empty()) {
+    options.since = ParseTime(text);
+    if (!options.since) return Status(Code::kInvalid, "sinceTime: " + text + " is no time");
+  }
+  return options;
+}
+
 }  // namespace
 
 struct ApiServer::Impl {
@@ -262,8 +285,9 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
   if (!pod.ok()) return Answer(pod, response);
   std::string container = Parameter(request, "container");
   if (container.empty()) container = json::Text(pod.body["spec"]["containers"].at(0), "name");
-  const Result<LogSource> source = OpenLog(log_path(pod.body, container), pod.body, container,
-                                           Parameter(request, "tailLines"), Parameter(request, "limitBytes"));
+  const Result<LogOptions> options = LogOptionsOf(request, container, route.name, clock.Now());
+  if (!options.ok()) return Answer(BadRequest(options.status().message()), response);
+  const Result<LogSource> source = OpenLog(log_path(pod.body, container), pod.body, container, *options);
   if (!source.ok()) return Answer(BadRequest(source.status().message()), response);
   auto log = std::make_shared<LogSource>(*source);
   const bool follow = IsSet(request, "follow");

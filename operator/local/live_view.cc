@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "operator/base/text.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -68,6 +70,17 @@ std::string LiveView::StateLine(const api::JobStatus& status) {
   return line;
 }
 
+std::string LiveView::Printable(const std::string& line, size_t longest) {
+  // What an escape sequence leaves without its first character is harmless: "[31m".
+  std::string text;
+  for (const char c : line) {
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) text += c;
+    if (c == '\t') text += ' ';
+    if (text.size() > longest) break;
+  }
+  return Shorten(text, longest);
+}
+
 std::string LiveView::Summary(const api::TrainingJob& job) {
   const api::JobStatus& status = job.status;
   std::string text = "\njob          " + job.ns + "/" + job.name + "\nphase        " + status.phase;
@@ -82,13 +95,13 @@ std::string LiveView::Summary(const api::TrainingJob& job) {
   for (const api::Condition& condition : status.conditions) {
     if (condition.status == "True")
       text += "\n" + condition.type + std::string(condition.type.size() < 13 ? 13 - condition.type.size() : 1, ' ') +
-              condition.reason + ": " + condition.message;
+              condition.reason + ": " + Printable(condition.message, kMessageWidth);
   }
   if (status.first_failure) {
     const api::Failure& failure = *status.first_failure;
     text += "\nlast failure attempt " + std::to_string(failure.attempt) + ", rank " + std::to_string(failure.rank) +
             ", " + failure.reason + ", exit code " + std::to_string(failure.exit_code);
-    for (const std::string& line : failure.tail) text += "\n  | " + line;
+    for (const std::string& line : failure.tail) text += "\n  | " + Printable(line, kOutputWidth);
   }
   return text + "\n";
 }

@@ -8,6 +8,9 @@
 
 namespace trainyard::local {
 
+// How much of a line of output, and of a message of ours, is shown.
+inline constexpr size_t kOutputWidth = 240, kMessageWidth = 1000;
+
 // On a terminal the line of state is redrawn; elsewhere it is printed when the phase changes and
 // every ten seconds. Used by one thread.
 class LiveView {
@@ -23,6 +26,9 @@ class LiveView {
 
   // "Running  step 120/400 [######--------------] 30%  ETA 42s  loss 1.22  workers 2/2  restarts 1"
   static std::string StateLine(const api::JobStatus& status);
+  // A line of a program's output for a terminal and a summary: without control characters, and of at most `longest`
+  // bytes.
+  static std::string Printable(const std::string& line, size_t longest);
   // The job's end, as a block of lines.
   static std::string Summary(const api::TrainingJob& job);
 

@@ -186,7 +186,8 @@ void PrintLastWords(const ControlPlane& plane, const Json& pod) {
     if (lines.size() > kLines) lines.erase(lines.begin());
   }
   if (!lines.empty()) std::printf("\nlast lines of %s:\n", json::Text(pod["metadata"], "name").c_str());
-  for (const std::string& line : lines) std::printf("  %s\n", line.c_str());
+  for (const std::string& line : lines)
+    std::printf("  %s\n", local::LiveView::Printable(line, local::kOutputWidth).c_str());
 }
 
 // Where on this machine the paths are that the log of `pod` (null: none) and the job file speak of.
@@ -309,7 +310,8 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
     if (!known) events_seen = plane.api().version();
     for (const kube::WatchEvent& event : events) {
       if (event.type == "ADDED" && json::Text(json::Field(event.object, "regarding"), "name") == name)
-        view.Event(json::Text(event.object, "reason") + ": " + json::Text(event.object, "note"));
+        view.Event(json::Text(event.object, "reason") + ": " +
+                   local::LiveView::Printable(json::Text(event.object, "note"), local::kMessageWidth));
     }
     if (job.status.observed_generation == job.generation) code = ExitCode(job);
     view.State(job, plane.clock().Now());

@@ -7,6 +7,8 @@
 namespace trainyard::local {
 namespace {
 
+constexpr double kNoteSeconds = 1;
+
 const Json* FindContainer(const Json& statuses, const std::string& name) {
   for (const Json& status : statuses) {
     if (json::Text(status, "name") == name) return &status;
@@ -25,7 +27,31 @@ std::streamoff TailOffset(std::ifstream& file, int64_t lines) {
   return at;
 }
 
+std::filesystem::path TimesOf(std::filesystem::path log) { return log += ".times"; }
+
+// Where the first growth at `since` or later began; the end when there was none.
+std::streamoff OffsetAt(const std::filesystem::path& log, Time since) {
+  std::ifstream times(TimesOf(log));
+  std::string time;
+  std::streamoff offset = 0;
+  while (times >> time >> offset) {
+    if (ParseTime(time).value_or(since) >= After(since, -kNoteSeconds)) return offset;
+  }
+  std::error_code error;
+  return static_cast<std::streamoff>(std::filesystem::file_size(log, error));
+}
+
 }  // namespace
+
+void LogTimes::Note(Time now) {
+  if (noted_ && SecondsBetween(*noted_, now) < kNoteSeconds) return;
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(log_, error);
+  if (error || size == size_) return;
+  std::ofstream(TimesOf(log_), std::ios::app) << FormatTime(now) << ' ' << size_ << '\n';
+  size_ = size;
+  noted_ = now;
+}
 
 std::string LogSource::Read() {
   std::string text(64 << 10, '\0');
@@ -36,8 +62,7 @@ std::string LogSource::Read() {
 }
 
 Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, const std::string& container,
-                          const std::string& tail_lines, const std::string& limit_bytes) {
-  if (!limit_bytes.empty()) return Status(Code::kInvalid, "limitBytes is not supported here");
+                          const LogOptions& options) {
   const std::string pod_name = pod["metadata"]["name"];
   const Json* main = FindContainer(json::List(json::Field(pod, "spec"), "containers"), container);
   const Json* init = FindContainer(json::List(json::Field(pod, "spec"), "initContainers"), container);
@@ -46,7 +71,10 @@ Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, co
   if (!*file) {
     return Status(Code::kInvalid, "container \"" + container + "\" in pod \"" + pod_name + "\" is waiting to start");
   }
-  if (!tail_lines.empty()) file->seekg(TailOffset(*file, std::max<int64_t>(0, std::atoll(tail_lines.c_str()))));
+  const std::streamoff since = options.since ? OffsetAt(path, *options.since) : 0;
+  const std::streamoff tail = options.tail_lines ? TailOffset(*file, std::max<int64_t>(0, *options.tail_lines)) : 0;
+  file->clear();
+  file->seekg(std::max(since, tail));
   return LogSource(std::move(file));
 }
 

@@ -5,14 +5,29 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "operator/base/clock.h"
 #include "operator/base/status.h"
 #include "operator/kube/client.h"
 
 namespace trainyard::local {
 
 using kube::Json;
+
+// Notes beside a log when it grew, for LogOptions::since: the processes write into it themselves.
+class LogTimes {
+ public:
+  explicit LogTimes(std::filesystem::path log) : log_(std::move(log)) {}
+  // Called often. Notes at most once a second.
+  void Note(Time now);
+
+ private:
+  std::filesystem::path log_;
+  uintmax_t size_ = 0;
+  std::optional<Time> noted_;
+};
 
 // A container's log from a point on.
 class LogSource {
@@ -24,9 +39,13 @@ class LogSource {
  private:
   std::shared_ptr<std::ifstream> file_;
 };
+struct LogOptions {
+  std::optional<int64_t> tail_lines;
+  std::optional<Time> since;  // what was written from a second before it on
+};
 // kInvalid, as the kubelet says it, when the container does not exist or has not started.
 Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, const std::string& container,
-                          const std::string& tail_lines, const std::string& limit_bytes);
+                          const LogOptions& options);
 
 bool ContainerRuns(const Json& pod, const std::string& container);
 

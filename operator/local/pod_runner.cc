@@ -162,6 +162,7 @@ void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
                   process.status().message());
   container.process = *process;
   container.started = clock_.Now();
+  container.log_times.emplace(files_.Log(container.name));
   RecordProcesses();
 }
 
@@ -174,6 +175,7 @@ void PodRunner::Refuse(Container& container, int exit_code, const std::string& r
 
 void PodRunner::Collect(Container& container) {
   if (!container.process || !container.terminated.is_null()) return;
+  container.log_times->Note(clock_.Now());
   const std::optional<ProcessEnd> end = container.process->Poll();
   if (!end) return;
   container.finished = clock_.Now();

@@ -10,6 +10,7 @@
 #include "operator/base/clock.h"
 #include "operator/local/pod_environment.h"
 #include "operator/local/pod_files.h"
+#include "operator/local/pod_log.h"
 #include "operator/local/process.h"
 
 namespace trainyard::local {
@@ -51,6 +52,7 @@ class PodRunner {
     std::optional<Time> started, finished;
     std::string waiting_reason = "PodInitializing", waiting_message;
     Json terminated;  // the state, once ended
+    std::optional<LogTimes> log_times;
   };
   void ListContainers();
   void StartContainer(Container& container, const Resolver& resolver);

@@ -1,6 +1,7 @@
 #include "operator/reconcile/last_words.h"
 
 #include "operator/base/json_access.h"
+#include "operator/base/text.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -29,7 +30,7 @@ LastWords ReadLastWords(const std::string& termination_message) {
     return words;
   }
   words.rank = json::Count(said, "rank");
-  words.reason = json::Text(said, "reason").substr(0, kMaxReason);
+  words.reason = Cut(json::Text(said, "reason"), kMaxReason);
   words.message = json::Text(said, "message");
   words.step = json::Count(said, "step");
   words.checkpoint_step = json::Count(said, "checkpoint_step");

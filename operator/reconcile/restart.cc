@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "operator/base/text.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"
@@ -11,6 +12,7 @@ namespace {
 // How long the operator waits for the other workers' ends after the first failure: the cause may be
 // the last to be seen.
 constexpr double kEvidenceSeconds = 15;
+constexpr size_t kMaxCause = 240;  // bytes of what a worker said, in a condition and an event
 
 bool Matches(const api::RestartRule& rule, const FailedWorker& culprit) {
   if (!rule.on_pod_condition.empty()) {
@@ -46,7 +48,8 @@ std::string Describe(const FailedWorker& culprit) {
   if (failure.rank != culprit.worker) text += " (rank " + std::to_string(failure.rank) + ")";
   text += culprit.pod ? " ended with " + std::to_string(failure.exit_code) + " (" + failure.reason + ")"
                       : ": " + failure.reason;
-  return failure.message.empty() ? text : text + ": " + failure.message;
+  // All of it is in status.firstFailure.
+  return failure.message.empty() ? text : text + ": " + Shorten(failure.message, kMaxCause);
 }
 
 // When the first failure of this attempt was seen, as far as it is known: a pod that vanished or never

@@ -542,6 +542,10 @@ def test_kubectl(local):
     assert "AllWorkersReady" in kubectl("describe", "tj", "job")
     assert "maxRestarts" in kubectl("explain", "tj.spec.restart")
     assert kubectl("logs", "job-1-0") == "hello from 0\n"
+    harness.wait_until(lambda: kubectl("logs", "job-1-0", "--since=1s") == "", what="the line to be older than a second")
+    assert kubectl("logs", "job-1-0", "--since=1h") == "hello from 0\n"
+    assert "previous terminated container" in kubectl("logs", "job-1-0", "--previous", good=False)
+    assert "timestamps is not supported" in kubectl("logs", "job-1-0", "--timestamps", good=False)
     assert "trainingjob/job" in kubectl("get", "events") and "LAST SEEN" in kubectl("get", "events")
     follow = subprocess.Popen([KUBECTL, "--kubeconfig", str(run.state / "kubeconfig"), "logs", "-f", "job-1-1"], stdout=subprocess.PIPE, text=True)
     watch = subprocess.Popen([KUBECTL, "--kubeconfig", str(run.state / "kubeconfig"), "get", "tj", "-w"], stdout=subprocess.PIPE, text=True)

@@ -92,6 +92,19 @@ TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
   }
 }
 
+TEST(Validation, AValueIsCutBetweenCharacters) {
+  for (size_t ascii = 0; ascii < 4; ++ascii) {
+    Json job = reconcile::JobObject("job", 2);
+    std::string text(ascii, 'a');
+    for (int i = 0; i < 100; ++i) text += "\xf0\x9f\x9a\x82";  // four bytes each
+    job["spec"]["workers"] = text;
+    const std::vector<std::string> problems = CheckJob(job);
+    ASSERT_EQ(problems.size(), 1u);
+    EXPECT_NO_THROW(static_cast<void>(Json(problems[0]).dump())) << "half a character";
+    EXPECT_NE(problems[0].find("..."), std::string::npos);
+  }
+}
+
 TEST(Validation, AGoodJobIsGood) { EXPECT_TRUE(CheckJob(reconcile::JobObject("job", 2)).empty()); }
 
 TEST(Validation, AConfigHas64KiB) {
