@@ -68,7 +68,17 @@ Result<Json> Convert(const YAML::Node& node, const std::string& origin) {
   }
 }
 
+bool IsUtf8(const std::string& text) {
+  try {
+    static_cast<void>(Json(text).dump());  // which is strict
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
 Result<std::vector<Json>> Documents(const std::string& text, const std::string& origin) {
+  if (!IsUtf8(text)) return Status(Code::kInvalid, origin + ": is not UTF-8 text");
   try {
     std::vector<Json> full;
     for (const YAML::Node& document : YAML::LoadAll(text)) {
@@ -95,7 +105,7 @@ Status CheckIdentity(const std::string& origin, Json& job) {
   if (metadata.is_null()) metadata = Json::object();
   if (!metadata.is_object())
     return Status(Code::kInvalid, origin + ": metadata: " + Shown(metadata) + " is not allowed; allowed: an object");
-  if (Json& ns = metadata["namespace"]; ns.is_null()) ns = "default";
+  if (Json& ns = metadata["namespace"]; ns.is_null() || ns == "") ns = "default";
   return Status::Ok();
 }
 

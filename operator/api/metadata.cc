@@ -1,6 +1,7 @@
 #include "operator/api/metadata.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "operator/api/json.h"
 #include "operator/api/pod_fields.h"
@@ -25,6 +26,11 @@ bool IsQualifiedName(const std::string& key) {
   const size_t slash = key.find('/');
   if (slash == std::string::npos) return IsLabelText(key);
   return IsDnsSubdomain(key.substr(0, slash)) && IsLabelText(key.substr(slash + 1));
+}
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
 }
 
 Cause Refuse(const std::string& field, const std::string& text, const char* allowed) {
@@ -62,7 +68,8 @@ std::vector<Cause> CheckLabels(const Json& metadata, const std::string& path) {
   for (const char* map : {"labels", "annotations"}) {
     const std::string field = path + "." + map;
     for (const auto& [key, value] : json::Field(metadata, map).items()) {
-      if (!IsQualifiedName(key)) causes.push_back(Refuse(field, key, kKey));
+      // An annotation's prefix may have upper case (apimachinery's ValidateAnnotations).
+      if (!IsQualifiedName(std::string(map) == "labels" ? key : Lower(key))) causes.push_back(Refuse(field, key, kKey));
       const std::string text = value.is_string() ? value.get<std::string>() : "";
       if (std::string(map) == "labels" && !text.empty() && !IsLabelText(text))
         causes.push_back(Refuse(field + "." + key, text, kValue));

@@ -90,6 +90,10 @@ void CheckTemplate(const JobSpec& spec, std::vector<FieldError>& errors) {
     for (size_t i = 0; i < containers.size(); ++i)
       CheckContainer(containers[i], "spec.template.spec.containers[" + std::to_string(i) + "]", errors);
   }
+  const Json& init = json::Field(pod, "initContainers");
+  if (!init.is_null() &&
+      (!init.is_array() || !std::all_of(init.begin(), init.end(), [](const Json& each) { return each.is_object(); })))
+    errors.push_back({Kind::kInvalid, "spec.template.spec.initContainers", Shown(init), "a list of containers"});
   if (const Json policy = pod.value("restartPolicy", Json("Never")); policy != "Never") {
     errors.push_back({Kind::kInvalid, "spec.template.spec.restartPolicy", Shown(policy),
                       "Never: the operator restarts all workers together"});

@@ -31,10 +31,19 @@ void Controller::Stop() {
   threads_.clear();
 }
 
+// Whatever an object holds may cost its own key a retry, but not the others their operator.
+ReconcileResult Controller::Guarded(const std::string& key) {
+  try {
+    return reconcile_(key);
+  } catch (const std::exception& error) {
+    return {Status(Code::kInternal, std::string("a defect of the operator: ") + error.what()), {}};
+  }
+}
+
 void Controller::Work() {
   while (const std::optional<std::string> key = queue_.Get()) {
     const auto start = std::chrono::steady_clock::now();
-    const ReconcileResult result = reconcile_(*key);
+    const ReconcileResult result = Guarded(*key);
     counters_.microseconds +=
         std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
     Settle(queue_, *key, result, log_, counters_);

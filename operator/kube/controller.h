@@ -48,6 +48,7 @@ class Controller {
 
  private:
   void Work();
+  ReconcileResult Guarded(const std::string& key);
 
   WorkQueue& queue_;
   const ReconcileFunction reconcile_;

@@ -54,18 +54,20 @@ const Json& PodSchema() {
     pod["required"] = {"spec"};
     for (const char* text : {"apiVersion", "kind"}) pod["properties"][text] = {{"type", "string"}};
     pod["properties"]["status"] = {{"type", "object"}};
+    pod["properties"]["metadata"] = {{"type", "object"}};
     return pod;
   }();
   return schema;
 }
 
 const Json& JobSchema() {
-  static const Json schema = [] {
-    Json job = api::JobSchema();
-    job["properties"]["metadata"] = api::MetadataSchema();
-    return job;
-  }();
+  static const Json schema = api::JobSchema();
   return schema;
+}
+
+std::vector<Cause> CheckMetadata(const Json& metadata) {
+  std::vector<Cause> causes = api::CheckSchema(api::MetadataSchema(), metadata, "metadata");
+  return causes.empty() ? api::CheckLabels(metadata, "metadata") : causes;
 }
 
 // What a server fills in that others rely on.
@@ -157,11 +159,13 @@ ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& ob
   if (!job && !pod) return {};
   const Json& schema = job ? JobSchema() : PodSchema();
   ApiResult result;
-  for (const api::UnknownField& field : api::Prune(schema, object, ""))
-    result.warnings.push_back("unknown field \"" + field.path + "\"");
+  std::vector<api::UnknownField> unknown = api::Prune(schema, object, "");
+  for (api::UnknownField& field : api::Prune(api::MetadataSchema(), object["metadata"], "metadata"))
+    unknown.push_back(std::move(field));
+  for (const api::UnknownField& field : unknown) result.warnings.push_back("unknown field \"" + field.path + "\"");
   if (strict && !result.warnings.empty()) return StrictDecodingError(resource, result.warnings);
   std::vector<Cause> causes = api::CheckSchema(schema, object, "");
-  if (causes.empty()) causes = api::CheckLabels(object["metadata"], "metadata");
+  if (causes.empty() && (!old || object["metadata"] != (*old)["metadata"])) causes = CheckMetadata(object["metadata"]);
   if (causes.empty() && job) causes = CheckRules(object, old);
   if (causes.empty() && new_pod && object["spec"]["containers"].empty())
     causes.push_back({"FieldValueRequired", "Required value", "spec.containers", "", ""});

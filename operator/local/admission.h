@@ -25,7 +25,8 @@ ApiResult CheckName(const Resource& resource, const std::string& name);
 Json TakeChanges(const Resource& resource, const std::string& subresource, const Json& old, Json next);
 
 // Prunes unknown fields (each a warning; `strict`: 400), checks types, ranges and rules (422), and fills a new
-// pod's defaults in. `old`: null for a new object. Only TrainingJobs and pods have a schema here.
+// pod's defaults in. `old`: null for a new object; metadata that is as it was is not looked at again, so that an
+// object which an earlier version let in can still be written. Only TrainingJobs and pods have a schema here.
 ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& object);
 
 // Counts a change of a TrainingJob's admitted spec.

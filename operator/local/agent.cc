@@ -170,8 +170,11 @@ void Agent::EndEarlierLife() {
       if (!container["state"].contains("terminated"))
         container["state"] = {{"terminated", {{"exitCode", 137}, {"reason", "NodeRestarted"}, {"finishedAt", now}}}};
     }
-    api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status", PatchType::kMerge,
-               WithStatus(status), {.manager = "agent"});
+    const ApiResult written = api_.Patch(kube::kPods, pod["metadata"]["namespace"], pod["metadata"]["name"], "status",
+                                         PatchType::kMerge, WithStatus(status), {.manager = "agent"});
+    if (!written.ok())
+      log_.Error("a pod of an earlier run cannot be ended",
+                 {{"pod", pod["metadata"]["name"]}, {"error", json::Text(written.body, "message")}});
     RemoveIfDeleted(pod);
   }
 }

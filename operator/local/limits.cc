@@ -5,6 +5,8 @@
 #include <set>
 
 #include "operator/api/json.h"
+#include "operator/api/pod_fields.h"
+#include "operator/api/schema.h"
 #include "operator/base/json_access.h"
 #include "operator/local/pod_files.h"
 #include "operator/reconcile/worker_pod.h"
@@ -131,7 +133,9 @@ std::vector<std::string> IgnoredFields(const Json& job) {
 
 std::vector<std::string> JobObstacles(const Json& job) {
   std::vector<api::FieldError> none;
-  return Obstacles(reconcile::WorkerPod(api::JobFromJson(job, none), 1, 0, ""));
+  Json pod = reconcile::WorkerPod(api::JobFromJson(job, none), 1, 0, "");
+  api::Prune(api::PodTemplateSchema(), pod, "");  // as the API does: what is null is not there
+  return Obstacles(pod);
 }
 
 std::vector<std::string> Obstacles(const Json& pod) {

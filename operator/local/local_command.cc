@@ -271,9 +271,11 @@ Status Submit(ControlPlane& plane, const Json& job, local::LiveView& view) {
                         {.dry_run = false, .strict = true, .manager = "local", .force = false});
   if (patched.ok()) return Status::Ok();
   const Json old = plane.api().Get(kube::kTrainingJobs, ns, name).body;
-  return kube::StatusFromApi(patched.http, patched.body)
-      .With("the state directory has this job with another " + Changed(json::Field(old, "spec"), job["spec"]) +
-            "; another --state-dir would start it anew");
+  const Status refused = kube::StatusFromApi(patched.http, patched.body);
+  const std::string changed = Changed(json::Field(old, "spec"), job["spec"]);
+  if (changed.empty()) return refused;
+  return refused.With("the state directory has this job with another " + changed +
+                      "; another --state-dir would start it anew");
 }
 
 // Jobs of earlier runs on this state directory run as well as `job` (null: none).

@@ -47,7 +47,9 @@ Result<fs::path> PodFiles::VolumePath(const Json& volume) const {
   const std::string name = Text(volume, "name");
   // Both become names of folders.
   if (!api::IsDnsLabel(name)) return Status(Code::kInvalid, "volume " + name + ": the name is no DNS label");
-  if (volume.contains("emptyDir") || volume.contains("downwardAPI")) return root_ / "volumes" / name;
+  // Without a source a volume is an emptyDir.
+  if (volume.size() <= 1 || volume.contains("emptyDir") || volume.contains("downwardAPI"))
+    return root_ / "volumes" / name;
   if (volume.contains("persistentVolumeClaim")) {
     const std::string claim = Text(volume["persistentVolumeClaim"], "claimName");
     if (!api::IsDnsSubdomain(claim))
@@ -88,7 +90,9 @@ Status PodFiles::Refresh(const Json& pod) const {
       if (!Inside(relative))
         return Status(Code::kInvalid, "volume " + Text(volume, "name") + ": path " + relative + " leaves it");
       if (Status status = MakeFolder((*folder / relative).parent_path()); !status.ok()) return status;
-      if (Status status = WriteWhole(*folder / relative, *value, 0644, false); !status.ok()) return status;
+      // The pod is right, the disk is not.
+      if (Status status = WriteWhole(*folder / relative, *value, 0644, false); !status.ok())
+        return Status(Code::kInternal, status.message());
     }
   }
   return Status::Ok();
@@ -136,7 +140,9 @@ Result<std::string> FieldReference(const Json& pod, const std::string& path) {
                                                        {"status.hostIP", "/status/hostIP"},
                                                        {"spec.serviceAccountName", "/spec/serviceAccountName"}};
   for (const auto& [name, pointer] : known) {
-    if (path == name) return pod.value(Json::json_pointer(pointer), "");
+    if (path != name) continue;
+    const Json::json_pointer at(pointer);
+    return pod.contains(at) && pod[at].is_string() ? pod[at].get<std::string>() : "";
   }
   return Status(Code::kInvalid, "fieldRef " + path +
                                     ": unknown; allowed: metadata.name, .namespace, .uid, .labels, .labels['x'], "

@@ -32,6 +32,7 @@ std::filesystem::path TimesOf(std::filesystem::path log) { return log += ".times
 // Where the first growth at `since` or later began; the end when there was none.
 std::streamoff OffsetAt(const std::filesystem::path& log, Time since) {
   std::ifstream times(TimesOf(log));
+  if (!times) return 0;  // of a version without
   std::string time;
   std::streamoff offset = 0;
   while (times >> time >> offset) {
@@ -44,7 +45,10 @@ std::streamoff OffsetAt(const std::filesystem::path& log, Time since) {
 }  // namespace
 
 void LogTimes::Note(Time now) {
-  if (noted_ && SecondsBetween(*noted_, now) < kNoteSeconds) return;
+  if (!noted_ || SecondsBetween(*noted_, now) >= kNoteSeconds) NoteEnd(now);
+}
+
+void LogTimes::NoteEnd(Time now) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(log_, error);
   if (error || size == size_) return;

@@ -22,6 +22,8 @@ class LogTimes {
   explicit LogTimes(std::filesystem::path log) : log_(std::move(log)) {}
   // Called often. Notes at most once a second.
   void Note(Time now);
+  // The container has ended: notes what came last.
+  void NoteEnd(Time now);
 
  private:
   std::filesystem::path log_;

@@ -179,6 +179,7 @@ void PodRunner::Collect(Container& container) {
   const std::optional<ProcessEnd> end = container.process->Poll();
   if (!end) return;
   container.finished = clock_.Now();
+  container.log_times->NoteEnd(*container.finished);
   // What it left behind in its session goes with it, as a container's processes do.
   kill(-container.process->pid(), SIGKILL);
   container.terminated = {{"exitCode", end->exit_code},
@@ -198,7 +199,7 @@ std::string PodRunner::TerminationText(const Container& container, bool failed) 
 }
 
 void PodRunner::Drain(Time kill_at) {
-  draining_ = true;
+  if (!draining_) draining_ = clock_.Now();
   kill_at_ = std::min(kill_at_.value_or(Time::max()), kill_at);
 }
 
@@ -262,9 +263,10 @@ Json PodRunner::PodStatus() const {
                           ? "Running"
                           : "Pending";
   if (Ended()) {
-    const bool good = initialized && std::all_of(main_.begin(), main_.end(), [](const Container& c) {
-                        return !c.terminated.is_null() && c.terminated["exitCode"] == 0;
-                      });
+    // A node that goes down calls no pod a success that it had to end.
+    const bool good = !draining_ && initialized && std::all_of(main_.begin(), main_.end(), [](const Container& c) {
+      return !c.terminated.is_null() && c.terminated["exitCode"] == 0;
+    });
     phase = good ? "Succeeded" : "Failed";
   }
   status["phase"] = phase;
@@ -272,7 +274,9 @@ Json PodRunner::PodStatus() const {
                                  ConditionObject("ContainersReady", all_run, all_run ? "" : "ContainersNotReady"),
                                  ConditionObject("Ready", all_run, all_run ? "" : "ContainersNotReady")});
   if (draining_) {
-    conditions.push_back(ConditionObject("DisruptionTarget", true, "TerminationByKubelet"));
+    Json disruption = ConditionObject("DisruptionTarget", true, "TerminationByKubelet");
+    disruption["lastTransitionTime"] = FormatTime(*draining_);
+    conditions.push_back(std::move(disruption));
   } else {
     for (const Json& other : json::List(status, "conditions")) {
       if (json::Text(other, "type") == "DisruptionTarget") conditions.push_back(other);

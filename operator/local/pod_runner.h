@@ -70,7 +70,8 @@ class PodRunner {
   const NodeFacts& node_;
   PodFiles files_;
   std::vector<Container> init_, main_;
-  bool prepared_ = false, stopping_ = false, draining_ = false;
+  bool prepared_ = false, stopping_ = false;
+  std::optional<Time> draining_;  // since when
   std::optional<Time> kill_at_;
   Time created_;
 };

@@ -38,7 +38,7 @@ void SetCondition(api::JobStatus& status, const std::string& type, bool value, c
 
 void ClearCondition(api::JobStatus& status, const std::string& type, const std::string& reason,
                     const std::string& message, Time now, int64_t generation) {
-  if (IsTrue(status, type)) SetCondition(status, type, false, reason, message, now, generation);
+  if (FindCondition(status, type)) SetCondition(status, type, false, reason, message, now, generation);
 }
 
 }  // namespace trainyard::reconcile

@@ -24,7 +24,7 @@ bool IsTrue(const api::JobStatus& status, const std::string& type);
 // not ours, stay as they are.
 void SetCondition(api::JobStatus& status, const std::string& type, bool value, const std::string& reason,
                   const std::string& message, Time now, int64_t generation);
-// Sets it to False when it exists.
+// Sets it to False, with a new reason, when it exists.
 void ClearCondition(api::JobStatus& status, const std::string& type, const std::string& reason,
                     const std::string& message, Time now, int64_t generation);
 

@@ -72,10 +72,20 @@ bool Permanent(int64_t code, const std::vector<api::RestartRule>& rules) {
   });
 }
 
-int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules) {
+// When the first disruption began; one without a time may explain everything.
+Time FirstDisruption(const std::vector<FailedWorker>& workers) {
+  Time first = Time::max();
+  for (const FailedWorker& worker : workers) {
+    if (worker.pod && worker.pod->disrupted) first = std::min(first, worker.pod->disrupted_at.value_or(Time::min()));
+  }
+  return first;
+}
+
+int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules, Time disruption) {
   const int64_t code = worker.failure.exit_code;
   if (worker.pod && worker.pod->disrupted) return 0;
   if (worker.disrupted) return 5;
+  if (Permanent(code, rules) && worker.failure.time.value_or(Time::max()) < disruption) return -1;
   if (Permanent(code, rules)) return 1;
   if (code == 73) return 2;
   if (code == 71) return 3;
@@ -86,20 +96,24 @@ int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules
 
 }  // namespace
 
+bool IsFailure(const PodRecord& pod) {
+  return pod.end->exit_code != 0 || pod.end->reason == "Evicted" || pod.disrupted;
+}
+
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
   std::vector<FailedWorker> failed;
   for (size_t i = 0; i < observed.current.size(); ++i) {
     const Pod& pod = observed.current[i];
-    if (pod && pod->end && (pod->end->exit_code != 0 || pod->end->reason == "Evicted"))
-      failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
+    if (pod && pod->end && IsFailure(*pod)) failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
   }
   for (const int64_t worker : observed.missing) failed.push_back(Vanished(observed, worker, now));
   return failed;
 }
 
 const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules) {
+  const Time disruption = FirstDisruption(workers);
   const auto key = [&](const FailedWorker& w) {
-    return std::tuple(Order(w, rules), w.failure.time.value_or(Time::max()), w.worker);
+    return std::tuple(Order(w, rules, disruption), w.failure.time.value_or(Time::max()), w.worker);
   };
   return *std::min_element(workers.begin(), workers.end(),
                            [&](const FailedWorker& a, const FailedWorker& b) { return key(a) < key(b); });

@@ -19,12 +19,17 @@ struct FailedWorker {
   int64_t step = 0, checkpoint_step = 0;  // from its termination message
 };
 
+// Whether a pod that has ended did not succeed: also one that ended with 0 because it was disrupted, as a script
+// does that exits in good order on SIGTERM. REQUIRES: pod.end.
+bool IsFailure(const PodRecord& pod);
+
 // Every worker of the attempt that failed. One that is missing counts as vanished: whoever observes makes
 // sure that the API does not have its pod either.
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
 
 // The cause: DisruptionTarget > permanent codes > 73 > 71 > 70, 74 and any unlisted code > a signal,
-// or a pod that vanished or was deleted > 75 > 69; then the earliest, then the lowest worker.
+// or a pod that vanished or was deleted > 75 > 69; then the earliest, then the lowest worker. A permanent code
+// that was there before the first disruption goes before it.
 // `permanent`: the codes that a Fail rule names. REQUIRES: workers is not empty.
 const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
@@ -22,9 +23,8 @@ bool IsFinished(const api::JobStatus& status) {
 
 bool HasSucceeded(const Observed& observed) {
   return observed.job.status.attempt > 0 && !observed.current.empty() &&
-         std::all_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) {
-           return pod && pod->end && pod->end->exit_code == 0 && pod->end->reason != "Evicted";
-         });
+         std::all_of(observed.current.begin(), observed.current.end(),
+                     [](const Pod& pod) { return pod && pod->end && !IsFailure(*pod); });
 }
 
 Plan Succeed(const Observed& observed, Plan plan, Time now) {

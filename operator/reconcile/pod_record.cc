@@ -43,7 +43,10 @@ void ReadConditions(const Json& status, PodRecord& record) {
       }
     }
     if (type == "Ready") record.ready = state == "True";
-    if (type == "DisruptionTarget") record.disrupted = state == "True";
+    if (type == "DisruptionTarget" && state == "True") {
+      record.disrupted = true;
+      record.disrupted_at = ParseTime(Text(condition, "lastTransitionTime"));
+    }
   }
 }
 

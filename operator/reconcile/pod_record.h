@@ -30,6 +30,7 @@ struct PodRecord {
   std::string node, ip;
   std::string master;  // the annotation behind the master file
   bool scheduled = false, ready = false, deleting = false, disrupted = false;
+  std::optional<Time> disrupted_at;  // when DisruptionTarget became true, if that is known
   std::vector<std::string> true_conditions;
   std::string waiting_reason, waiting_message;  // why a container, or the scheduler, does not go on
   std::optional<PodEnd> end;

@@ -121,7 +121,8 @@ void AddSharedMemory(Json& spec, Json& container) {
 
 // What a container printed last says why it failed, unless it says so itself.
 void KeepLastOutput(Json& container) {
-  if (!container.contains("terminationMessagePolicy")) container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+  if (container.is_object() && !container.contains("terminationMessagePolicy"))
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError";
 }
 
 void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& spec) {
@@ -181,7 +182,8 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
                {api::kLabelRank, std::to_string(rank)}});
   Json& annotations = ObjectAt(metadata, "annotations");
   annotations[api::kAnnotationSpecHash] = SpecHash(job.spec);
-  if (!job.spec.config.is_null()) annotations[api::kAnnotationConfig] = job.spec.config.dump();
+  if (!job.spec.config.is_null())
+    annotations[api::kAnnotationConfig] = job.spec.config.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (!master_ip.empty()) annotations[api::kAnnotationMaster] = master_ip;
 
   Json& spec = pod["spec"] = job.spec.pod_template["spec"];
@@ -192,7 +194,7 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   spec["terminationGracePeriodSeconds"] =
       std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);
   FillTrainer(job, attempt, rank, spec);
-  if (spec.contains("initContainers")) {
+  if (json::Field(spec, "initContainers").is_array()) {
     for (Json& container : spec["initContainers"]) KeepLastOutput(container);
   }
   return pod;

@@ -334,7 +334,8 @@ def test_a_full_state_directory(local, tmp_path):
     # In the middle: the job goes on, the operator says what is not saved, and saves it when there is room again.
     go, more = tmp_path / "go", tmp_path / "more"
     run = local(script_job(["sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; [ $TRAINYARD_ATTEMPT != 1 ] || exit 70; while [ ! -e {more} ]; do sleep 0.05; done"],
-                           restart={"backoff": {"initialSeconds": 0, "maxSeconds": 0}, "sameStepLimit": 1000, "maxRestarts": 1000}))
+                           restart={"backoff": {"initialSeconds": 0, "maxSeconds": 0}, "sameStepLimit": 1000, "maxRestarts": 1000},
+                           config={"task": {"name": "any"}}))  # which becomes a file
     disk = start(400, 10, run)
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(run.process.stdout))

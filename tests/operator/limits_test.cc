@@ -48,12 +48,14 @@ TEST(Obstacles, AreNamedBeforeAnythingRuns) {
 }
 
 TEST(Obstacles, WhatNeedNotExistIsNone) {
-  for (
-      const char* patch :
-      {R"({"containers":[{"name":"a","command":["x"],"envFrom":[{"secretRef":{"name":"s","optional":true}}]}]})",
-       R"({"containers":[{"name":"a","command":["x"],"env":[{"name":"V","valueFrom":{"secretKeyRef":{"name":"c","key":"k","optional":true}}}]}]})",
-       R"({"volumes":[{"name":"v","downwardAPI":{"items":[{"path":"d/labels","fieldRef":{"fieldPath":"metadata.labels"}}]}}]})"})
-    EXPECT_TRUE(JobObstacles(JobWith(patch)).empty()) << patch;
+  const char* patches[] = {
+      R"({"containers":[{"name":"a","command":["x"],"envFrom":[{"secretRef":{"name":"s","optional":true}}]}]})",
+      R"({"containers":[{"name":"a","command":["x"],"env":[{"name":"V","valueFrom":{"secretKeyRef":{"name":"c","key":"k","optional":true}}}]}]})",
+      R"({"volumes":[{"name":"v","downwardAPI":{"items":[{"path":"d/labels","fieldRef":{"fieldPath":"metadata.labels"}}]}}]})",
+      // What is null is not there, and a volume without a source is an emptyDir.
+      R"({"volumes":[{"name":"v"}]})",
+      R"({"serviceAccountName":null,"containers":[{"name":"a","command":["x"],"env":[{"name":"V","valueFrom":{"configMapKeyRef":null,"fieldRef":{"fieldPath":"spec.serviceAccountName"}}}]}]})"};
+  for (const char* patch : patches) EXPECT_TRUE(JobObstacles(JobWith(patch)).empty()) << patch;
 }
 
 TEST(IgnoredFields, AreAllThatIsNotFollowed) {

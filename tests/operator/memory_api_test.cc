@@ -86,6 +86,17 @@ TEST_F(MemoryApiTest, MetadataIsChecked) {
   EXPECT_EQ(api_.Create(kube::kTrainingJobs, "My Team", elsewhere, {}).http, 404);
 }
 
+TEST_F(MemoryApiTest, WhatAnEarlierVersionLetInCanStillBeWritten) {
+  CreateJob();
+  Json dump = api_.Dump();
+  dump["collections"]["trainingjobs.trainyard.dev"]["default/job"]["metadata"]["labels"] = {{"team", "a b"}};
+  ASSERT_TRUE(api_.Load(dump).ok());
+  EXPECT_TRUE(Merge({{"status", {{"attempt", 1}}}}, "status").ok());
+  EXPECT_TRUE(Merge({{"spec", {{"suspend", true}}}}).ok());
+  EXPECT_EQ(Merge({{"metadata", {{"labels", {{"other", "c d"}}}}}}).http, 422);
+  EXPECT_TRUE(Merge({{"metadata", {{"labels", {{"team", "a_b"}}}}}}).ok());
+}
+
 TEST_F(MemoryApiTest, APatchLeavesAnObject) {
   CreateJob();
   EXPECT_EQ(Merge({{"metadata", nullptr}}).http, 400);

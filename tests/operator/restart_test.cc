@@ -53,6 +53,42 @@ TEST(Restart, AFailureShowsAtOnce) {
   EXPECT_TRUE(scene.Decide(After(kNow, 1)).events.empty()) << "it is said once";
 }
 
+TEST(Restart, WhatIsSaidOfTheWaitGoesWithIt) {
+  Scene scene(2);
+  SetCondition(scene.status(), kReadyCondition, true, "AllWorkersReady", "", kNow, 1);
+  scene.Ended(1, 65, 1);
+  PodRecord& other = scene.Pod(0);
+  scene.status() = scene.Decide().status;
+  other.end = PodEnd{.exit_code = 69, .signal = 0, .reason = "Error", .init_container = "", .words = {}, .time = kNow};
+  const Plan failed = scene.Decide();
+  EXPECT_EQ(failed.status.phase, api::kFailed);
+  EXPECT_EQ(FindCondition(failed.status, kReadyCondition)->reason, api::kFailed);
+  EXPECT_EQ(FindCondition(failed.status, kReadyCondition)->message, "");
+}
+
+TEST(Restart, AWorkerThatEndsInGoodOrderBecauseItWasDisruptedHasNotSucceeded) {
+  Scene scene(2);
+  for (const int64_t rank : {0, 1}) {
+    scene.Ended(rank, 0).disrupted = true;
+  }
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.attempt, 2);
+  EXPECT_EQ(plan.status.restarts.total, 1);
+  EXPECT_EQ(plan.status.restarts.charged, 0);
+}
+
+TEST(Restart, ADisruptionDoesNotExcuseWhatWasThereBefore) {
+  for (const double before : {-5.0, 5.0}) {
+    Scene scene(2);
+    scene.Ended(1, 65, 10);
+    PodRecord& disrupted = scene.Ended(0, 75, 1);
+    disrupted.disrupted = true;
+    disrupted.disrupted_at = After(kNow, -10 - before);
+    disrupted.true_conditions = {"DisruptionTarget"};
+    EXPECT_EQ(scene.Decide().status.phase, before < 0 ? api::kFailed : api::kRestarting) << before;
+  }
+}
+
 TEST(Restart, AnInitContainerIsNamed) {
   Scene scene(1);
   scene.Ended(0, 7, 1, "no such file").end->init_container = "data";

@@ -60,6 +60,10 @@ TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
       {R"({"spec":{"deadlines":{"stallSeconds":5}}})",
        {"spec.deadlines.stallSeconds", "5", "not supported yet", "600"}},
       {R"({"metadata":{"name":"Upper"}})", {"metadata.name", "\"Upper\""}},
+      {R"({"spec":{"template":{"spec":{"initContainers":["foo"]}}}})",
+       {"spec.template.spec.initContainers", "[\"foo\"]", "a list of containers"}},
+      {R"({"spec":{"template":{"spec":{"initContainers":"x"}}}})",
+       {"spec.template.spec.initContainers", "\"x\"", "a list of containers"}},
       {R"({"metadata":{"namespace":"my team"}})", {"metadata.namespace", "\"my team\"", "a-z"}},
       {R"({"metadata":{"namespace":"../x"}})", {"metadata.namespace", "\"../x\"", "a-z"}},
       {R"({"metadata":{"labels":{"a":5}}})", {"metadata.labels.a", "5", "a string"}},
@@ -105,7 +109,12 @@ TEST(Validation, AValueIsCutBetweenCharacters) {
   }
 }
 
-TEST(Validation, AGoodJobIsGood) { EXPECT_TRUE(CheckJob(reconcile::JobObject("job", 2)).empty()); }
+TEST(Validation, AGoodJobIsGood) {
+  Json job = reconcile::JobObject("job", 2);
+  EXPECT_TRUE(CheckJob(job).empty());
+  job["metadata"]["annotations"] = {{"Example.com/Owner", "any text, in any alphabet"}};
+  EXPECT_TRUE(CheckJob(job).empty());
+}
 
 TEST(Validation, AConfigHas64KiB) {
   Json job = reconcile::JobObject("job", 1);
