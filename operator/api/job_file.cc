@@ -105,7 +105,8 @@ Status CheckIdentity(const std::string& origin, Json& job) {
   if (metadata.is_null()) metadata = Json::object();
   if (!metadata.is_object())
     return Status(Code::kInvalid, origin + ": metadata: " + Shown(metadata) + " is not allowed; allowed: an object");
-  if (Json& ns = metadata["namespace"]; ns.is_null() || ns == "") ns = "default";
+  if (Json& ns = metadata["namespace"]; ns.is_null() || (ns.is_string() && ns.get_ref<const std::string&>().empty()))
+    ns = "default";
   return Status::Ok();
 }
 

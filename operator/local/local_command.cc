@@ -271,7 +271,7 @@ Status Submit(ControlPlane& plane, const Json& job, local::LiveView& view) {
                         {.dry_run = false, .strict = true, .manager = "local", .force = false});
   if (patched.ok()) return Status::Ok();
   const Json old = plane.api().Get(kube::kTrainingJobs, ns, name).body;
-  const Status refused = kube::StatusFromApi(patched.http, patched.body);
+  Status refused = kube::StatusFromApi(patched.http, patched.body);
   const std::string changed = Changed(json::Field(old, "spec"), job["spec"]);
   if (changed.empty()) return refused;
   return refused.With("the state directory has this job with another " + changed +
