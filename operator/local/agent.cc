@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "operator/base/json_access.h"
+#include "operator/local/session.h"
 
 namespace trainyard::local {
 namespace {
@@ -153,11 +154,9 @@ void Agent::EndEarlierLife() {
     pid_t pid;
     std::string start;
     while (file >> pid >> start) {
-      // A pid may have a new owner; with its start time it has one for ever.
-      if (StartTime(pid) != start) continue;
-      kill(-pid, SIGKILL);
-      kill(pid, SIGKILL);
-      log_.Info("ended a process of an earlier run", {{"pod", pod["metadata"]["name"]}, {"pid", std::to_string(pid)}});
+      if (KillOldSession(pid, start, "HOSTNAME=" + HostName(pod)))
+        log_.Info("ended processes of an earlier run",
+                  {{"pod", pod["metadata"]["name"]}, {"session", std::to_string(pid)}});
     }
     const std::string now = FormatTime(clock_.Now());
     Json status = json::Field(pod, "status");

@@ -103,6 +103,7 @@ void CheckVolume(const Json& pod, const Json& volume, std::vector<std::string>& 
   if (!path.ok()) lines.push_back(path.status().message());
   for (const Json& item : List(Field(volume, "downwardAPI"), "items")) {
     const std::string file = "volume " + Text(volume, "name") + ": " + Text(item, "path") + ": ";
+    if (!StaysInside(Text(item, "path"))) lines.push_back(file + "leaves the volume");
     const Json& reference = Field(item, "fieldRef");
     if (!reference.is_object()) {
       lines.push_back(file + "resourceFieldRef does not exist on one machine; allowed: fieldRef");
@@ -155,8 +156,13 @@ std::vector<std::string> Obstacles(const Json& pod) {
         lines.push_back(who + ": has no command, and images are ignored on one machine: set command");
       CheckEnvironment(pod, container, who, lines);
       for (const Json& mount : List(container, "volumeMounts")) {
-        if (!volumes.contains(Text(mount, "name")))
-          lines.push_back(who + ": volumeMounts: the pod has no volume " + Text(mount, "name"));
+        const std::string volume = Text(mount, "name");
+        if (!volumes.contains(volume)) lines.push_back(who + ": volumeMounts: the pod has no volume " + volume);
+        if (!StaysInside(Text(mount, "subPath")))
+          lines.push_back(who + ": volumeMounts " + volume + ": subPath " + Text(mount, "subPath") +
+                          " leaves the volume");
+        if (!Field(mount, "subPathExpr").is_null())
+          lines.push_back(who + ": volumeMounts " + volume + ": subPathExpr is not supported on one machine");
       }
     }
   }

@@ -19,7 +19,6 @@ bool IsContractName(const std::string& name) {
   static const std::vector<std::string> torchrun = {env::kMasterAddr, env::kMasterPort,   env::kRank,
                                                     env::kLocalRank,  env::kWorldSize,    env::kLocalWorldSize,
                                                     env::kGroupRank,  env::kUseAgentStore};
-  // TRAINYARD_PROGRESS and the like are the person's own; the contract's names are not.
   return std::find(torchrun.begin(), torchrun.end(), name) != torchrun.end() || name.starts_with("PET_") ||
          name.starts_with("TRAINYARD_");
 }
@@ -83,6 +82,11 @@ std::string Expand(const std::string& text, const std::map<std::string, std::str
   return out;
 }
 
+std::string HostName(const Json& pod) {
+  const std::string own = json::Text(json::Field(pod, "spec"), "hostname");
+  return own.empty() ? json::Text(json::Field(pod, "metadata"), "name") : own;
+}
+
 Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container, const ContainerView& view,
                                              const Resolver& resolver) {
   ContainerEnvironment environment;
@@ -108,8 +112,7 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
   environment.variables.try_emplace("OMP_NUM_THREADS", ThreadsEach(own));
   environment.variables["TRAINYARD_PROGRESS"] = "lines";
   if (view.volumes) environment.variables[env::kVolumes] = *view.volumes;
-  environment.variables["HOSTNAME"] =
-      pod.value("/spec/hostname"_json_pointer, json::Text(json::Field(pod, "metadata"), "name"));
+  environment.variables["HOSTNAME"] = HostName(pod);
   return environment;
 }
 

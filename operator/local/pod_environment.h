@@ -34,6 +34,9 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
 // `text` with $(NAME) replaced by variables; $$(NAME) and unknown names stay, as in Kubernetes.
 std::string Expand(const std::string& text, const std::map<std::string, std::string>& variables);
 
+// What the pod is called as a host: its $HOSTNAME.
+std::string HostName(const Json& pod);
+
 }  // namespace trainyard::local
 
 #endif  // TRAINYARD_OPERATOR_LOCAL_POD_ENVIRONMENT_H_

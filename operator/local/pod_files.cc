@@ -20,12 +20,6 @@ Status MakeFolder(const fs::path& path) {
 
 const Json& Volumes(const Json& pod) { return json::List(json::Field(pod, "spec"), "volumes"); }
 
-// A path inside a volume that stays inside it.
-bool Inside(const fs::path& relative) {
-  const fs::path normal = relative.lexically_normal();
-  return !normal.is_absolute() && (normal.empty() || *normal.begin() != "..");
-}
-
 // A map as the downward API writes it: key="value", a line each, sorted.
 std::string Lines(const Json& map) {
   std::string text;
@@ -36,6 +30,11 @@ std::string Lines(const Json& map) {
 }
 
 }  // namespace
+
+bool StaysInside(const fs::path& relative) {
+  const fs::path normal = relative.lexically_normal();
+  return !normal.is_absolute() && (normal.empty() || *normal.begin() != "..");
+}
 
 PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
   const Json metadata = json::Field(pod, "metadata");
@@ -87,7 +86,7 @@ Status PodFiles::Refresh(const Json& pod) const {
       const std::string relative = Text(item, "path");
       const Result<std::string> value = FieldReference(pod, json::Text(json::Field(item, "fieldRef"), "fieldPath"));
       if (!value.ok()) return value.status();
-      if (!Inside(relative))
+      if (!StaysInside(relative))
         return Status(Code::kInvalid, "volume " + Text(volume, "name") + ": path " + relative + " leaves it");
       if (Status status = MakeFolder((*folder / relative).parent_path()); !status.ok()) return status;
       // The pod is right, the disk is not.
@@ -110,7 +109,7 @@ Result<std::vector<Mount>> PodFiles::Mounts(const Json& pod, const Json& contain
       if (Text(volume, "name") != name) continue;
       const Result<fs::path> path = VolumePath(volume);
       if (!path.ok()) return path.status();
-      if (!Inside(sub))
+      if (!StaysInside(sub))
         return Status(Code::kInvalid, "volumeMounts " + name + ": subPath " + sub + " leaves the volume");
       const fs::path here = fs::absolute(sub.empty() ? *path : *path / sub).lexically_normal();
       if (Status status = MakeFolder(here); !status.ok()) return status;

@@ -46,6 +46,9 @@ class PodFiles {
   std::string ns_;
 };
 
+// Whether a path in a volume stays in it.
+bool StaysInside(const std::filesystem::path& relative);
+
 // The value of a downward-API field reference: metadata.{name,namespace,uid}, metadata.labels['x'],
 // metadata.annotations['x'], spec.nodeName, status.podIP, ...; kInvalid for another.
 Result<std::string> FieldReference(const Json& pod, const std::string& path);

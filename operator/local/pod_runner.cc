@@ -9,6 +9,7 @@
 
 #include "operator/base/json_access.h"
 #include "operator/local/limits.h"
+#include "operator/local/session.h"
 
 namespace trainyard::local {
 namespace {
@@ -181,7 +182,7 @@ void PodRunner::Collect(Container& container) {
   container.finished = clock_.Now();
   container.log_times->NoteEnd(*container.finished);
   // What it left behind in its session goes with it, as a container's processes do.
-  kill(-container.process->pid(), SIGKILL);
+  KillSession(container.process->pid());
   container.terminated = {{"exitCode", end->exit_code},
                           {"reason", end->exit_code == 0 ? "Completed" : "Error"},
                           {"startedAt", FormatTime(*container.started)},

@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+
+#include "operator/local/session.h"
 
 namespace trainyard::local {
 namespace {
@@ -231,20 +231,8 @@ std::optional<ProcessEnd> Process::Poll() {
 
 void Process::Signal(int number) const {
   if (end_) return;
+  if (number == SIGKILL) return KillSession(pid_);
   if (kill(-pid_, number) != 0) kill(pid_, number);
-}
-
-std::optional<std::string> StartTime(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  // Field 22; the second, the name, may hold anything up to the last parenthesis.
-  size_t at = text.rfind(')');
-  if (at == std::string::npos) return std::nullopt;
-  for (int field = 2; field < 22; ++field) {
-    at = text.find(' ', at + 1);
-    if (at == std::string::npos) return std::nullopt;
-  }
-  return text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
 
 }  // namespace trainyard::local

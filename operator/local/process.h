@@ -38,7 +38,7 @@ class Process {
   pid_t pid() const { return pid_; }
   // The end, once there is one; does not wait.
   std::optional<ProcessEnd> Poll();
-  // To the whole session's process group, so that a shell's children hear it too.
+  // To the process group, so that a shell's children hear it too; SIGKILL to the whole session.
   void Signal(int number) const;
 
  private:
@@ -50,10 +50,6 @@ class Process {
 // Whether a process that is started from here can have mounts of its own: tries it. `folder` exists and is
 // writable. Otherwise what refused.
 Status TryMounts(const std::filesystem::path& folder);
-
-// When the process `pid` started, in clock ticks since boot; nothing when there is none. With the pid
-// it names a process for ever.
-std::optional<std::string> StartTime(pid_t pid);
 
 }  // namespace trainyard::local
 

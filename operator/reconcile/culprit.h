@@ -30,7 +30,7 @@ std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
 // The cause: DisruptionTarget > permanent codes > 73 > 71 > 70, 74 and any unlisted code > a signal,
 // or a pod that vanished or was deleted > 75 > 69; then the earliest, then the lowest worker. A permanent code
 // that was there before the first disruption goes before it.
-// `permanent`: the codes that a Fail rule names. REQUIRES: workers is not empty.
+// Permanent are the codes that a Fail rule of `rules` names. REQUIRES: workers is not empty.
 const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules);
 
 // The highest step that a termination message of the attempt calls durable; 0 when none does.

@@ -372,6 +372,36 @@ def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
     assert run.status()["restarts"]["charged"] == 0
 
 
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("end", ["exit", "killed"])
+def test_what_a_container_leaves_behind_goes_with_it(local, tmp_path, end):
+    """A shell's children, also those in process groups of their own: at its end, and at the next start after a SIGKILL of everything."""
+    pids = tmp_path / "pids"
+    script = f'set -m; sleep 600 & echo $! >> {pids}; timeout 600 sleep 600 & echo $! >> {pids}; ' + ("exit 0" if end == "exit" else "while true; do sleep 0.1; done")
+    run = local(script_job(["bash", "-c", script], workers=1, restart={"backoff": {"initialSeconds": 0, "maxSeconds": 0}})).start()
+    harness.wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, what="the children")
+    first = list(map(int, pids.read_text().split()))
+    if end == "exit":
+        assert run.finish(60) == 0, run.output
+    else:
+        assert all(map(alive, first))
+        run.process.kill()
+        run.process.wait()
+        run.start()
+        harness.wait_until(lambda: len(pids.read_text().split()) == 4, what="the next attempt")
+        run.process.send_signal(signal.SIGINT)
+        run.process.send_signal(signal.SIGINT)
+        assert run.finish(60) == 75
+    left = [pid for pid in map(int, pids.read_text().split()) if alive(pid)]
+    assert not left
+
+
 # Where in a job's life it is interrupted: each waits until it is there, and says whether it came to that before the end.
 MOMENTS = {
     "pending": lambda run, before: run.status().get("phase") in ("Pending", "Starting") or run.pids(),
