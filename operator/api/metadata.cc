@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxLabel = 63, kMaxSubdomain = 253;
 
-bool IsLower(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-bool IsAlphanumeric(char c) { return IsLower(c) || (c >= 'A' && c <= 'Z'); }
+bool IsLowerOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool IsAlphanumeric(char c) { return IsLowerOrDigit(c) || (c >= 'A' && c <= 'Z'); }
 
 // "node_type.v2": what a label's value is, and the part of a key behind its prefix.
 bool IsLabelText(const std::string& text) {
@@ -41,8 +41,8 @@ Cause Refuse(const std::string& field, const std::string& text, const char* allo
 }  // namespace
 
 bool IsDnsLabel(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxLabel && IsLower(text.front()) && IsLower(text.back()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || c == '-'; });
+  return !text.empty() && text.size() <= kMaxLabel && IsLowerOrDigit(text.front()) && IsLowerOrDigit(text.back()) &&
+         std::all_of(text.begin(), text.end(), [](char c) { return IsLowerOrDigit(c) || c == '-'; });
 }
 
 bool IsDnsSubdomain(const std::string& text) {
@@ -50,9 +50,9 @@ bool IsDnsSubdomain(const std::string& text) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('.', begin), text.size());
     // A part may be longer than a label here.
-    if (end == begin || !IsLower(text[begin]) || !IsLower(text[end - 1])) return false;
+    if (end == begin || !IsLowerOrDigit(text[begin]) || !IsLowerOrDigit(text[end - 1])) return false;
     if (!std::all_of(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end),
-                     [](char c) { return IsLower(c) || c == '-'; }))
+                     [](char c) { return IsLowerOrDigit(c) || c == '-'; }))
       return false;
     begin = end + 1;
   }

@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <fstream>
-#include <utility>
 
 #include "operator/base/json_access.h"
 #include "operator/local/session.h"
@@ -103,7 +102,6 @@ void Agent::Adopt(const Json& pod) {
 }
 
 void Agent::DrainAll() {
-  if (std::exchange(drained_, true)) return;
   for (auto& [uid, runner] : pods_) {
     if (runner->Ended()) continue;
     const int64_t grace = json::Whole(runner->pod()["spec"], "terminationGracePeriodSeconds", 30);

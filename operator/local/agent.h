@@ -59,7 +59,6 @@ class Agent {
   const Logger& log_;
   uint64_t since_ = 0;
   int addresses_ = 0;
-  bool drained_ = false;
   std::map<std::string, std::unique_ptr<PodRunner>> pods_;  // by uid
   std::atomic<bool> draining_{false}, stopping_{false};
   std::atomic<int> running_{0};

@@ -39,7 +39,8 @@ class PodRunner {
   bool Ended() const;
   const Json& pod() const { return pod_; }
   const PodFiles& files() const { return files_; }
-  // The node goes down: SIGTERM, SIGKILL at `kill_at`, and the pod says that it was disrupted.
+  // The node goes down: SIGTERM, SIGKILL at `kill_at`, and the pod says that it was disrupted. Of several
+  // calls the earliest `kill_at` counts.
   void Drain(Time kill_at);
   // Sends SIGKILL to everything that runs.
   void Kill();

@@ -17,7 +17,7 @@ void CountWorkers(const Observed& observed, api::Workers& workers) {
       ++workers.active;
       if (pod->ready) ++workers.ready;
     } else {
-      ++(pod->end->exit_code == 0 ? workers.succeeded : workers.failed);
+      ++(IsFailure(*pod) ? workers.failed : workers.succeeded);
     }
   }
   workers.created = std::max(created, exist);

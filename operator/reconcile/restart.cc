@@ -75,9 +75,9 @@ Plan AwaitEvidence(const Observed& observed, const std::vector<FailedWorker>& fa
                    Time now) {
   api::JobStatus& status = plan.status;
   plan.RequeueIn(left);
-  const FailedWorker& first = Culprit(failed, observed.job.spec.restart.rules);
   const bool known = status.first_failure && status.first_failure->attempt == status.attempt;
   if (known && !IsTrue(status, kReadyCondition) && !IsTrue(status, kRunningCondition)) return plan;
+  const FailedWorker& first = Culprit(failed, observed.job.spec.restart.rules);
   if (!known) status.first_failure = first.failure;
   const std::string message = Describe(first) + "; the other workers' ends are awaited for " +
                               std::to_string(static_cast<int>(kEvidenceSeconds)) + " s";

@@ -71,6 +71,7 @@ TEST(Restart, AWorkerThatEndsInGoodOrderBecauseItWasDisruptedHasNotSucceeded) {
   for (const int64_t rank : {0, 1}) {
     scene.Ended(rank, 0).disrupted = true;
   }
+  EXPECT_EQ(StatusFromPods(scene.Observe(), kNow).status.workers.failed, 2);
   const Plan plan = scene.Decide();
   EXPECT_EQ(plan.status.attempt, 2);
   EXPECT_EQ(plan.status.restarts.total, 1);
