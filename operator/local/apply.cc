@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "operator/base/json_access.h"
@@ -107,18 +108,19 @@ std::string Apply(const Json& old, const Json& config, const std::string& manage
                   const std::string& api_version, Time now, Json& next) {
   Leaves wanted, mine, others;
   Collect(config, "", wanted);
-  const Json managed = json::List(json::Field(old, "metadata"), "managedFields");
-  for (const Json& entry : managed) {
-    const bool own = json::Text(entry, "manager") == manager && json::Text(entry, "operation") == "Apply";
-    FromFields(json::Field(entry, "fieldsV1"), "", own ? mine : others);
-    if (own || force) continue;
+  Json managed = json::List(json::Field(old, "metadata"), "managedFields");
+  for (Json& entry : managed) {
     Leaves theirs;
     FromFields(json::Field(entry, "fieldsV1"), "", theirs);
+    const bool own = json::Text(entry, "manager") == manager && json::Text(entry, "operation") == "Apply";
+    (own ? mine : others).insert(theirs.begin(), theirs.end());
+    if (own) continue;
     for (const std::string& leaf : wanted) {
       const Json::json_pointer at(leaf);
-      if (theirs.contains(leaf) && old.contains(at) && old[at] != config[at]) {
+      if (!theirs.contains(leaf) || !old.contains(at) || old[at] == config[at]) continue;
+      if (!force)
         return "Apply failed with 1 conflict: conflict with \"" + json::Text(entry, "manager") + "\": " + Dotted(leaf);
-      }
+      RemoveField(entry["fieldsV1"], leaf);  // by force it is no longer theirs
     }
   }
   for (const std::string& leaf : mine) {
@@ -128,18 +130,7 @@ std::string Apply(const Json& old, const Json& config, const std::string& manage
   patch["metadata"].erase("managedFields");
   patch["metadata"].erase("creationTimestamp");
   next.merge_patch(patch);
-  // What was taken over by force is no longer the others'.
-  Json left = managed;
-  for (Json& entry : left) {
-    Leaves theirs;
-    FromFields(json::Field(entry, "fieldsV1"), "", theirs);
-    for (const std::string& leaf : wanted) {
-      const Json::json_pointer at(leaf);
-      if (force && theirs.contains(leaf) && old.contains(at) && old[at] != config[at])
-        RemoveField(entry["fieldsV1"], leaf);
-    }
-  }
-  next["metadata"]["managedFields"] = ManagedFields(config, left, manager, api_version, now);
+  next["metadata"]["managedFields"] = ManagedFields(config, std::move(managed), manager, api_version, now);
   return "";
 }
 
