@@ -41,7 +41,7 @@ void AddConfigOptions(CLI::App* command, CommonOptions& options) {
 Config Load(const CommonOptions& options) {
   std::vector<std::string> sets = options.sets;
   if (!options.record.empty()) sets.push_back("train.record=" + options.record);
-  return LoadConfig(options.config, sets);
+  return LoadConfig(options.config, sets, TaskDeclarations());
 }
 
 // The termination message of a rank that runs without a launcher.
@@ -237,7 +237,7 @@ int Run(Commands& c) {
   } else if (name == "tasks") {
     ListTasks();
   } else if (name == "config-reference") {
-    std::fputs(ConfigDocument().c_str(), stdout);
+    std::fputs(ConfigDocument(TaskDeclarations()).c_str(), stdout);
   } else {
     NotYet(name.c_str());
   }

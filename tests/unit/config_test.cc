@@ -10,11 +10,51 @@
 namespace trainyard {
 namespace {
 
-constexpr char kSmall[] = "task: {name: algorithm_distillation}\ndata: {path: /d}\ntrain: {steps: 5}\n";
+// Tasks of this test's own: the configuration knows none.
+struct ToyOptions : TaskOptions {
+  std::string mode = "standard";
+  int64_t dim = 64;
+  double dropout = 0.1;
+  void Declare(FieldTable& t) override {
+    t.Choice("task.mode", mode, {"standard", "compressed"}, FieldClass::kIdentity, "How the toy is played.");
+    t.Int("model.dim", dim, 1, FieldClass::kIdentity, "How large the toy is.", 4096);
+    t.Number("model.dropout", dropout, 0, 0.99, FieldClass::kIdentity, "How much of it breaks.");
+  }
+  void Check(const Config& config) const override {
+    if (dim % 2 == 1 && config.optim.lr > 0) throw ConfigError("model.dim: odd toys do not learn");
+  }
+  std::string Describe() const override { return mode; }
+};
+
+struct OtherOptions : TaskOptions {
+  std::string format = "plain";
+  void Declare(FieldTable& t) override {
+    t.Text("data.format", format, FieldClass::kFree, "The other task's own field.");
+  }
+  void Check(const Config&) const override {}
+  std::string Describe() const override { return format; }
+};
+
+template <class T>
+std::shared_ptr<TaskOptions> Make() {
+  return std::make_shared<T>();
+}
+
+constexpr TaskDeclaration kTasks[] = {{"toy", "a toy", Make<ToyOptions>},
+                                      {"other", "another", Make<OtherOptions>},
+                                      {"planned", "not there yet", nullptr}};
+
+constexpr char kSmall[] = "task: {name: toy}\ndata: {path: /d}\ntrain: {steps: 5}\n";
+
+Config Parse(const std::string& yaml, const std::vector<std::string>& sets = {}) {
+  return ParseConfig(yaml, "job.yaml", sets, kTasks);
+}
+
+const ToyOptions& Toy(const Config& config) { return dynamic_cast<const ToyOptions&>(*config.task.options); }
 
 std::string ErrorOf(const std::string& yaml, const std::vector<std::string>& sets = {}) {
   try {
-    ParseConfig(yaml, "job.yaml", sets);
+    Parse(yaml, sets);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -22,30 +62,27 @@ std::string ErrorOf(const std::string& yaml, const std::vector<std::string>& set
 }
 
 TEST(Config, DefaultsSetsAndTypes) {
-  const Config config = ParseConfig(std::string(kSmall) + "optim: {lr: 1, betas: [0.5, 0.75]}\n", "job.yaml",
-                                    {"optim.clip=2", "batch.global=12", "model.dropout=0"});
+  const Config config = Parse(std::string(kSmall) + "optim: {lr: 1, betas: [0.5, 0.75]}\n",
+                              {"optim.clip=2", "batch.global=12", "model.dropout=0"});
   EXPECT_EQ(config.optim.lr, 1.0);  // a float field accepts an integer
   EXPECT_EQ(config.optim.betas[1], 0.75);
   EXPECT_EQ(config.optim.clip, 2.0);
+  EXPECT_EQ(Toy(config).dropout, 0);
   EXPECT_EQ(config.batch.global, 12);
   EXPECT_FALSE(config.batch.micro);
-  EXPECT_EQ(config.run.dir, "runs/algorithm_distillation");
-  EXPECT_EQ(config.checkpoint.dir, "runs/algorithm_distillation/checkpoints");
+  EXPECT_EQ(config.run.dir, "runs/toy");
+  EXPECT_EQ(config.checkpoint.dir, "runs/toy/checkpoints");
 }
 
 TEST(Config, JsonIsRead) {
-  EXPECT_EQ(
-      ParseConfig(R"({"task": {"name": "algorithm_distillation"}, "data": {"path": "/d"}, "train": {"steps": 7}})",
-                  "json", {})
-          .train.steps,
-      7);
+  EXPECT_EQ(Parse(R"({"task": {"name": "toy"}, "data": {"path": "/d"}, "train": {"steps": 7}})").train.steps, 7);
 }
 
 TEST(Config, EnvironmentIsTheLastResort) {
   setenv("TRAINYARD_CHECKPOINT_DIR", "/ck", 1);
-  EXPECT_EQ(ParseConfig(kSmall, "job.yaml", {}).checkpoint.dir, "/ck");
-  EXPECT_EQ(ParseConfig(kSmall, "job.yaml", {}).run.dir, "/ck/run");
-  EXPECT_EQ(ParseConfig(kSmall, "job.yaml", {"checkpoint.dir=/mine"}).checkpoint.dir, "/mine");
+  EXPECT_EQ(Parse(kSmall).checkpoint.dir, "/ck");
+  EXPECT_EQ(Parse(kSmall).run.dir, "/ck/run");
+  EXPECT_EQ(Parse(kSmall, {"checkpoint.dir=/mine"}).checkpoint.dir, "/mine");
   unsetenv("TRAINYARD_CHECKPOINT_DIR");
 }
 
@@ -56,20 +93,41 @@ TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf(kSmall, {"modle.dim=3"}), "--set: unknown key modle.dim; did you mean model.dim?");
   EXPECT_EQ(ErrorOf("trian: {}\n"), "job.yaml: unknown key trian; did you mean train?");
   EXPECT_EQ(ErrorOf(kSmall, {"train.epochs=1"}), "train.steps, train.epochs: both are set; set exactly one");
-  EXPECT_EQ(ErrorOf("task: {name: algorithm_distillation}\ntrain: {steps: 1}\n").substr(0, 18), "data.path: missing");
+  EXPECT_EQ(ErrorOf("task: {name: toy}\ntrain: {steps: 1}\n").substr(0, 18), "data.path: missing");
   EXPECT_NE(ErrorOf("a: [1\n").find("not valid YAML"), std::string::npos);
+  for (const char* section : {"task", "optim", "model", "train.early_stop"}) {
+    EXPECT_EQ(ErrorOf(kSmall, {section + std::string("=5")}),
+              section + std::string(": 5 is not allowed; expected a section with keys"));
+  }
+}
+
+TEST(Config, FieldsAreTheCommonOnesAndTheTasks) {
+  EXPECT_EQ(Toy(Parse(kSmall, {"model.dim=32"})).dim, 32);
+  EXPECT_EQ(Toy(Parse(kSmall, {"model={dim: 8, dropout: 0}"})).dim, 8);  // a section is a value, too
+  // --set decides what the file's fields are.
+  const Config other =
+      Parse("task: {name: toy}\ndata: {path: /d, format: x}\ntrain: {steps: 5}\n", {"task.name=other"});
+  EXPECT_EQ(other.task.options->Describe(), "x");
+  EXPECT_EQ(ErrorOf(kSmall, {"data.format=x"}).substr(0, 30), "--set: unknown key data.format");
+  EXPECT_EQ(ErrorOf(kSmall, {"model.dim=7"}), "model.dim: odd toys do not learn");
+  EXPECT_EQ(ErrorOf(kSmall, {"task.name=toi"}),
+            "task.name: \"toi\" is not allowed; expected one of toy, other (did you mean toy?)");
+  EXPECT_EQ(ErrorOf(kSmall, {"task.name=planned"}),
+            "task.name: planned is not supported yet; expected one of toy, other");
+  const std::string missing = "task.name: missing; expected one of the names that `trainyard tasks` lists";
+  EXPECT_EQ(ErrorOf("model: {dim: 3}\n"), missing);
+  EXPECT_EQ(ErrorOf("train: {steps: 3}\ndata: {path: /d}\n"), missing);
 }
 
 TEST(Config, JsonComesBackTheSame) {
-  const Config config =
-      ParseConfig(kSmall, "job.yaml", {"optim.groups=[{match: \"*.bias\", lr: 0.5}]", "schedule.name=cosine"});
+  const Config config = Parse(kSmall, {"optim.groups=[{match: \"*.bias\", lr: 0.5}]", "schedule.name=cosine"});
   EXPECT_TRUE(CompareConfig(ToJson(config), config).empty());
-  EXPECT_EQ(ToJson(ParseConfig(ToJson(config).dump(), "json", {})), ToJson(config));
+  EXPECT_EQ(ToJson(Parse(ToJson(config).dump())), ToJson(config));
 }
 
 TEST(Config, ComparisonKnowsTheClasses) {
-  const Config before = ParseConfig(kSmall, "job.yaml", {});
-  const Config now = ParseConfig(kSmall, "job.yaml", {"model.dim=32", "optim.lr=1", "checkpoint.every=7"});
+  const Config before = Parse(kSmall);
+  const Config now = Parse(kSmall, {"model.dim=32", "optim.lr=1", "checkpoint.every=7"});
   const auto differences = CompareConfig(ToJson(before), now);
   ASSERT_EQ(differences.size(), 2u);  // the free field does not count
   EXPECT_EQ(differences[0].path, "model.dim");
@@ -80,11 +138,14 @@ TEST(Config, ComparisonKnowsTheClasses) {
 
 TEST(Config, EveryFieldIsDocumented) {
   Config config;
-  const std::string document = ConfigDocument();
+  const std::string document = ConfigDocument(kTasks);
   for (const Field& field : Fields(config)) {
     EXPECT_GT(field.doc.size(), 10u) << field.path;
     EXPECT_NE(document.find("`" + field.path + "`"), std::string::npos);
   }
+  for (const char* own : {"## Task toy", "`task.mode`", "`model.dim`", "## Task other", "`data.format`"})
+    EXPECT_NE(document.find(own), std::string::npos) << own;
+  EXPECT_EQ(document.find("planned"), std::string::npos);
 }
 
 }  // namespace

@@ -25,17 +25,17 @@ Histories Numbered(int64_t length) {
   return histories;
 }
 
-Config Options(const char* mode, const char* loss, int64_t context) {
-  Config config;
-  config.task.mode = mode;
-  config.task.loss = loss;
-  config.model.context = context;
-  return config;
+Options Choose(const char* mode, const char* loss, int64_t context) {
+  Options options;
+  options.mode = mode;
+  options.loss = loss;
+  options.model.context = context;
+  return options;
 }
 
 TEST(Windows, StandardAsksAfterTheWholeWindow) {
   const Histories histories = Numbered(100);
-  const Windows windows(histories, {0}, {DarkRoom{}}, Options("standard", "last_position", 10));
+  const Windows windows(histories, {0}, {DarkRoom{}}, Choose("standard", "last_position", 10));
   EXPECT_EQ(windows.size(), 2 * 91);
   const Window window = windows.at(91 + 5);  // second stream, start 5
   ASSERT_EQ(window.rows.size(), 9u);
@@ -48,7 +48,7 @@ TEST(Windows, StandardAsksAfterTheWholeWindow) {
 
 TEST(Windows, EveryPositionAsksAfterEachPrefix) {
   const Histories histories = Numbered(100);
-  const Windows windows(histories, {0}, {DarkRoom{}}, Options("standard", "every_position", 10));
+  const Windows windows(histories, {0}, {DarkRoom{}}, Choose("standard", "every_position", 10));
   const Window window = windows.at(0);
   ASSERT_EQ(window.queries.size(), 10u);
   for (int i = 0; i < 10; ++i) {
@@ -59,7 +59,7 @@ TEST(Windows, EveryPositionAsksAfterEachPrefix) {
 
 TEST(Windows, CompressedRegions) {
   const Histories histories = Numbered(200);  // two whole regions
-  const Windows windows(histories, {0}, {DarkRoom{}}, Options("compressed", "last_position", 164));
+  const Windows windows(histories, {0}, {DarkRoom{}}, Choose("compressed", "last_position", 164));
   EXPECT_EQ(windows.size(), 2 * 2 * 81);
   const Window first = windows.at(3);  // region 0, three steps in: no region before
   ASSERT_EQ(first.rows.size(), 4u);
@@ -79,7 +79,7 @@ TEST(Windows, CompressedRegions) {
 
 TEST(Windows, TooShortHistoriesAreNamed) {
   const Histories histories = Numbered(9);
-  EXPECT_THROW(Windows(histories, {0}, {DarkRoom{}}, Options("standard", "last_position", 10)), DataError);
+  EXPECT_THROW(Windows(histories, {0}, {DarkRoom{}}, Choose("standard", "last_position", 10)), DataError);
 }
 
 }  // namespace

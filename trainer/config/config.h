@@ -1,37 +1,24 @@
 // The trainer's configuration as plain structs: defaults beside the fields. What each field means,
-// its type, limits and class (identity, schedule, free) is described once, in fields.cc;
-// docs/config.md is generated from there.
+// its type, limits and class (identity, schedule, free) is described once, in fields.cc, and for the
+// fields of a task in its folder; docs/config.md is generated from there.
 #ifndef TRAINYARD_TRAINER_CONFIG_CONFIG_H_
 #define TRAINYARD_TRAINER_CONFIG_CONFIG_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace trainyard {
+#include "trainer/config/task_options.h"
 
-// A number, or absent: "auto" or null in the file.
-using OptionalInt = std::optional<int64_t>;
+namespace trainyard {
 
 struct TaskConfig {
   std::string name;
-  std::string env = "darkroom";        // darkroom | darkroom_permuted
-  std::string mode = "standard";       // standard | compressed
-  std::string loss = "last_position";  // last_position | every_position
-  double type_loss_weight = 1.0;
-  int64_t max_transitions = 1000;
-  int64_t eval_windows = 512;
-  int64_t eval_episodes = 40;
-};
-
-struct ModelConfig {
-  int64_t context = 80;
-  int64_t dim = 64;
-  int64_t layers = 4;
-  int64_t heads = 4;
-  OptionalInt ffn;
-  double dropout = 0.1;
+  // The task's own fields, of its own type. Copies of a configuration share them; only loading
+  // changes them. Null until the task is known.
+  std::shared_ptr<TaskOptions> options;
 };
 
 struct DataConfig {
@@ -134,7 +121,6 @@ struct MetricsConfig {
 
 struct Config {
   TaskConfig task;
-  ModelConfig model;
   DataConfig data;
   BatchConfig batch;
   TrainConfig train;

@@ -1,11 +1,7 @@
 #include "trainer/config/fields.h"
 
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
-
-#include "trainer/base/error.h"
-#include "trainer/base/text.h"
+#include <stdexcept>
 
 namespace trainyard {
 namespace {
@@ -14,196 +10,65 @@ using Json = nlohmann::json;
 constexpr auto kIdentity = FieldClass::kIdentity;
 constexpr auto kSchedule = FieldClass::kSchedule;
 constexpr auto kFree = FieldClass::kFree;
-constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
+constexpr double kInfinity = FieldTable::kInfinity;
 
-[[noreturn]] void Refuse(const std::string& path, const Json& value, const std::string& expected) {
-  throw ConfigError(path + ": " + value.dump() + " is not allowed; expected " + expected);
-}
-
-std::string Limits(const std::string& type, double low, double high) {
-  if (std::isinf(high)) return Format("%s >= %g", type.c_str(), low);
-  return Format("%s from %g to %g", type.c_str(), low, high);
-}
-
-// Collects the description of one Config's fields.
-class Table {
- public:
-  std::vector<Field> fields;
-
-  void Int(const char* path, int64_t& value, int64_t low, FieldClass c, const char* doc, int64_t high = kMaxInt) {
-    const std::string allowed = high == kMaxInt ? Format("an integer >= %lld", static_cast<long long>(low))
-                                                : Format("an integer from %lld to %lld", static_cast<long long>(low),
-                                                         static_cast<long long>(high));
-    Add(
-        path, c, "integer", allowed, doc, [&value] { return Json(value); },
-        [&value, path, low, high, allowed](const Json& j) {
-          if (!j.is_number_integer() || j.get<int64_t>() < low || j.get<int64_t>() > high) Refuse(path, j, allowed);
-          value = j.get<int64_t>();
-        });
-  }
-
-  // `absent` is the word for no value: "auto" or "null".
-  void OptInt(const char* path, OptionalInt& value, const char* absent, int64_t low, FieldClass c, const char* doc) {
-    const std::string allowed = Format("an integer >= %lld, or %s", static_cast<long long>(low), absent);
-    const bool is_auto = std::string(absent) == "auto";
-    Add(
-        path, c, "integer", allowed, doc,
-        [&value, is_auto] { return value     ? Json(*value)
-                                   : is_auto ? Json("auto")
-                                             : Json(nullptr); },
-        [&value, path, low, allowed, is_auto](const Json& j) {
-          if (j.is_null() || (is_auto && j == "auto")) {
-            value.reset();
-          } else if (j.is_number_integer() && j.get<int64_t>() >= low) {
-            value = j.get<int64_t>();
-          } else {
-            Refuse(path, j, allowed);
-          }
-        });
-  }
-
-  void Number(const char* path, double& value, double low, double high, FieldClass c, const char* doc) {
-    const std::string allowed = Limits("a number", low, high);
-    Add(
-        path, c, "number", allowed, doc, [&value] { return Json(value); },
-        [&value, path, low, high, allowed](const Json& j) {
-          if (!j.is_number() || !(j.get<double>() >= low && j.get<double>() <= high)) Refuse(path, j, allowed);
-          value = j.get<double>();
-        });
-  }
-
-  void Betas(const char* path, std::vector<double>& value, FieldClass c, const char* doc) {
-    const std::string allowed = "two numbers in [0, 1)";
-    Add(
-        path, c, "list of number", allowed, doc, [&value] { return Json(value); },
-        [&value, path, allowed](const Json& j) {
-          if (!j.is_array() || j.size() != 2) Refuse(path, j, allowed);
-          for (const Json& beta : j) {
-            if (!beta.is_number() || beta.get<double>() < 0 || beta.get<double>() >= 1) Refuse(path, j, allowed);
-          }
-          value = j.get<std::vector<double>>();
-        });
-  }
-
-  void Bool(const char* path, bool& value, FieldClass c, const char* doc) {
-    Add(
-        path, c, "boolean", "true or false", doc, [&value] { return Json(value); },
-        [&value, path](const Json& j) {
-          if (!j.is_boolean()) Refuse(path, j, "true or false");
-          value = j.get<bool>();
-        });
-  }
-
-  void Text(const char* path, std::string& value, FieldClass c, const char* doc) {
-    Add(
-        path, c, "string", "", doc, [&value] { return value.empty() ? Json(nullptr) : Json(value); },
-        [&value, path](const Json& j) {
-          if (!j.is_string() && !j.is_null()) Refuse(path, j, "a string");
-          value = j.is_null() ? "" : j.get<std::string>();
-        });
-  }
-
-  void Choice(const char* path, std::string& value, std::vector<std::string> choices, FieldClass c, const char* doc,
-              const std::vector<std::string>& later = {}) {
-    const std::string allowed = "one of " + Join(choices);
-    Add(
-        path, c, "string", allowed, doc, [&value] { return Json(value); },
-        [&value, path, choices, later, allowed](const Json& j) {
-          const std::string text = j.is_string() ? j.get<std::string>() : "";
-          for (const std::string& name : later) {
-            if (text == name)
-              throw ConfigError(std::string(path) + ": " + name + " is not supported yet; expected " + allowed);
-          }
-          for (const std::string& choice : choices) {
-            if (j.is_string() && text == choice) {
-              value = choice;
-              return;
-            }
-          }
-          const std::string nearest = NearestName(text, choices);
-          Refuse(path, j, allowed + (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
-        });
-  }
-
-  void Groups(const char* path, std::vector<ParameterGroupConfig>& value, FieldClass c, const char* doc) {
-    const std::string allowed = "a list of {match: pattern, lr: multiplier >= 0, weight_decay: number >= 0}";
-    Add(
-        path, c, "list of object", allowed, doc, [&value] { return GroupsToJson(value); },
-        [&value, path, allowed](const Json& j) {
-          if (!j.is_array()) Refuse(path, j, allowed);
-          std::vector<ParameterGroupConfig> groups;
-          for (const Json& item : j) groups.push_back(ParseGroup(path, item, allowed));
-          value = groups;
-        });
-  }
-
- private:
-  static Json GroupsToJson(const std::vector<ParameterGroupConfig>& groups) {
-    Json list = Json::array();
-    for (const auto& group : groups) {
-      Json item = {{"match", group.match}, {"lr", group.lr}};
-      if (group.weight_decay) item["weight_decay"] = *group.weight_decay;
-      list.push_back(item);
+void Betas(FieldTable& t, const std::string& path, std::vector<double>& value, FieldClass c, const std::string& doc) {
+  const std::string allowed = "two numbers in [0, 1)";
+  auto set = [&value, path, allowed](const Json& j) {
+    if (!j.is_array() || j.size() != 2) RefuseValue(path, j, allowed);
+    for (const Json& beta : j) {
+      if (!beta.is_number() || beta.get<double>() < 0 || beta.get<double>() >= 1) RefuseValue(path, j, allowed);
     }
-    return list;
-  }
-
-  static ParameterGroupConfig ParseGroup(const char* path, const Json& item, const std::string& allowed) {
-    if (!item.is_object() || !item.contains("match") || !item["match"].is_string()) Refuse(path, item, allowed);
-    ParameterGroupConfig group;
-    for (const auto& [key, value] : item.items()) {
-      const bool number = value.is_number() && value.get<double>() >= 0;
-      if (key == "match") {
-        group.match = value.get<std::string>();
-      } else if (key == "lr" && number) {
-        group.lr = value.get<double>();
-      } else if (key == "weight_decay" && number) {
-        group.weight_decay = value.get<double>();
-      } else {
-        Refuse(path, item, allowed);
-      }
-    }
-    return group;
-  }
-
-  void Add(const char* path, FieldClass c, const char* type, std::string allowed, const char* doc,
-           std::function<Json()> get, std::function<void(const Json&)> set) {
-    fields.push_back({path, c, type, std::move(allowed), doc, std::move(get), std::move(set)});
-  }
-};
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-void TaskFields(Table& t, Config& c) {
-  t.Choice("task.name", c.task.name, {"algorithm_distillation"}, kIdentity,
-           "What is trained. `trainyard tasks` lists them.",
-           {"mimic_cxr", "prs_med", "mace_survival", "hybrid_vit_cascade"});
-  t.Choice("task.env", c.task.env, {"darkroom", "darkroom_permuted"}, kIdentity,
-           "The environment: one goal per task, or goal (8,8) and one of 120 action permutations per task.");
-  t.Choice("task.mode", c.task.mode, {"standard", "compressed"}, kIdentity,
-           "A sliding window of transitions, or the previous and the current region between compression tokens.");
-  t.Choice("task.loss", c.task.loss, {"last_position", "every_position"}, kIdentity,
-           "Predict the action after the whole window, or after every prefix of it.");
-  t.Number("task.type_loss_weight", c.task.type_loss_weight, 0, kInfinity, kIdentity,
-           "Weight of the token-type loss in compressed mode (the guide's commit used 0.1).");
-  t.Int("task.max_transitions", c.task.max_transitions, 2, kIdentity, "Histories are cut to so many transitions.");
-  t.Int("task.eval_windows", c.task.eval_windows, 1, kSchedule,
-        "Windows of the held-out tasks in one evaluation of test loss and accuracy.");
-  t.Int("task.eval_episodes", c.task.eval_episodes, 0, kFree,
-        "Episodes of the in-context evaluation after the last step; 0 leaves it out.");
-  t.Int("model.context", c.model.context, 2, kIdentity,
-        "Positions of the transformer: context - 1 transitions and the query in standard mode; at least 164 in "
-        "compressed mode.",
-        65536);
-  t.Int("model.dim", c.model.dim, 1, kIdentity, "Width of the residual stream; a multiple of model.heads.", 65536);
-  t.Int("model.layers", c.model.layers, 1, kIdentity, "Transformer layers.", 1024);
-  t.Int("model.heads", c.model.heads, 1, kIdentity, "Attention heads.", 1024);
-  t.OptInt("model.ffn", c.model.ffn, "auto", 1, kIdentity, "Width of the feed-forward layer; auto is 4 x dim.");
-  t.Number("model.dropout", c.model.dropout, 0, 0.99, kIdentity,
-           "Dropout probability, everywhere that the reference model has it.");
+    value = j.get<std::vector<double>>();
+  };
+  t.Add({path, c, "list of number", allowed, doc, [&value] { return Json(value); }, set});
 }
 
-void DataFields(Table& t, Config& c) {
+Json GroupsToJson(const std::vector<ParameterGroupConfig>& groups) {
+  Json list = Json::array();
+  for (const auto& group : groups) {
+    Json item = {{"match", group.match}, {"lr", group.lr}};
+    if (group.weight_decay) item["weight_decay"] = *group.weight_decay;
+    list.push_back(item);
+  }
+  return list;
+}
+
+ParameterGroupConfig ParseGroup(const std::string& path, const Json& item, const std::string& allowed) {
+  if (!item.is_object() || !item.contains("match") || !item["match"].is_string()) RefuseValue(path, item, allowed);
+  ParameterGroupConfig group;
+  for (const auto& [key, value] : item.items()) {
+    const bool number = value.is_number() && value.get<double>() >= 0;
+    if (key == "match") {
+      group.match = value.get<std::string>();
+    } else if (key == "lr" && number) {
+      group.lr = value.get<double>();
+    } else if (key == "weight_decay" && number) {
+      group.weight_decay = value.get<double>();
+    } else {
+      RefuseValue(path, item, allowed);
+    }
+  }
+  return group;
+}
+
+void Groups(FieldTable& t, const std::string& path, std::vector<ParameterGroupConfig>& value, FieldClass c,
+            const std::string& doc) {
+  const std::string allowed = "a list of {match: pattern, lr: multiplier >= 0, weight_decay: number >= 0}";
+  auto set = [&value, path, allowed](const Json& j) {
+    if (!j.is_array()) RefuseValue(path, j, allowed);
+    std::vector<ParameterGroupConfig> groups;
+    for (const Json& item : j) groups.push_back(ParseGroup(path, item, allowed));
+    value = groups;
+  };
+  t.Add({path, c, "list of object", allowed, doc, [&value] { return GroupsToJson(value); }, set});
+}
+
+void NameField(FieldTable& t, Config& c) {
+  t.Text("task.name", c.task.name, kIdentity, "What is trained. `trainyard tasks` lists them.");
+}
+
+void DataFields(FieldTable& t, Config& c) {
   t.Text("data.path", c.data.path, kFree, "The data set: a folder, or one history file (.hdf5).");
   t.Choice("data.last", c.data.last, {"carry", "drop"}, kIdentity,
            "The end of an epoch that fills no batch: carried into the next batch, or dropped.");
@@ -217,7 +82,7 @@ void DataFields(Table& t, Config& c) {
            "most 64.");
 }
 
-void TrainFields(Table& t, Config& c) {
+void TrainFields(FieldTable& t, Config& c) {
   t.OptInt("train.steps", c.train.steps, "null", 1, kSchedule,
            "Optimizer steps. Exactly one of steps and epochs is set.");
   t.OptInt("train.epochs", c.train.epochs, "null", 1, kSchedule, "Passes over the data, rounded up to whole steps.");
@@ -234,9 +99,9 @@ void TrainFields(Table& t, Config& c) {
            "What counts as an improvement.");
 }
 
-void OptimFields(Table& t, Config& c) {
+void OptimFields(FieldTable& t, Config& c) {
   t.Number("optim.lr", c.optim.lr, 0, kInfinity, kSchedule, "Peak learning rate of AdamW.");
-  t.Betas("optim.betas", c.optim.betas, kSchedule, "AdamW's decay of the two moments.");
+  Betas(t, "optim.betas", c.optim.betas, kSchedule, "AdamW's decay of the two moments.");
   t.Number("optim.eps", c.optim.eps, 0, 1, kSchedule, "AdamW's epsilon.");
   t.Number("optim.weight_decay", c.optim.weight_decay, 0, kInfinity, kSchedule, "Decoupled weight decay.");
   t.Choice("optim.decay", c.optim.decay, {"all", "matrices"}, kSchedule,
@@ -244,9 +109,9 @@ void OptimFields(Table& t, Config& c) {
   t.Number("optim.clip", c.optim.clip, 0, kInfinity, kSchedule, "Largest norm of the whole gradient; 0 does not clip.");
   t.Choice("optim.lr_scaling", c.optim.lr_scaling, {"none", "linear", "sqrt"}, kSchedule,
            "Multiplies lr by the world size, or by its square root.");
-  t.Groups("optim.groups", c.optim.groups, kSchedule,
-           "Parameters whose name matches the pattern (* and ?) get lr x multiplier and their own decay; the first "
-           "match wins.");
+  Groups(t, "optim.groups", c.optim.groups, kSchedule,
+         "Parameters whose name matches the pattern (* and ?) get lr x multiplier and their own decay; the first "
+         "match wins.");
   t.Choice("schedule.name", c.schedule.name, {"constant", "cosine", "linear", "onecycle", "plateau"}, kSchedule,
            "Learning rate over the optimizer steps; all but onecycle start with a linear warm-up.");
   t.Int("schedule.warmup", c.schedule.warmup, 0, kSchedule, "Steps of linear warm-up.");
@@ -264,7 +129,7 @@ void OptimFields(Table& t, Config& c) {
         "plateau: evaluations without improvement that are tolerated.");
 }
 
-void EngineFields(Table& t, Config& c) {
+void EngineFields(FieldTable& t, Config& c) {
   t.Choice("precision.compute", c.precision.compute, {"auto", "fp32", "bf16"}, kSchedule,
            "Type of parameters and activations; the optimizer's master is fp32. auto is fp32 without a GPU.", {"fp16"});
   t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
@@ -282,7 +147,7 @@ void EngineFields(Table& t, Config& c) {
            "How long one collective may take before the group fails.");
 }
 
-void RunFields(Table& t, Config& c) {
+void RunFields(FieldTable& t, Config& c) {
   t.Text("checkpoint.dir", c.checkpoint.dir, kFree,
          "Where checkpoints lie; default TRAINYARD_CHECKPOINT_DIR, else run.dir/checkpoints.");
   t.Int("checkpoint.every", c.checkpoint.every, 0, kFree,
@@ -306,27 +171,28 @@ void RunFields(Table& t, Config& c) {
 
 }  // namespace
 
-const char* NameOf(FieldClass field_class) {
-  switch (field_class) {
-    case FieldClass::kIdentity:
-      return "identity";
-    case FieldClass::kSchedule:
-      return "schedule";
-    case FieldClass::kFree:
-      return "free";
+std::vector<Field> TaskFields(TaskOptions& options) {
+  FieldTable table;
+  options.Declare(table);
+  for (const Field& field : table.fields()) {
+    if (!field.path.starts_with("task.") && !field.path.starts_with("model.") && !field.path.starts_with("data."))
+      throw std::logic_error(field.path + ": a task's fields are below task., model. and data.");
   }
-  return "";
+  return table.Take();
 }
 
 std::vector<Field> Fields(Config& config) {
-  Table table;
-  TaskFields(table, config);
+  FieldTable table;
+  NameField(table, config);
+  if (config.task.options) {
+    for (Field& field : TaskFields(*config.task.options)) table.Add(std::move(field));
+  }
   DataFields(table, config);
   TrainFields(table, config);
   OptimFields(table, config);
   EngineFields(table, config);
   RunFields(table, config);
-  return std::move(table.fields);
+  return table.Take();
 }
 
 }  // namespace trainyard

@@ -67,71 +67,95 @@ Json ParseYaml(const std::string& text, const std::string& origin) {
   }
 }
 
-[[noreturn]] void UnknownKey(const std::string& path, const std::string& origin, std::span<const std::string> known) {
+// What a file says to the parts of a configuration.
+struct Target {
+  std::vector<Field> fields;
+  std::vector<std::string> known;  // their paths
+  bool task_known;
+};
+
+[[noreturn]] void MissingTask() {
+  throw ConfigError("task.name: missing; expected one of the names that `trainyard tasks` lists");
+}
+
+[[noreturn]] void UnknownKey(const std::string& path, const std::string& origin, const Target& target) {
+  const std::string section = path.substr(0, path.find('.'));
+  if (!target.task_known && (section == "task" || section == "model" || section == "data")) MissingTask();
   // A section may be what was meant, too.
-  std::vector<std::string> names(known.begin(), known.end());
-  for (const std::string& field : known) names.push_back(field.substr(0, field.find('.')));
+  std::vector<std::string> names = target.known;
+  for (const std::string& field : target.known) names.push_back(field.substr(0, field.find('.')));
   const std::string nearest = NearestName(path, names);
   throw ConfigError(origin + ": unknown key " + path + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
 }
 
-// Applies the leaves of `node`; an object that is not itself a field's value is a section.
-void Apply(const Json& node, const std::string& prefix, const std::string& origin, std::vector<Field>& fields,
-           std::span<const std::string> known) {
-  for (const auto& [key, value] : node.items()) {
-    const std::string path = prefix.empty() ? key : prefix + "." + key;
-    bool is_section = false;
-    Field* field = nullptr;
-    for (Field& candidate : fields) {
-      if (candidate.path == path) field = &candidate;
-      is_section |= candidate.path.starts_with(path + ".");
-    }
-    if (field) {
-      field->set(value);
-    } else if (is_section && value.is_object()) {
-      Apply(value, path, origin, fields, known);
-    } else if (is_section) {
-      if (!value.is_null())
-        throw ConfigError(path + ": " + value.dump() + " is not allowed; expected a section with keys");
-    } else {
-      UnknownKey(path, origin, known);
-    }
+// What the file or --set says about one field or section.
+struct Assignment {
+  std::string path;
+  Json value;
+  std::string origin;
+};
+
+// An object that is not itself a field's value is a section: its leaves are applied.
+void Apply(const Assignment& given, const Target& target) {
+  bool is_section = given.path == "model";  // whose fields are all the task's
+  for (const Field& field : target.fields) {
+    if (field.path == given.path) return field.set(given.value);
+    is_section |= field.path.starts_with(given.path + ".");
   }
+  if (!is_section) UnknownKey(given.path, given.origin, target);
+  if (given.value.is_null()) return;
+  if (!given.value.is_object()) RefuseValue(given.path, given.value, "a section with keys");
+  for (const auto& [key, value] : given.value.items()) Apply({given.path + "." + key, value, given.origin}, target);
 }
 
-void ApplySet(const std::string& assignment, std::vector<Field>& fields, std::span<const std::string> known) {
-  const size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw UsageError("--set " + assignment + ": expected section.key=value");
-  const std::string path = assignment.substr(0, equals);
-  for (Field& field : fields) {
-    if (field.path != path) continue;
-    field.set(ParseYaml(assignment.substr(equals + 1), "--set " + path));
-    return;
+Assignment ParseSet(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) throw UsageError("--set " + text + ": expected section.key=value");
+  const std::string path = text.substr(0, equals);
+  return {path, ParseYaml(text.substr(equals + 1), "--set " + path), "--set"};
+}
+
+// The options of the task that the last assignment of task.name names; null without one.
+std::shared_ptr<TaskOptions> OptionsOfTask(std::span<const Assignment> assignments,
+                                           std::span<const TaskDeclaration> tasks) {
+  std::string name;
+  std::vector<std::string> there, later;
+  for (const TaskDeclaration& task : tasks) (task.options ? there : later).push_back(task.name);
+  FieldTable table;
+  table.Choice("task.name", name, there, FieldClass::kIdentity, "", later);
+  for (const Assignment& given : assignments) {
+    if (given.path == "task.name") table.fields()[0].set(given.value);
+    if (given.path == "task" && given.value.is_object() && given.value.contains("name"))
+      table.fields()[0].set(given.value["name"]);
   }
-  UnknownKey(path, "--set", known);
+  for (const TaskDeclaration& task : tasks) {
+    if (name == task.name) return task.options();
+  }
+  return nullptr;
 }
 
 void RequireRelations(const Config& c) {
-  if (c.task.name.empty())
-    throw ConfigError("task.name: missing; expected one of the names that `trainyard tasks` lists");
+  if (!c.task.options) MissingTask();
   if (c.train.steps.has_value() == c.train.epochs.has_value()) {
     throw ConfigError(std::string("train.steps, train.epochs: ") + (c.train.steps ? "both are" : "neither is") +
                       " set; set exactly one");
-  }
-  if (c.model.dim % c.model.heads != 0) {
-    throw ConfigError(Format("model.dim: %lld is not a multiple of model.heads %lld",
-                             static_cast<long long>(c.model.dim), static_cast<long long>(c.model.heads)));
   }
   if (c.data.path.empty())
     throw ConfigError("data.path: missing; `trainyard synth " + c.task.name + " --out DIR` writes a data set");
   if (c.schedule.name == "plateau" && c.schedule.metric.empty())
     throw ConfigError("schedule.metric: missing; plateau watches an evaluation metric");
-  if (c.task.mode == "compressed" && c.model.context < 164) {
-    throw ConfigError(Format(
-        "model.context: %lld is not allowed; compressed mode needs at least 164 (two regions of 80 and four tokens)",
-        static_cast<long long>(c.model.context)));
-  }
+  c.task.options->Check(c);
+}
+
+std::string Heading(const std::string& title, const std::string& text) {
+  return "\n## " + title + "\n\n" + (text.empty() ? "" : text + ".\n\n") +
+         "| field | type | default | class | meaning |\n|---|---|---|---|---|\n";
+}
+
+std::string Row(const Field& field) {
+  const std::string allowed = field.allowed.empty() ? "" : " Allowed: " + field.allowed + ".";
+  return "| `" + field.path + "` | " + field.type + " | `" + field.get().dump() + "` | " + NameOf(field.field_class) +
+         " | " + field.doc + allowed + " |\n";
 }
 
 void ResolvePaths(Config& c) {
@@ -149,22 +173,26 @@ void ResolvePaths(Config& c) {
 
 }  // namespace
 
-Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets) {
-  Config config;
-  std::vector<Field> fields = Fields(config);
-  std::vector<std::string> known;
-  for (const Field& field : fields) known.push_back(field.path);
+Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets,
+                   std::span<const TaskDeclaration> tasks) {
   const Json document = ParseYaml(yaml, origin);
   if (!document.is_object() && !document.is_null())
     throw ConfigError(origin + ": expected sections with keys, as in docs/config.md");
-  if (document.is_object()) Apply(document, "", origin, fields, known);
-  for (const std::string& assignment : sets) ApplySet(assignment, fields, known);
+  std::vector<Assignment> assignments;
+  for (const auto& [key, value] : document.items()) assignments.push_back({key, value, origin});
+  for (const std::string& text : sets) assignments.push_back(ParseSet(text));
+  Config config;
+  config.task.options = OptionsOfTask(assignments, tasks);
+  Target target{Fields(config), {}, config.task.options != nullptr};
+  for (const Field& field : target.fields) target.known.push_back(field.path);
+  for (const Assignment& given : assignments) Apply(given, target);
   RequireRelations(config);
   ResolvePaths(config);
   return config;
 }
 
-Config LoadConfig(const std::string& path, const std::vector<std::string>& sets) {
+Config LoadConfig(const std::string& path, const std::vector<std::string>& sets,
+                  std::span<const TaskDeclaration> tasks) {
   std::string file = path;
   if (const char* environment = std::getenv("TRAINYARD_CONFIG"); file.empty() && environment) file = environment;
   if (file.empty()) throw UsageError("--config: missing, and TRAINYARD_CONFIG is not set");
@@ -174,11 +202,11 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& sets)
   } catch (const StorageError& error) {
     throw ConfigError(std::string("--config: ") + error.what());
   }
-  return ParseConfig(text, file, sets);
+  return ParseConfig(text, file, sets, tasks);
 }
 
 Json ToJson(const Config& config) {
-  Config copy = config;
+  Config copy = config;  // Fields takes what it may change
   Json root = Json::object();
   for (const Field& field : Fields(copy)) {
     Json* node = &root;
@@ -203,7 +231,7 @@ std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& no
   return differences;
 }
 
-std::string ConfigDocument() {
+std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {
   Config defaults;
   std::string text =
       "# Configuration\n\n"
@@ -212,17 +240,19 @@ std::string ConfigDocument() {
       "keys are\n"
       "refused. On resume a changed *identity* field is refused, a changed *schedule* field is taken from the file "
       "with a\n"
-      "warning, and a *free* field may change at any time.\n";
+      "warning, and a *free* field may change at any time. The fields that only one task has are at the end.\n";
   std::string section;
   for (const Field& field : Fields(defaults)) {
     const std::string name = field.path.substr(0, field.path.find('.'));
-    if (name != section) {
-      section = name;
-      text += "\n## " + section + "\n\n| field | type | default | class | meaning |\n|---|---|---|---|---|\n";
-    }
-    const std::string allowed = field.allowed.empty() ? "" : " Allowed: " + field.allowed + ".";
-    text += "| `" + field.path + "` | " + field.type + " | `" + field.get().dump() + "` | " +
-            NameOf(field.field_class) + " | " + field.doc + allowed + " |\n";
+    if (name != section) text += Heading(name, "");
+    section = name;
+    text += Row(field);
+  }
+  for (const TaskDeclaration& task : tasks) {
+    if (!task.options) continue;
+    text += Heading(std::string("Task ") + task.name, task.summary);
+    const std::shared_ptr<TaskOptions> options = task.options();
+    for (const Field& field : TaskFields(*options)) text += Row(field);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_CONFIG_LOAD_H_
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,13 +14,16 @@ namespace trainyard {
 // Where a run's things lie, after environment, defaults and volumes have been applied.
 //
 // `path` is a YAML (or JSON) file; empty means TRAINYARD_CONFIG. `sets` are "a.b=value" with
-// YAML values and win over the file. Relations between fields are checked.
+// YAML values and win over the file. `tasks` are those that task.name may name; the fields are the
+// common ones and that task's. Relations between fields are checked.
 // Throws ConfigError for an unreadable file, an unknown key (naming the nearest known one), a wrong
 // type or a value outside its limits; UsageError when no file is named.
-Config LoadConfig(const std::string& path, const std::vector<std::string>& sets);
+Config LoadConfig(const std::string& path, const std::vector<std::string>& sets,
+                  std::span<const TaskDeclaration> tasks);
 
 // The same from text; `origin` names it in messages.
-Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets);
+Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets,
+                   std::span<const TaskDeclaration> tasks);
 
 // Nested objects in the file's layout; reading it back gives the same configuration.
 nlohmann::json ToJson(const Config& config);
@@ -33,8 +37,8 @@ struct ConfigDifference {
 // What differs between a configuration written by ToJson (by this or another version) and `now`.
 std::vector<ConfigDifference> CompareConfig(const nlohmann::json& before, const Config& now);
 
-// docs/config.md.
-std::string ConfigDocument();
+// docs/config.md: the common fields, then each task's.
+std::string ConfigDocument(std::span<const TaskDeclaration> tasks);
 
 }  // namespace trainyard
 

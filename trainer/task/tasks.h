@@ -4,22 +4,22 @@
 
 #include <memory>
 #include <span>
-#include <string>
+#include <vector>
 
 #include "trainer/task/task.h"
 
 namespace trainyard {
 
-struct TaskEntry {
-  const char* name;
-  const char* summary;
+struct TaskEntry : TaskDeclaration {
   // Null for a task that is not there yet. Throws DataError when the data cannot be read.
   std::unique_ptr<Task> (*build)(const Config& config);
 };
 
 std::span<const TaskEntry> Tasks();
+// What LoadConfig needs of them.
+std::vector<TaskDeclaration> TaskDeclarations();
 
-// Throws ConfigError naming the tasks that can be built.
+// REQUIRES: `config` was loaded with the declarations above. Throws what the task's build throws.
 std::unique_ptr<Task> BuildTask(const Config& config);
 
 }  // namespace trainyard

@@ -64,7 +64,7 @@ std::string Describe(const Plan& plan, const Config& config, int world, int64_t 
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
   std::string text;
   auto line = [&](const char* name, const std::string& value) { text += Format("  %-12s %s\n", name, value.c_str()); };
-  line("task", config.task.name + ", " + config.task.mode + ", loss at " + config.task.loss);
+  line("task", config.task.name + ", " + config.task.options->Describe());
   line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
                        plan.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
   line("data", Format("%s: %lld samples, %lld steps per epoch", config.data.path.c_str(),

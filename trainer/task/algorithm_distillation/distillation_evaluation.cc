@@ -22,11 +22,11 @@ class HistoryEvaluation : public Evaluation {
   explicit HistoryEvaluation(const EvaluationSetup& setup)
       : model_(setup.model),
         windows_(setup.windows),
-        compressed_(setup.config.task.mode == "compressed"),
+        compressed_(OptionsOf(setup.config).mode == "compressed"),
         rank_(setup.rank),
         world_(setup.world) {
     // A fixed choice, spread over all windows.
-    const int64_t count = std::min(setup.config.task.eval_windows, windows_.size());
+    const int64_t count = std::min(OptionsOf(setup.config).eval_windows, windows_.size());
     const Permutation order(static_cast<uint64_t>(windows_.size()), HashKey(0, NameKey("evaluation windows")));
     for (int64_t i = 0; i < count; ++i) ids_.push_back(static_cast<int64_t>(order(static_cast<uint64_t>(i))));
     slots_.assign(static_cast<size_t>(num_items() * kSlotsPerItem), 0);
@@ -99,7 +99,7 @@ class InContextEvaluation : public Evaluation {
   explicit InContextEvaluation(const EvaluationSetup& setup)
       : history_(setup),
         set_(setup.set),
-        episodes_(static_cast<int>(setup.config.task.eval_episodes)),
+        episodes_(static_cast<int>(OptionsOf(setup.config).eval_episodes)),
         rank_(setup.rank),
         world_(setup.world) {
     std::vector<DarkRoom> rooms;
@@ -108,8 +108,8 @@ class InContextEvaluation : public Evaluation {
       ids.push_back(set_.test[g]);
       rooms.push_back(set_.tasks[static_cast<size_t>(ids.back())]);
     }
-    PlayerOptions options{.compressed = setup.config.task.mode == "compressed",
-                          .max_transitions = setup.config.model.context - 1,
+    PlayerOptions options{.compressed = OptionsOf(setup.config).mode == "compressed",
+                          .max_transitions = OptionsOf(setup.config).model.context - 1,
                           .seed = static_cast<uint64_t>(setup.config.run.seed)};
     player_ = std::make_unique<Player>(setup.model, rooms, ids, options);
     options.history = false;

@@ -33,13 +33,13 @@ class DistillationTask : public Task {
  public:
   explicit DistillationTask(const Config& config)
       : config_(config),
-        set_(MakeTaskSet(config.task.env)),
-        histories_(
-            ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), config.task.max_transitions)),
-        train_(histories_, set_.train, set_.tasks, config),
-        test_(histories_, set_.test, set_.tasks, config),
-        model_(config),
-        compressed_(config.task.mode == "compressed") {}
+        options_(OptionsOf(config_)),
+        set_(MakeTaskSet(options_.env)),
+        histories_(ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), options_.max_transitions)),
+        train_(histories_, set_.train, set_.tasks, options_),
+        test_(histories_, set_.test, set_.tasks, options_),
+        model_(options_),
+        compressed_(options_.mode == "compressed") {}
 
   int64_t num_samples() const override { return train_.size(); }
   std::string fingerprint() const override { return histories_.Fingerprint(); }
@@ -67,12 +67,12 @@ class DistillationTask : public Task {
 
   LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) override {
     const auto& b = static_cast<const DistillationBatch&>(batch);
-    DropoutKeys dropout(dropout_key, config_.model.dropout);
+    DropoutKeys dropout(dropout_key, options_.model.dropout);
     const TransformerOutput output = model_.Forward(b.input, dropout);
     const HeadLoss action = LossOfHead(output.actions, b.actions, denominators[0]);
     if (!compressed_) return {action.share, {action.loss, action.accuracy}};
     const HeadLoss type = LossOfHead(output.types, b.types, denominators[1]);
-    return {action.share + config_.task.type_loss_weight * type.share,
+    return {action.share + options_.type_loss_weight * type.share,
             {action.loss, action.accuracy, type.loss, type.accuracy}};
   }
 
@@ -82,12 +82,13 @@ class DistillationTask : public Task {
   }
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, int rank, int world) override {
     const EvaluationSetup setup{config_, model_, test_, set_, rank, world};
-    const bool play = kind == EvaluationKind::kFinal && config_.task.eval_episodes > 0;
+    const bool play = kind == EvaluationKind::kFinal && options_.eval_episodes > 0;
     return play ? MakeInContextEvaluation(setup) : MakeHistoryEvaluation(setup);
   }
 
  private:
   Config config_;
+  const Options& options_;  // of config_
   TaskSet set_;
   Histories histories_;
   Windows train_, test_;

@@ -31,10 +31,10 @@ void AddNorm(std::vector<ParameterSpec>& list, const std::string& name, int64_t 
 
 }  // namespace
 
-Transformer::Transformer(const Config& config)
-    : model_(config.model),
-      compressed_(config.task.mode == "compressed"),
-      ffn_(config.model.ffn.value_or(4 * config.model.dim)) {}
+Transformer::Transformer(const Options& options)
+    : model_(options.model),
+      compressed_(options.mode == "compressed"),
+      ffn_(options.model.ffn.value_or(4 * options.model.dim)) {}
 
 std::vector<ParameterSpec> Transformer::Parameters() const {
   const int64_t D = model_.dim;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/parallel/flat_state.h"
+#include "trainer/task/algorithm_distillation/options.h"
 
 namespace trainyard::ad {
 
@@ -30,7 +30,7 @@ struct TransformerOutput {
 
 class Transformer {
  public:
-  explicit Transformer(const Config& config);
+  explicit Transformer(const Options& options);
   std::vector<ParameterSpec> Parameters() const;
   void Bind(const FlatState& state);
   // Query i of sample b gets what the reference gives for the sequence of its visible[b][i] context
@@ -51,7 +51,7 @@ class Transformer {
   at::Tensor RunLayer(const Layer& layer, const at::Tensor& x, const TransformerInput& input, bool last,
                       DropoutKeys& dropout) const;
 
-  ModelConfig model_;
+  ModelOptions model_;
   bool compressed_;
   int64_t ffn_;
   std::vector<Layer> layers_;

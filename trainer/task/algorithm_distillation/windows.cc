@@ -17,13 +17,14 @@ int StateAfter(std::span<const Transition> history, size_t i, Cell start) {
 
 }  // namespace
 
-Windows::Windows(const Histories& histories, std::vector<int> tasks, std::vector<DarkRoom> rooms, const Config& config)
+Windows::Windows(const Histories& histories, std::vector<int> tasks, std::vector<DarkRoom> rooms,
+                 const Options& options)
     : histories_(histories),
       tasks_(std::move(tasks)),
       rooms_(std::move(rooms)),
-      compressed_(config.task.mode == "compressed"),
-      every_(config.task.loss == "every_position"),
-      transitions_(config.model.context - 1) {
+      compressed_(options.mode == "compressed"),
+      every_(options.loss == "every_position"),
+      transitions_(options.model.context - 1) {
   const int64_t length = histories_.length();
   if (compressed_) {
     per_history_ = length / kRolloutSteps * (every_ ? 1 : kRolloutSteps + 1);
@@ -33,8 +34,8 @@ Windows::Windows(const Histories& histories, std::vector<int> tasks, std::vector
   if (per_history_ < 1) {
     throw DataError(
         Format("data.path: histories of %lld transitions are too short; model.context %lld needs at least %lld",
-               static_cast<long long>(length), static_cast<long long>(config.model.context),
-               static_cast<long long>(compressed_ ? kRolloutSteps : config.model.context)));
+               static_cast<long long>(length), static_cast<long long>(options.model.context),
+               static_cast<long long>(compressed_ ? kRolloutSteps : options.model.context)));
   }
 }
 

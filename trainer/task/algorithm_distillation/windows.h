@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/task/algorithm_distillation/dark_room.h"
 #include "trainer/task/algorithm_distillation/histories.h"
+#include "trainer/task/algorithm_distillation/options.h"
 #include "trainer/task/algorithm_distillation/sources.h"
 
 namespace trainyard::ad {
@@ -45,7 +45,7 @@ struct Window {
 class Windows {
  public:
   // Throws DataError when the histories are too short for one window.
-  Windows(const Histories& histories, std::vector<int> tasks, std::vector<DarkRoom> rooms, const Config& config);
+  Windows(const Histories& histories, std::vector<int> tasks, std::vector<DarkRoom> rooms, const Options& options);
 
   int64_t size() const { return per_history_ * histories_.streams() * static_cast<int64_t>(tasks_.size()); }
   Window at(int64_t id) const;  // REQUIRES: 0 <= id < size()

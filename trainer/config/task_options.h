@@ -1,0 +1,36 @@
+// The part of a configuration that belongs to one task: declared in the task's folder, so that
+// nothing here knows a task.
+#ifndef TRAINYARD_TRAINER_CONFIG_TASK_OPTIONS_H_
+#define TRAINYARD_TRAINER_CONFIG_TASK_OPTIONS_H_
+
+#include <memory>
+#include <string>
+
+#include "trainer/config/field_table.h"
+
+namespace trainyard {
+
+struct Config;
+
+// Each task derives its own and reaches it through Config::options.
+class TaskOptions {
+ public:
+  virtual ~TaskOptions() = default;
+  // The task's fields below `task.`, `model.` and `data.`, bound to this object.
+  virtual void Declare(FieldTable& table) = 0;
+  // Relations between fields, the common ones included. Throws ConfigError.
+  virtual void Check(const Config& config) const = 0;
+  // What the banner says of the task after its name, such as "standard, loss at last_position".
+  virtual std::string Describe() const = 0;
+};
+
+// What loading a configuration needs to know of a task.
+struct TaskDeclaration {
+  const char* name;
+  const char* summary;                        // one line, for people
+  std::shared_ptr<TaskOptions> (*options)();  // with defaults; null for a task that is not there yet
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_CONFIG_TASK_OPTIONS_H_
