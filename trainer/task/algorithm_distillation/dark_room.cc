@@ -78,7 +78,7 @@ TaskSet MakeTaskSet(const std::string& env) {
   return Split(std::move(tasks), kPermutedOrder, kPermutedTrain);
 }
 
-double RandomReturn(const DarkRoom& task) {
+double ExpectedReturn(const DarkRoom& task, const Policy& policy) {
   std::array<double, kNumStates> probability{};
   probability[static_cast<size_t>(task.start.row * kGridSize + task.start.column)] = 1;
   double total = 0;
@@ -88,13 +88,19 @@ double RandomReturn(const DarkRoom& task) {
       for (int a = 0; a < kNumActions; ++a) {
         const Cell after = task.Step({s / kGridSize, s % kGridSize}, a);
         next[static_cast<size_t>(after.row * kGridSize + after.column)] +=
-            probability[static_cast<size_t>(s)] / kNumActions;
+            probability[static_cast<size_t>(s)] * policy[static_cast<size_t>(s)][static_cast<size_t>(a)];
       }
     }
     probability = next;
     total += probability[static_cast<size_t>(task.goal.row * kGridSize + task.goal.column)];
   }
   return total;
+}
+
+double RandomReturn(const DarkRoom& task) {
+  Policy uniform;
+  for (auto& actions : uniform) actions.fill(1.0 / kNumActions);
+  return ExpectedReturn(task, uniform);
 }
 
 }  // namespace trainyard::ad

@@ -46,7 +46,12 @@ struct TaskSet {
 // the i-th permutation of the actions in lexicographic order. REQUIRES: one of these names.
 TaskSet MakeTaskSet(const std::string& env);
 
-// Mean return of one episode of uniformly random actions, exactly (dynamic programming).
+// Probability of each action in each state (9 row + column).
+using Policy = std::array<std::array<double, kNumActions>, kNumStates>;
+
+// Mean return of one episode of a policy without memory, exactly (dynamic programming).
+double ExpectedReturn(const DarkRoom& task, const Policy& policy);
+// The same for uniformly random actions.
 double RandomReturn(const DarkRoom& task);
 
 }  // namespace trainyard::ad

@@ -23,8 +23,10 @@ struct EvaluationSetup {
 // task.eval_windows fixed windows.
 std::unique_ptr<Evaluation> MakeHistoryEvaluation(const EvaluationSetup& setup);
 
-// The above, then task.eval_episodes episodes in each held-out task, with history and without:
-// test/return_{first10,last10,mean,no_history} and the table per goal.
+// The above, then task.eval_plays independent plays of task.eval_episodes episodes in each held-out
+// task: test/return_{first10,last10,mean}, means over plays and goals; test/return_last10_stderr;
+// test/return_no_history; the curve over episodes; and the table per goal. The same bits for every
+// world size.
 std::unique_ptr<Evaluation> MakeInContextEvaluation(const EvaluationSetup& setup);
 
 // Sums of cross entropy and correct predictions over the targets that count.

@@ -4,17 +4,27 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/softmax.h>
 
+#include <algorithm>
+
 #include "trainer/task/algorithm_distillation/distillation_batch.h"
 
 namespace trainyard::ad {
 
-Player::Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids,
+namespace {
+
+Window::Query QueryOf(Cell state, size_t visible) {
+  return {state.row * kGridSize + state.column, static_cast<int32_t>(visible), kIgnored, kIgnored};
+}
+
+}  // namespace
+
+Player::Player(const Transformer& model, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
                const PlayerOptions& options)
     : model_(model), options_(options) {
-  for (size_t i = 0; i < rooms.size(); ++i) {
-    const KeyedRandom random(options.seed, options.history ? "in_context" : "no_history",
-                             static_cast<uint64_t>(ids[i]));
-    seats_.push_back({rooms[i], random, {}, {}, rooms[i].start});
+  for (const SeatId& seat : seats) {
+    const uint64_t index = static_cast<uint64_t>(seat.task) << 32 | static_cast<uint32_t>(seat.play);
+    const DarkRoom& room = tasks[static_cast<size_t>(seat.task)];
+    seats_.push_back({room, KeyedRandom(options.seed, "in_context", index), {}, {}, room.start});
   }
 }
 
@@ -23,19 +33,16 @@ Window Player::Look(const Seat& seat) const {
   auto add_region = [&](const std::vector<Transition>& steps) {
     for (const Transition& step : steps) window.rows.push_back({kTransitionToken, &step});
   };
-  if (options_.compressed && options_.history) {
+  if (options_.compressed) {
     if (!seat.previous.empty()) {
       window.rows.push_back({kStartToken, nullptr});
       add_region(seat.previous);
       window.rows.push_back({kEndToken, nullptr});
     }
     window.rows.push_back({kStartToken, nullptr});
-  } else if (options_.compressed) {
-    window.rows.push_back({kStartToken, nullptr});
   }
-  if (options_.history) add_region(seat.current);
-  window.queries.push_back(
-      {seat.state.row * kGridSize + seat.state.column, static_cast<int32_t>(window.rows.size()), kIgnored, kIgnored});
+  add_region(seat.current);
+  window.queries.push_back(QueryOf(seat.state, window.rows.size()));
   return window;
 }
 
@@ -43,7 +50,7 @@ std::vector<int> Player::ChooseActions() {
   const c10::InferenceMode inference;
   DropoutKeys no_dropout(0, 0);
   // A second look after a region was closed: the token </c> is an output of its own, not an action.
-  for (bool may_close = options_.compressed && options_.history;; may_close = false) {
+  for (bool may_close = options_.compressed;; may_close = false) {
     std::vector<Window> windows;
     for (const Seat& seat : seats_) windows.push_back(Look(seat));
     DistillationBatch batch;
@@ -76,7 +83,6 @@ std::vector<int> Player::ChooseActions() {
 }
 
 void Player::Remember(Seat& seat, const Transition& step) const {
-  if (!options_.history) return;
   seat.current.push_back(step);
   if (!options_.compressed && static_cast<int64_t>(seat.current.size()) > options_.max_transitions)
     seat.current.erase(seat.current.begin());
@@ -99,6 +105,22 @@ std::vector<double> Player::PlayEpisode() {
     }
   }
   return returns;
+}
+
+Policy PolicyWithoutHistory(const Transformer& model, bool compressed) {
+  const c10::InferenceMode inference;
+  Window window;
+  if (compressed) window.rows.push_back({kStartToken, nullptr});
+  for (int s = 0; s < kNumStates; ++s)
+    window.queries.push_back(QueryOf({s / kGridSize, s % kGridSize}, window.rows.size()));
+  DistillationBatch batch;
+  FillBatch(std::span(&window, 1), batch);
+  DropoutKeys no_dropout(0, 0);
+  const at::Tensor p = model.Forward(batch.input, no_dropout).actions.softmax(-1).contiguous();
+  Policy policy;
+  for (size_t s = 0; s < policy.size(); ++s)
+    std::copy_n(p.data_ptr<float>() + s * kNumActions, kNumActions, policy[s].begin());
+  return policy;
 }
 
 }  // namespace trainyard::ad

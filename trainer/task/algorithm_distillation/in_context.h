@@ -4,6 +4,7 @@
 #define TRAINYARD_TRAINER_TASK_ALGORITHM_DISTILLATION_IN_CONTEXT_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "trainer/base/random.h"
@@ -15,19 +16,24 @@ namespace trainyard::ad {
 
 struct PlayerOptions {
   bool compressed = false;
-  bool history = true;           // false: the control, whose context is emptied before every action
   int64_t max_transitions = 79;  // of the sliding window in standard mode
   uint64_t seed = 0;
 };
 
-// Plays several rooms in lockstep, one forward for all. Each room's actions are drawn from its own
-// generator, keyed by (seed, room's id), so they do not depend on which rooms play together.
+// A held-out task and which of its independent plays this is.
+struct SeatId {
+  int task, play;
+};
+
+// Plays several seats in lockstep, one forward for all. Each seat's actions are drawn from its own
+// generator, keyed by (seed, task, play). Which seats play together decides no draw; it may decide
+// the last bits of the probabilities, since a matrix product's rounding depends on its shape.
 class Player {
  public:
-  // `ids` are the rooms' task numbers.
-  Player(const Transformer& model, std::vector<DarkRoom> rooms, const std::vector<int>& ids,
+  // `tasks` are all the environment's, indexed by SeatId::task.
+  Player(const Transformer& model, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
          const PlayerOptions& options);
-  // Plays the next episode of every room; returns their returns.
+  // Plays the next episode of every seat; returns their returns.
   std::vector<double> PlayEpisode();
 
  private:
@@ -45,6 +51,10 @@ class Player {
   PlayerOptions options_;
   std::vector<Seat> seats_;
 };
+
+// The control: how the model acts when its context is emptied before every action. Nothing is left but
+// the state, so this is a policy without memory.
+Policy PolicyWithoutHistory(const Transformer& model, bool compressed);
 
 }  // namespace trainyard::ad
 

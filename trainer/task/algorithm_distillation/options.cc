@@ -25,6 +25,8 @@ void Options::Declare(FieldTable& t) {
         "Windows of the held-out tasks in one evaluation of test loss and accuracy.");
   t.Int("task.eval_episodes", eval_episodes, 0, FieldClass::kFree,
         "Episodes of the in-context evaluation after the last step; 0 leaves it out.");
+  t.Int("task.eval_plays", eval_plays, 1, FieldClass::kFree,
+        "Independent plays of so many episodes for each held-out goal; the table's interval is over them.", 4096);
   t.Int("model.context", model.context, 2, kIdentity,
         "Positions of the transformer: context - 1 transitions and the query in standard mode; at least 164 in "
         "compressed mode.",

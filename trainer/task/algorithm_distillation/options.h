@@ -27,6 +27,7 @@ struct Options : TaskOptions {
   int64_t max_transitions = 1000;
   int64_t eval_windows = 512;
   int64_t eval_episodes = 40;
+  int64_t eval_plays = 16;
   ModelOptions model;
 
   void Declare(FieldTable& table) override;
