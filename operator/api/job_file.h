@@ -10,7 +10,8 @@
 
 namespace trainyard::api {
 
-// Any YAML document as JSON; kInvalid with line and column for one that is none, or has a key twice.
+// Any YAML document as JSON (common/yaml.h); null for an empty text. kInvalid with line and column for what is
+// refused, and for more than one document.
 Result<Json> YamlToJson(const std::string& text, const std::string& origin);
 
 // What a file for `kubectl apply` holds.

@@ -1,16 +1,19 @@
 #include "operator/kube/kubeconfig.h"
 
 #include <openssl/evp.h>
-#include <yaml-cpp/yaml.h>
 
 #include <charconv>
 #include <cstdlib>
 #include <vector>
 
+#include "common/yaml.h"
 #include "operator/base/file.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::kube {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 
@@ -24,31 +27,31 @@ Result<std::string> Base64(const std::string& text) {
 }
 
 // `key`-data, or the file that `key` names; empty when neither is set.
-Result<std::string> DataOrFile(const YAML::Node& node, const std::string& key, const std::string& folder) {
-  if (const YAML::Node data = node[key + "-data"]) {
-    Result<std::string> text = Base64(data.as<std::string>());
+Result<std::string> DataOrFile(const Json& object, const std::string& key, const std::string& folder) {
+  if (const std::string data = json::Text(object, (key + "-data").c_str()); !data.empty()) {
+    Result<std::string> text = Base64(data);
     return text.ok() ? text : text.status().With(key + "-data");
   }
-  if (const YAML::Node file = node[key]) {
-    const auto path = file.as<std::string>();
-    return ReadWhole(path.starts_with("/") ? path : folder + path);
-  }
-  return std::string();
+  const std::string path = json::Text(object, key.c_str());
+  if (path.empty()) return std::string();
+  return ReadWhole(path.starts_with("/") ? path : folder + path);
 }
 
-YAML::Node Named(const YAML::Node& list, const std::string& name, const char* inner) {
-  for (const YAML::Node& item : list) {
-    if (item["name"] && item["name"].as<std::string>() == name) return item[inner];
+// The object `inner` of the item that has the name; null when there is none.
+const Json& Named(const Json& list, const std::string& name, const char* inner) {
+  static const Json none;
+  for (const Json& item : list) {
+    if (json::Text(item, "name") == name) return json::Field(item, inner);
   }
-  return YAML::Node(YAML::NodeType::Undefined);
+  return none;
 }
 
-Status ReadUser(const YAML::Node& user, const std::string& folder, Endpoint& endpoint) {
-  if (user["exec"] || user["auth-provider"])
+Status ReadUser(const Json& user, const std::string& folder, Endpoint& endpoint) {
+  if (!json::Field(user, "exec").is_null() || !json::Field(user, "auth-provider").is_null())
     return Status(Code::kInvalid,
                   "user.exec: plugins are not supported yet; allowed: token, tokenFile, client certificates");
-  if (user["token"]) endpoint.token = user["token"].as<std::string>();
-  if (user["tokenFile"]) endpoint.token_file = user["tokenFile"].as<std::string>();
+  endpoint.token = json::Text(user, "token");
+  endpoint.token_file = json::Text(user, "tokenFile");
   Result<std::string> certificate = DataOrFile(user, "client-certificate", folder);
   if (!certificate.ok()) return certificate.status();
   Result<std::string> key = DataOrFile(user, "client-key", folder);
@@ -58,27 +61,26 @@ Status ReadUser(const YAML::Node& user, const std::string& folder, Endpoint& end
   return Status::Ok();
 }
 
-Result<Endpoint> Read(const YAML::Node& config, const std::string& folder) {
-  if (!config.IsMap() || !config["current-context"]) return Status(Code::kInvalid, "current-context: missing");
-  const auto name = config["current-context"].as<std::string>();
-  const YAML::Node context = Named(config["contexts"], name, "context");
-  if (!context) return Status(Code::kInvalid, "current-context: there is no context " + name);
-  const YAML::Node cluster = Named(config["clusters"], context["cluster"].as<std::string>(), "cluster");
-  const YAML::Node user = Named(config["users"], context["user"].as<std::string>(), "user");
-  if (!cluster || !cluster["server"])
-    return Status(Code::kInvalid, "cluster " + context["cluster"].as<std::string>() + ": has no server");
-  if (cluster["insecure-skip-tls-verify"] && cluster["insecure-skip-tls-verify"].as<bool>())
+Result<Endpoint> Read(const Json& config, const std::string& folder) {
+  const std::string name = json::Text(config, "current-context");
+  if (name.empty()) return Status(Code::kInvalid, "current-context: missing");
+  const Json& context = Named(json::List(config, "contexts"), name, "context");
+  if (context.is_null()) return Status(Code::kInvalid, "current-context: there is no context " + name);
+  const std::string cluster_name = json::Text(context, "cluster");
+  const Json& cluster = Named(json::List(config, "clusters"), cluster_name, "cluster");
+  const std::string server = json::Text(cluster, "server");
+  if (server.empty()) return Status(Code::kInvalid, "cluster " + cluster_name + ": has no server");
+  if (json::Flag(cluster, "insecure-skip-tls-verify"))
     return Status(Code::kInvalid, "insecure-skip-tls-verify: true is not allowed; give certificate-authority");
   Endpoint endpoint;
-  if (Status status = ParseServer(cluster["server"].as<std::string>(), endpoint); !status.ok()) return status;
+  if (Status status = ParseServer(server, endpoint); !status.ok()) return status;
   Result<std::string> ca = DataOrFile(cluster, "certificate-authority", folder);
   if (!ca.ok()) return ca.status();
   endpoint.ca_pem = *ca;
   if (!ca->empty() && ca->find("-----BEGIN CERTIFICATE-----") == std::string::npos)
     return Status(Code::kInvalid, "certificate-authority: holds no certificate in PEM form");
-  if (user) {
-    if (Status status = ReadUser(user, folder, endpoint); !status.ok()) return status;
-  }
+  const Json& user = Named(json::List(config, "users"), json::Text(context, "user"), "user");
+  if (Status status = ReadUser(user, folder, endpoint); !status.ok()) return status;
   return endpoint;
 }
 
@@ -115,12 +117,10 @@ Status ParseServer(const std::string& url, Endpoint& endpoint) {
 Result<Endpoint> ReadKubeconfig(const std::string& path) {
   const Result<std::string> text = ReadWhole(path);
   if (!text.ok()) return text.status();
-  try {
-    Result<Endpoint> endpoint = Read(YAML::Load(*text), path.substr(0, path.rfind('/') + 1));
-    return endpoint.ok() ? endpoint : endpoint.status().With(path);
-  } catch (const YAML::Exception& error) {
-    return Status(Code::kInvalid, path + ": " + error.what());
-  }
+  const auto read = ReadYaml(*text);
+  if (const auto* error = std::get_if<YamlError>(&read)) return Status(Code::kInvalid, error->In(path));
+  Result<Endpoint> endpoint = Read(std::get<nlohmann::json>(read), path.substr(0, path.rfind('/') + 1));
+  return endpoint.ok() ? endpoint : endpoint.status().With(path);
 }
 
 Result<Endpoint> InClusterEndpoint() {

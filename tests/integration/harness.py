@@ -8,6 +8,7 @@ import subprocess
 import time
 
 BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
+OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
 
 
 def environment(**extra):

@@ -72,6 +72,28 @@ def test_a_section_that_is_no_section(job, tmp_path):
     expect(harness.run("launch", "--config", path), 64, "task appears twice")
 
 
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("a: &a {b: *a}", ["bad.yaml:1:11", "inside of what it names"]),
+        ("a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)), ["aliases expanded"]),
+        ("[" * 1000000, ["deep in each other"]),
+        ("task: {name: algorithm_distillation}\n---\ntrain: {steps: 1}\n", ["bad.yaml: holds 2 documents"]),
+        ("task: {name: \x00}\n", ["bad.yaml:1:14", "control character 0"]),
+        (",", ["bad.yaml:1:1", "no value can begin here"]),
+    ],
+)
+def test_yaml_that_kills(tmp_path, text, words):
+    """Both programs: a message within moments, whatever the text."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    expect(harness.run("launch", "--config", path, timeout=20), 64, *words)
+    result = subprocess.run([harness.OPERATOR, "validate", "-f", str(path)], capture_output=True, text=True, timeout=20)
+    assert result.returncode not in (0, -11, 139), result
+    if "documents" not in words[0]:  # of which a job file may hold several
+        assert all(word in result.stderr for word in words), result.stderr
+
+
 def test_global_batch_not_divisible(job):
     expect(job(batch={"global": 9}), 64, "batch.global: 9 is not divisible by the world size 2", "8", "10")
     expect(job(batch={"global": 8, "micro": 3}), 64, "batch.micro: 3 does not divide")

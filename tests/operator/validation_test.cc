@@ -162,8 +162,9 @@ TEST(Crd, TheYamlIsTheObject) {
 
 TEST(JobFile, SaysWhereTheYamlIsWrong) {
   EXPECT_NE(YamlToJson("a: [1", "f").status().message().find("f:"), std::string::npos);
-  EXPECT_NE(YamlToJson("a: 1\na: 2\n", "f").status().message().find("f:2:1: a appears twice"), std::string::npos);
+  EXPECT_NE(YamlToJson("a: 1\na: 2\n", "f").status().message().find("f:2:1: key a appears twice"), std::string::npos);
   EXPECT_NE(YamlToJson("a: 1\n---\nb: 2\n", "f").status().message().find("2 documents"), std::string::npos);
+  EXPECT_NE(YamlToJson("a: &a {b: *a}", "f").status().message().find("f:1:11: "), std::string::npos);
   const Result<Json> scalars =
       YamlToJson(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3})", "f");
   ASSERT_TRUE(scalars.ok());

@@ -1,11 +1,9 @@
 #include "trainer/config/load.h"
 
-#include <yaml-cpp/yaml.h>
-
-#include <charconv>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "common/yaml.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
@@ -16,55 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// YAML 1.2 core schema (section 10.3.2): null, booleans, integers, floats; all else is a string.
-Json Scalar(const std::string& text, bool quoted) {
-  if (quoted) return text;
-  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return nullptr;
-  if (text == "true" || text == "True" || text == "TRUE") return true;
-  if (text == "false" || text == "False" || text == "FALSE") return false;
-  const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
-  const char* end = text.data() + text.size();
-  int64_t integer = 0;
-  if (auto r = std::from_chars(begin, end, integer); r.ec == std::errc() && r.ptr == end) return integer;
-  double number = 0;
-  const bool numeric = text.find_first_not_of("+-.0123456789eE") == std::string::npos;
-  if (auto r = std::from_chars(begin, end, number); numeric && r.ec == std::errc() && r.ptr == end) return number;
-  return text;
-}
-
-std::string At(const std::string& origin, const YAML::Node& node) {
-  return origin + ":" + std::to_string(node.Mark().line + 1);
-}
-
-Json ToJson(const YAML::Node& node, const std::string& origin) {
-  switch (node.Type()) {
-    case YAML::NodeType::Scalar:
-      return Scalar(node.Scalar(), node.Tag() == "!");
-    case YAML::NodeType::Sequence: {
-      Json list = Json::array();
-      for (const YAML::Node& item : node) list.push_back(ToJson(item, origin));
-      return list;
-    }
-    case YAML::NodeType::Map: {
-      Json object = Json::object();
-      for (const auto& item : node) {
-        const std::string key = item.first.Scalar();
-        if (object.contains(key)) throw ConfigError(At(origin, item.first) + ": key " + key + " appears twice");
-        object[key] = ToJson(item.second, origin);
-      }
-      return object;
-    }
-    default:
-      return nullptr;
-  }
-}
-
 Json ParseYaml(const std::string& text, const std::string& origin) {
-  try {
-    return ToJson(YAML::Load(text), origin);
-  } catch (const YAML::Exception& error) {
-    throw ConfigError(origin + ": not valid YAML: " + error.what());
-  }
+  auto read = ReadYaml(text);
+  if (const auto* error = std::get_if<YamlError>(&read)) throw ConfigError(error->In(origin));
+  return std::move(std::get<Json>(read));
 }
 
 // What a file says to the parts of a configuration.

@@ -1,0 +1,178 @@
+#include "common/yaml.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <random>
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+Json Read(const std::string& text) {
+  auto read = ReadYaml(text);
+  if (const auto* error = std::get_if<YamlError>(&read)) {
+    ADD_FAILURE() << text << "\n" << error->In("text");
+    return {};
+  }
+  return std::get<Json>(read);
+}
+
+std::string ErrorOf(const std::string& text) {
+  auto read = ReadYaml(text);
+  const auto* error = std::get_if<YamlError>(&read);
+  return error ? error->In("f") : "no error";
+}
+
+TEST(Yaml, ScalarsOfTheCoreSchema) {
+  EXPECT_EQ(Read(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3, i: +4, j: .5, k: ~, l: ''})"),
+            Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":"0x10","h":-3,"i":4,"j":0.5,
+                            "k":null,"l":""})"));
+  EXPECT_EQ(Read("[+-5, -, ., 1e999, inf, .nan, 1.2.3, 9223372036854775807, 1-2, !!str 5]"),
+            Json::parse(R"(["+-5","-",".","1e999","inf",".nan","1.2.3",9223372036854775807,"1-2","5"])"));
+  EXPECT_TRUE(Read("9223372036854775808").is_number_float());
+  EXPECT_EQ(Read(""), Json());
+  EXPECT_EQ(Read("--- # nothing\n...\n"), Json());
+  EXPECT_EQ(Read("a: |\n  x\n  y\nb: {true: 1, 2: x}\n"), Json::parse(R"({"a":"x\ny\n","b":{"true":1,"2":"x"}})"));
+}
+
+TEST(Yaml, AliasesAndMergeKeys) {
+  EXPECT_EQ(Read("a: &x {p: 1}\nb: *x\nc: {<<: *x, q: 2}\nd: {p: 3, <<: [*x, {r: 4}]}\n\"<<\": 5\n"),
+            Json::parse(R"({"a":{"p":1},"b":{"p":1},"c":{"p":1,"q":2},"d":{"p":3,"r":4},"<<":5})"));
+  EXPECT_EQ(Read("a: &k name\n*k : 1\n"), Json::parse(R"({"a":"name","name":1})"));
+}
+
+TEST(Yaml, ErrorsNameThePlace) {
+  EXPECT_EQ(ErrorOf("a: 1\nb:\n  c: 2\n  c: 3\n"), "f:4:3: key c appears twice");
+  EXPECT_EQ(ErrorOf("a: 1\n[b]: 2\n"), "f:2:1: a key is no text");
+  EXPECT_EQ(ErrorOf("a: 1\n{b: 3}: 2\n"), "f:2:1: a key is no text");
+  EXPECT_EQ(ErrorOf("[0.9, 0.99").find("a key"), std::string::npos);
+  EXPECT_EQ(ErrorOf(","), "f:1:1: not valid YAML: no value can begin here");
+  EXPECT_EQ(ErrorOf("a: 1\n]\n"), "f:2:1: not valid YAML: illegal flow end");
+  EXPECT_EQ(ErrorOf("null: 2\n"), "f:1:1: a key is no text");
+  EXPECT_EQ(ErrorOf("a: 1\n---\nb: 2\n"), "f: holds 2 documents; allowed: one");
+  EXPECT_EQ(ErrorOf("a: !!python/object x\n"), "f:1:4: the tag tag:yaml.org,2002:python/object is not supported");
+  EXPECT_EQ(ErrorOf("a: {<<: 5}\n"), "f:1:9: <<: expected an object, or a list of objects");
+  EXPECT_EQ(ErrorOf("a: *b\n").substr(0, 25), "f:1:4: not valid YAML: th");
+  EXPECT_EQ(ErrorOf("a: [1\n").substr(0, 2), "f:");
+  EXPECT_EQ(ErrorOf("a: \xff\n"), "f:1:4: is not UTF-8 text");
+  EXPECT_EQ(ErrorOf("a: \xed\xa0\x80\n"), "f:1:4: is not UTF-8 text");                    // half of a surrogate pair
+  EXPECT_EQ(ErrorOf("a: 1\nb: 2 \x04\nc: 3\n"), "f:2:6: holds the control character 4");  // yaml-cpp would stop there
+}
+
+std::string Repeated(const std::string& text, size_t count) {
+  std::string all;
+  for (size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+// Each costs next to nothing: the limits stop the reading, not the memory or the stack.
+TEST(Yaml, HostileTextsAreRefusedCheaply) {
+  std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + Repeated("," + before, 8) + "]\n";
+  }
+  std::string anchors;
+  for (int i = 0; i < 90; ++i) anchors += "[&a" + std::to_string(i) + " ";
+  anchors += Repeated("x,", 100000) + Repeated("]", 90);
+  const struct {
+    const char* name;
+    std::string text;
+    const char* says;
+  } cases[] = {
+      {"an alias inside of itself", "a: &a {b: *a}", "f:1:11: an alias stands inside of what it names"},
+      {"nine levels of nine aliases", bomb, "values, aliases expanded"},
+      {"long text, repeated", "a: &a " + std::string(100000, 'x') + "\nb: [" + Repeated("*a,", 999) + "]",
+       "bytes, aliases expanded"},
+      {"many aliases", "a: &a 1\nb: [" + Repeated("*a,", 1001) + "]", "more than 1000 aliases"},
+      {"anchors around each other", anchors, "values, aliases expanded"},
+      {"lists in lists", Repeated("[", 1000000), "more than 100 deep"},
+      {"objects in objects", Repeated("{a: ", 500000), "more than 100 deep"},
+      {"objects as keys", Repeated("{", 1000000), "more than 100 deep"},
+      {"block lists in lists", Repeated("- ", 100000) + "x", "more than 100 deep"},
+      {"block keys", Repeated("? ", 100000) + "x", "more than 100 deep"},
+      {"single pairs", Repeated("[a: ", 100000), "more than 100 deep"},
+      {"merges", "a: &a {b: 1}\nc: {" + Repeated("<<: *a, ", 1001) + "}", "more than 1000 aliases"},
+      {"many values", "[" + Repeated("1,", 300000) + "]", "more than 200000 values"},
+      {"long", std::string(5 << 20, ' '), "is larger than 4194304 bytes"},
+  };
+  for (const auto& c : cases)
+    EXPECT_NE(ErrorOf(c.text).find(c.says), std::string::npos) << c.name << ": " << ErrorOf(c.text).substr(0, 200);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  EXPECT_LT(usage.ru_maxrss, 600 << 10) << "KiB; reading must not keep what it refuses";
+}
+
+Json RandomValue(std::mt19937_64& random, int depth) {
+  static const char* const kTexts[] = {"",    "x",          "true", "null", "1", "-1.5", "a: b", "# no",
+                                       "- x", "\"quoted\"", "a\nb", "\t",   "é", "𝄞",    "&a",   "*a",
+                                       "<<",  "!tag",       "{",    "]",    "%", "0x1",  "~",    "\\"};
+  const auto pick = [&](uint64_t n) { return random() % n; };
+  switch (pick(depth > 0 ? 7 : 5)) {
+    case 0:
+      return nullptr;
+    case 1:
+      return pick(2) == 0;
+    case 2:
+      return static_cast<int64_t>(random());
+    case 3:
+      return static_cast<double>(static_cast<int64_t>(random())) / 1024;
+    case 4:
+      return kTexts[pick(std::size(kTexts))];
+    case 5: {
+      Json list = Json::array();
+      for (uint64_t i = pick(5); i > 0; --i) list.push_back(RandomValue(random, depth - 1));
+      return list;
+    }
+    default: {
+      Json object = Json::object();
+      for (uint64_t i = pick(5); i > 0; --i) object[kTexts[pick(std::size(kTexts))]] = RandomValue(random, depth - 1);
+      return object;
+    }
+  }
+}
+
+TEST(Yaml, JsonIsASubset) {
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    std::mt19937_64 random(seed);
+    const Json value = RandomValue(random, 5);
+    if (value.is_null()) continue;
+    const std::string text = value.dump(seed % 2 == 0 ? -1 : 2);
+    auto read = ReadYaml(text);
+    ASSERT_TRUE(std::holds_alternative<Json>(read))
+        << "seed " << seed << ": " << std::get<YamlError>(read).In("f") << "\n"
+        << text;
+    ASSERT_EQ(std::get<Json>(read), value) << "seed " << seed << "\n" << text;
+  }
+}
+
+// Whatever comes, it is a value or an error; the sanitizers see the rest.
+TEST(Yaml, RandomTextsGiveAValueOrAnError) {
+  static const char* const kPieces[] = {
+      "a",   "b: ",         ": ",   "- ",     "\n",  "\n  ", "\n    ",   "[",    "]",    "{",     "}",     ",",
+      "&a ", "*a",          "<<: ", "!!str ", "!x ", "\"",   "'",        "|\n",  ">-\n", "# c\n", "---\n", "...\n",
+      "? ",  "%YAML 1.2\n", "\t",   "1",      "~",   "\\",   "\xc3\xa9", "\xff", "\x04", "@",     "`"};
+  int values = 0, errors = 0;
+  for (uint64_t seed = 1; seed <= 20000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    std::string text;
+    for (uint64_t i = random() % 40; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
+    auto read = ReadYamlDocuments(text);
+    if (const auto* documents = std::get_if<std::vector<Json>>(&read)) {
+      for (const Json& document : *documents) static_cast<void>(document.dump());  // which is strict about UTF-8
+      ++values;
+    } else {
+      EXPECT_FALSE(std::get<YamlError>(read).what.empty());
+      ++errors;
+    }
+  }
+  EXPECT_GT(values, 500);
+  EXPECT_GT(errors, 500);
+}
+
+}  // namespace
+}  // namespace trainyard
