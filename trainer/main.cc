@@ -18,7 +18,7 @@
 #include "trainer/launch/launcher.h"
 #include "trainer/launch/verdict.h"
 #include "trainer/metrics/status_server.h"
-#include "trainer/task/algorithm_distillation/synth.h"
+#include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/run.h"
 
@@ -147,11 +147,11 @@ struct Commands {
   CLI::App app{
       "Trainyard's trainer: distributed training that explains itself.\n\n"
       "Example:\n"
-      "  trainyard synth algorithm_distillation --source ad_epsilon --out data/dark-room\n"
-      "  trainyard launch --nproc 2 --config dark-room.yaml"};
+      "  trainyard tasks\n"
+      "  trainyard launch --nproc 2 --config job.yaml"};
   CommonOptions common;
-  std::string nproc, checkpoint, synth_task, synth_out, out, first, second;
-  ad::SynthOptions synth;
+  std::string nproc, checkpoint, out, first, second;
+  std::unique_ptr<SynthCommand> synth;
   bool dry_run = false, quiet = false;
 };
 
@@ -161,39 +161,32 @@ CLI::App* Add(Commands& c, const char* name, const std::string& description, con
 }
 
 void Build(Commands& c) {
+  const std::string task = Tasks()[0].name;  // for the examples
   c.app.require_subcommand(1);
   c.app.set_version_flag("--version", "trainyard 0.1.0");
   CLI::App* launch = Add(
       c, "launch", "Starts one process per GPU (or --nproc on the CPU), watches them; the exit code is the cause's.",
-      "trainyard launch --nproc 2 --config dark-room.yaml --set run.seed=7");
+      "trainyard launch --nproc 2 --config job.yaml --set run.seed=7");
   AddConfigOptions(launch, c.common);
   launch->add_option("--nproc", c.nproc, "ranks on this node: a number, or auto");
   launch->add_option("--record", c.common.record, "write one JSON line per step to this file");
   launch->add_flag("--quiet", c.quiet, "leave the ranks' output to run.dir/logs");
   CLI::App* train = Add(c, "train", "One rank; started by launch, torchrun or srun, alone it is a world of one.",
-                        "trainyard train --config dark-room.yaml --dry-run");
+                        "trainyard train --config job.yaml --dry-run");
   AddConfigOptions(train, c.common);
   train->add_option("--record", c.common.record, "write one JSON line per step to this file");
   train->add_flag("--dry-run", c.dry_run, "resolve and validate everything, run one batch, write nothing");
   CLI::App* eval = Add(c, "eval", "Evaluates a checkpoint thoroughly.",
-                       "trainyard eval --config dark-room.yaml --checkpoint runs/algorithm_distillation/checkpoints");
+                       "trainyard eval --config job.yaml --checkpoint runs/" + task + "/checkpoints");
   AddConfigOptions(eval, c.common);
   eval->add_option("--checkpoint", c.checkpoint, "a checkpoint, a directory of checkpoints, or a .safetensors file")
       ->required();
-  CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in the task's format, with its ground truth.",
-                        "trainyard synth algorithm_distillation --out data/dark-room --size small --seed 1");
-  synth->add_option("task", c.synth_task, "the task")->required();
-  synth->add_option("--out", c.synth_out, "the folder to write")->required();
-  synth->add_option("--size", c.synth.size, "tiny, small or full")->capture_default_str();
-  synth->add_option("--seed", c.synth.seed, "the same seed gives the same bytes")->capture_default_str();
-  synth->add_option("--source", c.synth.source, "algorithm_distillation: shared_q, ad_epsilon or ppo")
-      ->capture_default_str();
-  synth->add_option("--env", c.synth.env, "algorithm_distillation: darkroom or darkroom_permuted")
-      ->capture_default_str();
-  synth->add_option("--format", c.synth.format, "algorithm_distillation: hdf5 or npy")->capture_default_str();
-  synth->add_option("--threads", c.synth.threads, "0: one per processor")->capture_default_str();
-  CLI::App* checkpoint = Add(c, "checkpoint", "Looks into checkpoints.",
-                             "trainyard checkpoint ls runs/algorithm_distillation/checkpoints");
+  CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in a task's format, with its ground truth.",
+                        "trainyard synth " + task + " --out data/" + task + " --seed 1");
+  synth->require_subcommand(1);
+  c.synth = std::make_unique<SynthCommand>(*synth);
+  CLI::App* checkpoint =
+      Add(c, "checkpoint", "Looks into checkpoints.", "trainyard checkpoint ls runs/" + task + "/checkpoints");
   checkpoint->require_subcommand(1);
   checkpoint->add_subcommand("ls", "Lists the steps of a directory")
       ->add_option("dir", c.first, "the directory")
@@ -209,8 +202,7 @@ void Build(Commands& c) {
   diff->add_option("dir", c.first, "one checkpoint")->required();
   diff->add_option("other", c.second, "the other")->required();
   Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
-  Add(c, "plan", "What hardware is seen and what would be chosen (not there yet).",
-      "trainyard plan --config dark-room.yaml");
+  Add(c, "plan", "What hardware is seen and what would be chosen (not there yet).", "trainyard plan --config job.yaml");
   Add(c, "selftest", "Checks communication and storage of this machine (not there yet).", "trainyard selftest");
   Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
 }
@@ -224,13 +216,7 @@ int Run(Commands& c) {
     InstallStopHandlers();
     EvaluateCheckpoint(Load(c.common), ResolveVolume(c.checkpoint).string());
   } else if (name == "synth") {
-    if (c.synth_task != "algorithm_distillation") {
-      const std::vector<std::string> known = {"algorithm_distillation"};
-      const std::string nearest = NearestName(c.synth_task, known);
-      throw UsageError("synth: no data for the task " + c.synth_task + "; expected algorithm_distillation" +
-                       (nearest.empty() ? "" : " (did you mean it?)"));
-    }
-    ad::Synthesize(c.synth, ResolveVolume(c.synth_out));
+    c.synth->Run();
   } else if (name == "checkpoint") {
     return RunCheckpointCommand(command.get_subcommands().at(0)->get_name(), ResolveVolume(c.first),
                                 ResolveVolume(c.second), ResolveVolume(c.out));
@@ -244,27 +230,37 @@ int Run(Commands& c) {
   return 0;
 }
 
-// What CLI11 says about an unknown word, with the nearest known one.
+// The subcommand that the words name, as far as they do; `at` is then the first word behind it.
+const CLI::App* CommandOf(const CLI::App& app, int argc, char** argv, int& at) {
+  const CLI::App* command = &app;
+  for (at = 1; at < argc; ++at) {
+    const auto subs = command->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == argv[at]; });
+    if (subs.empty()) break;
+    command = subs[0];
+  }
+  return command;
+}
+
+// What to add to CLI11's words about an unknown one: the nearest known one, and whose help to read.
 std::string Suggest(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> known;
-  const CLI::App* command = nullptr;
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    known.push_back(sub->get_name());
-    if (argc > 1 && sub->get_name() == argv[1]) command = sub;
-  }
-  if (!command) {
-    const std::string nearest = argc > 1 ? NearestName(argv[1], known) : "";
-    return nearest.empty() ? "" : "; did you mean " + nearest + "?";
-  }
-  known.clear();
-  for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());
-  for (int i = 2; i < argc; ++i) {
+  int at = 0;
+  const CLI::App* command = CommandOf(app, argc, argv, at);
+  std::vector<std::string> subs, options;
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+    subs.push_back(sub->get_name());
+  for (const CLI::Option* option : command->get_options()) options.push_back(option->get_name());
+  std::string nearest;
+  if (!subs.empty() && at < argc) nearest = NearestName(argv[at], subs);
+  for (int i = at; i < argc && nearest.empty(); ++i) {
     const std::string word = argv[i], flag = word.substr(0, word.find('='));
-    if (!word.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
-    const std::string nearest = NearestName(flag, known);
-    if (!nearest.empty()) return "; did you mean " + nearest + "?";
+    if (word.starts_with("--") && std::find(options.begin(), options.end(), flag) == options.end())
+      nearest = NearestName(flag, options);
   }
-  return "";
+  std::string meant = nearest.empty() ? "" : "; did you mean " + nearest + "?";
+  if (meant.empty() && !subs.empty() && at < argc) meant = "; expected one of " + Join(subs);
+  std::string name = "trainyard";
+  for (int i = 1; i < at; ++i) name += std::string(" ") + argv[i];
+  return meant + "\nRun `" + name + " --help` for " + (subs.empty() ? "its options." : "the commands.");
 }
 
 int Main(int argc, char** argv) {
@@ -274,8 +270,7 @@ int Main(int argc, char** argv) {
     commands.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return commands.app.exit(error);  // --help, --version
-    std::fprintf(stderr, "trainyard: %s%s\nRun `trainyard --help` for the commands.\n", error.what(),
-                 Suggest(commands.app, argc, argv).c_str());
+    std::fprintf(stderr, "trainyard: %s%s\n", error.what(), Suggest(commands.app, argc, argv).c_str());
     return static_cast<int>(ExitCode::kUsage);
   }
   try {

@@ -14,12 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json ParseYaml(const std::string& text, const std::string& origin) {
-  auto read = ReadYaml(text);
-  if (const auto* error = std::get_if<YamlError>(&read)) throw ConfigError(error->In(origin));
-  return std::move(std::get<Json>(read));
-}
-
 // What a file says to the parts of a configuration.
 struct Target {
   std::vector<Field> fields;
@@ -65,7 +59,7 @@ Assignment ParseSet(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) throw UsageError("--set " + text + ": expected section.key=value");
   const std::string path = text.substr(0, equals);
-  return {path, ParseYaml(text.substr(equals + 1), "--set " + path), "--set"};
+  return {path, ParseValue(text.substr(equals + 1), "--set " + path), "--set"};
 }
 
 // The options of the task that the last assignment of task.name names; null without one.
@@ -126,9 +120,15 @@ void ResolvePaths(Config& c) {
 
 }  // namespace
 
+Json ParseValue(const std::string& yaml, const std::string& origin) {
+  auto read = ReadYaml(yaml);
+  if (const auto* error = std::get_if<YamlError>(&read)) throw ConfigError(error->In(origin));
+  return std::move(std::get<Json>(read));
+}
+
 Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets,
                    std::span<const TaskDeclaration> tasks) {
-  const Json document = ParseYaml(yaml, origin);
+  const Json document = ParseValue(yaml, origin);
   if (!document.is_object() && !document.is_null())
     throw ConfigError(origin + ": expected sections with keys, as in docs/config.md");
   std::vector<Assignment> assignments;

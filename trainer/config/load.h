@@ -25,6 +25,9 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& sets,
 Config ParseConfig(const std::string& yaml, const std::string& origin, const std::vector<std::string>& sets,
                    std::span<const TaskDeclaration> tasks);
 
+// A value as --set takes it; `origin` names it in messages. Throws ConfigError.
+nlohmann::json ParseValue(const std::string& yaml, const std::string& origin);
+
 // Nested objects in the file's layout; reading it back gives the same configuration.
 nlohmann::json ToJson(const Config& config);
 

@@ -4,6 +4,7 @@
 
 #include "trainer/task/algorithm_distillation/distillation_task.h"
 #include "trainer/task/algorithm_distillation/options.h"
+#include "trainer/task/algorithm_distillation/synth.h"
 
 namespace trainyard {
 namespace {
@@ -11,11 +12,12 @@ namespace {
 constexpr TaskEntry kTasks[] = {
     {{"algorithm_distillation", "a causal transformer that learns in context from learning histories on Dark Room",
       ad::MakeOptions},
+     ad::MakeSynthesis,
      ad::BuildDistillationTask},
-    {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr}, nullptr},
-    {{"hybrid_vit_cascade", "progressive diffusion from X-ray to CT", nullptr}, nullptr},
-    {{"mimic_cxr", "chest X-ray question answering and findings", nullptr}, nullptr},
-    {{"prs_med", "segmentation from a prompt, LoRA on a language model", nullptr}, nullptr},
+    {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr}, nullptr, nullptr},
+    {{"hybrid_vit_cascade", "progressive diffusion from X-ray to CT", nullptr}, nullptr, nullptr},
+    {{"mimic_cxr", "chest X-ray question answering and findings", nullptr}, nullptr, nullptr},
+    {{"prs_med", "segmentation from a prompt, LoRA on a language model", nullptr}, nullptr, nullptr},
 };
 
 }  // namespace

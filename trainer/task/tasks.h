@@ -6,11 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "trainer/task/synthesis.h"
 #include "trainer/task/task.h"
 
 namespace trainyard {
 
 struct TaskEntry : TaskDeclaration {
+  std::unique_ptr<Synthesis> (*synthesis)();  // null for a task without synthetic data
   // Null for a task that is not there yet. Throws DataError when the data cannot be read.
   std::unique_ptr<Task> (*build)(const Config& config);
 };

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
@@ -17,22 +16,21 @@ namespace trainyard::ad {
 namespace {
 
 using Source = void (*)(const DarkRoom&, int64_t, uint64_t, Histories&);
+const std::map<std::string, Source> kSources = {{"ad_epsilon", AdEpsilon}, {"ppo", Ppo}, {"shared_q", SharedTableQ}};
 struct Size {
   int64_t streams, length;
 };
-const std::map<std::string, Source> kSources = {{"shared_q", SharedTableQ}, {"ad_epsilon", AdEpsilon}, {"ppo", Ppo}};
 // The full size is the original's: 13 rollouts of 80 steps in 100 streams.
 const std::map<std::string, Size> kSizes = {{"tiny", {2, 240}}, {"small", {10, 1000}}, {"full", {100, 1040}}};
 
-template <class T>
-const T& Choose(const std::map<std::string, T>& table, const std::string& name, const std::string& flag) {
-  if (auto it = table.find(name); it != table.end()) return it->second;
-  std::vector<std::string> names;
-  for (const auto& [key, value] : table) names.push_back(key);
-  const std::string nearest = NearestName(name, names);
-  throw UsageError(flag + ": " + name + " is not allowed; expected one of " + Join(names) +
-                   (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
-}
+struct SynthOptions {
+  std::string source = "shared_q";
+  std::string env = "darkroom";
+  std::string size = "small";
+  std::string format = "hdf5";
+  int64_t seed = 42;
+  int64_t threads = 0;
+};
 
 void Play(const SynthOptions& options, const TaskSet& set, Source source, Histories& histories) {
   const auto total = static_cast<int64_t>(set.tasks.size());
@@ -43,7 +41,7 @@ void Play(const SynthOptions& options, const TaskSet& set, Source source, Histor
   for (unsigned i = 0; i < count; ++i) {
     threads.emplace_back([&] {
       for (int64_t task; (task = next++) < total;) {
-        source(set.tasks[static_cast<size_t>(task)], task, options.seed, histories);
+        source(set.tasks[static_cast<size_t>(task)], task, static_cast<uint64_t>(options.seed), histories);
         ++done;
       }
     });
@@ -75,24 +73,38 @@ nlohmann::json Truth(const SynthOptions& options, const TaskSet& set, const Hist
           {"tasks", tasks}};
 }
 
+class HistorySynthesis : public Synthesis {
+ public:
+  void Declare(FieldTable& t) override {
+    t.Choice("--size", o_.size, {"tiny", "small", "full"}, FieldClass::kFree, "how much");
+    t.Int("--seed", o_.seed, 0, FieldClass::kFree, "the same seed gives the same bytes");
+    t.Choice("--source", o_.source, {"shared_q", "ad_epsilon", "ppo"}, FieldClass::kFree, "who learns");
+    t.Choice("--env", o_.env, {"darkroom", "darkroom_permuted"}, FieldClass::kFree, "the environment");
+    t.Choice("--format", o_.format, {"hdf5", "npy"}, FieldClass::kFree, "one file, or a folder for each task");
+    t.Int("--threads", o_.threads, 0, FieldClass::kFree, "0 is one per processor", 1024);
+  }
+
+  void Write(const fs::path& out) override {
+    RequireWritableDirectory(out, "--out");
+    const Size size = kSizes.at(o_.size);
+    const TaskSet set = MakeTaskSet(o_.env);
+    Histories histories(static_cast<int64_t>(set.tasks.size()), size.streams, size.length);
+    Play(o_, set, kSources.at(o_.source), histories);
+    if (o_.format == "hdf5") {
+      WriteHdf5(histories, out / Format("history_%s_%s_alg-seed%lld.hdf5", o_.env.c_str(), o_.source.c_str(),
+                                        static_cast<long long>(o_.seed)));
+    } else {
+      WriteNpyFolders(histories, out);
+    }
+    WriteFileAtomic(out / "truth.json", Truth(o_, set, histories).dump(1) + "\n");
+  }
+
+ private:
+  SynthOptions o_;
+};
+
 }  // namespace
 
-void Synthesize(const SynthOptions& options, const fs::path& out) {
-  const Source source = Choose(kSources, options.source, "--source");
-  const Size size = Choose(kSizes, options.size, "--size");
-  Choose<int>({{"darkroom", 0}, {"darkroom_permuted", 0}}, options.env, "--env");
-  Choose<int>({{"hdf5", 0}, {"npy", 0}}, options.format, "--format");
-  RequireWritableDirectory(out, "--out");
-  const TaskSet set = MakeTaskSet(options.env);
-  Histories histories(static_cast<int64_t>(set.tasks.size()), size.streams, size.length);
-  Play(options, set, source, histories);
-  if (options.format == "hdf5") {
-    WriteHdf5(histories, out / Format("history_%s_%s_alg-seed%llu.hdf5", options.env.c_str(), options.source.c_str(),
-                                      static_cast<unsigned long long>(options.seed)));
-  } else {
-    WriteNpyFolders(histories, out);
-  }
-  WriteFileAtomic(out / "truth.json", Truth(options, set, histories).dump(1) + "\n");
-}
+std::unique_ptr<Synthesis> MakeSynthesis() { return std::make_unique<HistorySynthesis>(); }
 
 }  // namespace trainyard::ad

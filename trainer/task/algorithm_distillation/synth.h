@@ -2,25 +2,14 @@
 #ifndef TRAINYARD_TRAINER_TASK_ALGORITHM_DISTILLATION_SYNTH_H_
 #define TRAINYARD_TRAINER_TASK_ALGORITHM_DISTILLATION_SYNTH_H_
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
+#include <memory>
+
+#include "trainer/task/synthesis.h"
 
 namespace trainyard::ad {
 
-struct SynthOptions {
-  std::string source = "shared_q";  // shared_q | ad_epsilon | ppo
-  std::string env = "darkroom";     // darkroom | darkroom_permuted
-  std::string size = "small";       // tiny | small | full
-  std::string format = "hdf5";      // hdf5 | npy
-  uint64_t seed = 42;
-  int threads = 0;  // 0: one per processor
-};
-
-// Writes the histories and truth.json into `out`, with a progress bar on standard error.
-// The same options give the same bytes. Throws UsageError for a value that is not allowed,
-// ConfigError when `out` cannot be written.
-void Synthesize(const SynthOptions& options, const std::filesystem::path& out);
+// Histories, as an HDF5 file or as NPY folders, and truth.json.
+std::unique_ptr<Synthesis> MakeSynthesis();
 
 }  // namespace trainyard::ad
 

@@ -1,0 +1,12 @@
+# The tasks' sources. Of each, what links no LibTorch (fields, readers, synthetic data) is a library;
+# the rest is part of `task`.
+set(AD task/algorithm_distillation)
+trainyard_library(dark_room
+  SOURCES ${AD}/dark_room.cc ${AD}/histories.cc ${AD}/options.cc ${AD}/play_returns.cc ${AD}/ppo_source.cc ${AD}/synth.cc ${AD}/tabular_sources.cc ${AD}/windows.cc
+  PUBLIC base config data nlohmann_json::nlohmann_json)
+set_source_files_properties(${AD}/ppo_source.cc PROPERTIES COMPILE_OPTIONS "-O3;-fopenmp-simd;-fno-math-errno")
+
+set(TASK_LIBRARIES dark_room)
+set(TASK_SOURCES
+  ${AD}/distillation_batch.cc ${AD}/distillation_evaluation.cc ${AD}/distillation_task.cc ${AD}/in_context.cc ${AD}/in_context_evaluation.cc
+  ${AD}/transformer.cc)
