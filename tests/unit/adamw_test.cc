@@ -8,8 +8,8 @@ namespace trainyard {
 namespace {
 
 FlatState Example() {
-  FlatState state(FlatLayout({{"net.weight", {8, 8}, "u", {Initial::Kind::kConstant, 1}},
-                              {"net.bias", {8}, "u", {Initial::Kind::kConstant, 1}}},
+  FlatState state(FlatLayout({{"net.weight", {8, 8}, UnitId{0}, {Initial::Kind::kConstant, 1}},
+                              {"net.bias", {8}, UnitId{0}, {Initial::Kind::kConstant, 1}}},
                              1),
                   Precision::kFp32);
   state.Initialize(1);
@@ -23,8 +23,8 @@ TEST(AdamW, OnlyMatricesDecay) {
   config.decay = "matrices";
   config.weight_decay = 0.5;
   AdamW(config, state).Step(1, 0.1, 1);
-  EXPECT_FLOAT_EQ(state.leaf("net.weight").flatten()[0].item<float>(), 0.95f);
-  EXPECT_FLOAT_EQ(state.leaf("net.bias")[0].item<float>(), 1);
+  EXPECT_FLOAT_EQ(state.leaves()[0].flatten()[0].item<float>(), 0.95f);
+  EXPECT_FLOAT_EQ(state.leaves()[1][0].item<float>(), 1);
 }
 
 TEST(AdamW, GroupsHaveTheirOwnRateAndDecay) {
@@ -33,8 +33,8 @@ TEST(AdamW, GroupsHaveTheirOwnRateAndDecay) {
   config.weight_decay = 0.5;
   config.groups = {{"*.bias", 0.5, 1.0}};
   AdamW(config, state).Step(1, 0.1, 1);
-  EXPECT_FLOAT_EQ(state.leaf("net.weight").flatten()[0].item<float>(), 0.95f);
-  EXPECT_FLOAT_EQ(state.leaf("net.bias")[0].item<float>(), 0.95f);  // 1 - 0.1 * 0.5 * 1
+  EXPECT_FLOAT_EQ(state.leaves()[0].flatten()[0].item<float>(), 0.95f);
+  EXPECT_FLOAT_EQ(state.leaves()[1][0].item<float>(), 0.95f);  // 1 - 0.1 * 0.5 * 1
 }
 
 TEST(AdamW, APatternThatMatchesNothingIsAnError) {
@@ -53,17 +53,17 @@ TEST(AdamW, PaddingStaysZero) {
 }
 
 TEST(FlatState, Bf16IsACopyOfTheMaster) {
-  FlatState state(FlatLayout({{"w", {4}, "u", {Initial::Kind::kConstant, 0.3}},
-                              {"norm", {4}, "u", {Initial::Kind::kConstant, 0.3}, true}},
+  FlatState state(FlatLayout({{"w", {4}, UnitId{0}, {Initial::Kind::kConstant, 0.3}},
+                              {"norm", {4}, UnitId{0}, {Initial::Kind::kConstant, 0.3}, DType::kFloat32}},
                              1),
                   Precision::kBf16);
   state.Initialize(1);
-  EXPECT_EQ(state.leaf("w").scalar_type(), at::kBFloat16);
-  EXPECT_EQ(state.leaf("norm").scalar_type(), at::kFloat);
-  EXPECT_NEAR(state.leaf("w")[0].item<float>(), 0.3, 0.3 / 256);
+  EXPECT_EQ(state.leaves()[0].scalar_type(), at::kBFloat16);
+  EXPECT_EQ(state.leaves()[1].scalar_type(), at::kFloat);
+  EXPECT_NEAR(state.leaves()[0][0].item<float>(), 0.3, 0.3 / 256);
   state.master.fill_(2);
   state.PublishParameters();
-  EXPECT_EQ(state.leaf("w")[3].item<float>(), 2);
+  EXPECT_EQ(state.leaves()[0][3].item<float>(), 2);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace trainyard {
 namespace {
 
 std::vector<ParameterSpec> Example() {
-  return {{"a", {10, 10}, "one", {}}, {"b", {3}, "one", {}}, {"c", {200}, "two", {}}};
+  return {{"a", {10, 10}, UnitId{0}, {}}, {"b", {3}, UnitId{0}, {}}, {"c", {200}, UnitId{1}, {}}};
 }
 
 TEST(FlatLayout, AlignsParametersAndUnits) {

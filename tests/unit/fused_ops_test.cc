@@ -54,7 +54,7 @@ TEST_P(AttentionTest, AgreesWithTorchForwardAndBackward) {
   const int64_t D = H * E, R = C + Q;
   const at::Tensor visible = at::randint(0, C + 1, {B, Q}, at::kInt), mask = MaskOf(visible, C);
   at::Tensor qkv = at::randn({B, R, 3 * D}).requires_grad_(true);
-  DropoutKeys none(0, 0);
+  const DropoutDraw none{0, 0};
   const at::Tensor mine = PrefixAttention(qkv, visible, {C, H}, none);
   const at::Tensor expected =
       ReferenceAttention(qkv.narrow(2, 0, D), qkv.narrow(2, D, D), qkv.narrow(2, 2 * D, D), mask, H);
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
 
 TEST(Attention, ScoresOfAnySizeStayFinite) {
   at::Tensor qkv = (at::randn({1, 20, 48}) * 100).requires_grad_(true);
-  DropoutKeys none(0, 0);
+  const DropoutDraw none{0, 0};
   const at::Tensor out = PrefixAttention(qkv, at::randint(0, 11, {1, 10}, at::kInt), {10, 1}, none);
   EXPECT_TRUE(out.isfinite().all().item<bool>());
   EXPECT_TRUE(torch::autograd::grad({out.sum()}, {qkv})[0].isfinite().all().item<bool>());
@@ -93,7 +93,7 @@ TEST(Attention, BackwardRepeatsTheMask) {
   const at::Tensor visible = at::randint(0, 31, {2, 6}, at::kInt);
   at::Tensor q = at::randn({2, 6, 32}), kv = at::randn({2, 36, 64}).requires_grad_(true);
   auto run = [&](const at::Tensor& x) {
-    DropoutKeys dropout(77, 0.3);
+    const DropoutDraw dropout{77, 0.3};
     return PrefixAttentionOfQueries(q, x, visible, {30, 2}, dropout);
   };
   const at::Tensor out = run(kv), w = at::randn(out.sizes());
@@ -108,12 +108,12 @@ TEST(Attention, BackwardRepeatsTheMask) {
 TEST(Attention, DropoutKeepsTheMean) {
   const at::Tensor visible = at::zeros({1, 1}, at::kInt) + 60;
   const at::Tensor q = at::randn({1, 1, 16}), kv = at::randn({1, 61, 32}).abs();
-  DropoutKeys none(0, 0);
+  const DropoutDraw none{0, 0};
   const at::Tensor expected = PrefixAttentionOfQueries(q, kv, visible, {60, 1}, none);
   at::Tensor mean = at::zeros_like(expected);
   constexpr int kRuns = 4000;
   for (uint64_t key = 0; key < kRuns; ++key) {
-    DropoutKeys dropout(key, 0.5);
+    const DropoutDraw dropout{key, 0.5};
     mean += PrefixAttentionOfQueries(q, kv, visible, {60, 1}, dropout) / kRuns;
   }
   EXPECT_LT(RelativeError(mean, expected), 0.05);  // about five standard errors for weights of 1/60
@@ -122,7 +122,7 @@ TEST(Attention, DropoutKeepsTheMean) {
 TEST(DropoutAddNorm, AgreesWithTorch) {
   at::Tensor x = at::randn({3, 700, 40}).requires_grad_(true), r = at::randn({3, 700, 40}).requires_grad_(true);
   at::Tensor gamma = at::randn({40}).requires_grad_(true), beta = at::randn({40}).requires_grad_(true);
-  DropoutKeys none(0, 0);
+  const DropoutDraw none{0, 0};
   const at::Tensor mine = DropoutAddNorm(x, r, gamma, beta, none), expected = at::layer_norm(x + r, {40}, gamma, beta),
                    w = at::randn(x.sizes());
   EXPECT_LT(RelativeError(mine, expected), 1e-5);
@@ -134,7 +134,7 @@ TEST(DropoutAddNorm, AgreesWithTorch) {
 TEST(DropoutAddNorm, DropsTheBranchNotTheResidual) {
   at::Tensor x = at::randn({50, 64}).requires_grad_(true), r = at::randn({50, 64}).requires_grad_(true);
   const at::Tensor gamma = at::zeros({64}) + 1, beta = at::zeros({64});
-  DropoutKeys dropout(5, 0.4);
+  const DropoutDraw dropout{5, 0.4};
   const auto g =
       torch::autograd::grad({(DropoutAddNorm(x, r, gamma, beta, dropout) * at::randn({50, 64})).sum()}, {x, r});
   const at::Tensor kept = g[1].ne(0);
@@ -144,7 +144,7 @@ TEST(DropoutAddNorm, DropsTheBranchNotTheResidual) {
 
 TEST(GeluDropout, AgreesWithTorch) {
   at::Tensor x = (at::randn({600, 30}) * 3).requires_grad_(true);
-  DropoutKeys none(0, 0);
+  const DropoutDraw none{0, 0};
   const at::Tensor mine = GeluDropout(x, none), expected = at::gelu(x);
   EXPECT_LT((mine - expected).abs().max().item<float>(), 2e-6);  // erf to 1.5e-7, times values up to ten
   const at::Tensor w = at::randn(x.sizes());
@@ -156,7 +156,7 @@ TEST(GeluDropout, AgreesWithTorch) {
 TEST(FusedOps, Bf16IsFp32Rounded) {
   const at::Tensor visible = at::randint(0, 21, {2, 8}, at::kInt);
   const at::Tensor qkv = at::randn({2, 28, 96}).to(at::kBFloat16);
-  DropoutKeys none(0, 0);
+  const DropoutDraw none{0, 0};
   const at::Tensor low = PrefixAttention(qkv, visible, {20, 2}, none),
                    high = PrefixAttention(qkv.to(at::kFloat), visible, {20, 2}, none);
   EXPECT_LT(RelativeError(low.to(at::kFloat), high), 1.0 / 128);  // one rounding to 8 bits

@@ -4,6 +4,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tanh.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,17 +19,17 @@ namespace {
 
 std::vector<ParameterSpec> Example() {
   const Initial normal{Initial::Kind::kNormal, 0.1};
-  return {{"first", {40, 40}, "a", normal},
-          {"second", {40, 40}, "b", normal},
-          {"unused", {77}, "b", normal},
-          {"third", {40, 40}, "c", normal}};
+  return {{"first", {40, 40}, UnitId{0}, normal},
+          {"second", {40, 40}, UnitId{1}, normal},
+          {"unused", {77}, UnitId{1}, normal},
+          {"third", {40, 40}, UnitId{2}, normal}};
 }
 
 at::Tensor Loss(const FlatState& state, float input, bool use_second = true) {
   at::Tensor x = at::ones({4, 40}, at::kFloat) * input;
-  x = at::tanh(at::mm(x, state.leaf("first")));
-  if (use_second) x = at::tanh(at::mm(x, state.leaf("second")));
-  x = at::tanh(at::mm(x, state.leaf("third")));
+  x = at::tanh(at::mm(x, state.leaves()[0]));
+  if (use_second) x = at::tanh(at::mm(x, state.leaves()[1]));
+  x = at::tanh(at::mm(x, state.leaves()[3]));
   return x.sum();
 }
 
@@ -116,6 +117,27 @@ TEST(GradientReducer, ARankThatFailsDrains) {
   failing.join();
 }
 
+// A bucket is on its way when its last gradient has come: one more must not be added to it.
+TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter) {
+  auto communicators = MakeInProcessWorld(1);
+  FlatState state(FlatLayout(Example(), 1), Precision::kFp32);
+  state.Initialize(1);
+  GradientReducer reducer(state, *communicators[0], 1000);
+  reducer.BeginStep();
+  reducer.BeginBackward(true);
+  Loss(state, 1).backward();
+  try {
+    Loss(state, 2).backward();
+    FAIL() << "the second gradient was taken";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("a second gradient of third"));
+  }
+  reducer.BeginStep();
+  reducer.BeginBackward(false);
+  Loss(state, 1).backward();
+  Loss(state, 2).backward();  // Before the last micro-batch it is just added.
+}
+
 TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
   auto communicators = MakeInProcessWorld(2);
   std::vector<std::thread> threads;
@@ -128,7 +150,7 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
       reducer.BeginStep();
       reducer.BeginBackward(true);
       const at::Tensor loss = Loss(state, 1);
-      state.leaf("first").register_hook([](const at::Tensor& g) {
+      state.leaves()[0].register_hook([](const at::Tensor& g) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the last gradient takes long
         return g;
       });

@@ -2,6 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "trainer/base/error.h"
 
@@ -65,6 +68,11 @@ Communicator::Ticket Communicator::AllReduce(at::Tensor x, std::string unit) {
   return Submit("all_reduce", std::move(unit), bytes, [this, x]() mutable { DoAllReduce(x); });
 }
 
+Communicator::Ticket Communicator::ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) {
+  const auto bytes = static_cast<int64_t>(in.nbytes());
+  return Submit("reduce_scatter", std::move(unit), bytes, [this, in, out]() mutable { DoReduceScatter(in, out); });
+}
+
 Communicator::Ticket Communicator::AllGather(at::Tensor in, at::Tensor out, std::string unit) {
   const auto bytes = static_cast<int64_t>(out.nbytes());
   return Submit("all_gather", std::move(unit), bytes, [this, in, out]() mutable { DoAllGather(in, out); });
@@ -86,13 +94,26 @@ bool Communicator::Done(Ticket ticket) {
   return done_ > ticket;
 }
 
-void Communicator::AllReduceNow(std::span<double> values, const std::string& unit) {
-  Wait(AllReduce(at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kDouble), unit));
+void Communicator::AllReduceNow(std::span<double> values, const std::string& what) {
+  Wait(AllReduce(at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kDouble), what));
 }
 
-void Communicator::Barrier(const std::string& unit) {
-  double zero = 0;
-  AllReduceNow(std::span(&zero, 1), unit);
+std::vector<int64_t> Communicator::AllGatherNow(std::span<const int64_t> values, const std::string& what) {
+  // All buffers have one length: the longest, which everyone has to know first.
+  std::vector<double> counts(static_cast<size_t>(size_), 0);
+  counts[static_cast<size_t>(rank_)] = static_cast<double>(values.size());
+  AllReduceNow(counts, what);
+  const auto longest = static_cast<int64_t>(*std::max_element(counts.begin(), counts.end()));
+  if (longest == 0) return {};
+  at::Tensor in = at::zeros({longest}, at::kLong), out = at::empty({longest * size_}, at::kLong);
+  std::copy(values.begin(), values.end(), in.data_ptr<int64_t>());
+  Wait(AllGather(in, out, what));
+  std::vector<int64_t> gathered;
+  for (size_t r = 0; r < counts.size(); ++r) {
+    const int64_t* from = out.data_ptr<int64_t>() + static_cast<int64_t>(r) * longest;
+    gathered.insert(gathered.end(), from, from + static_cast<int64_t>(counts[r]));
+  }
+  return gathered;
 }
 
 namespace {
@@ -104,6 +125,7 @@ class SingleCommunicator : public Communicator {
 
  protected:
   void DoAllReduce(at::Tensor&) override {}
+  void DoReduceScatter(const at::Tensor& in, at::Tensor& out) override { out.copy_(in.view_as(out)); }
   void DoAllGather(const at::Tensor& in, at::Tensor& out) override { out.copy_(in.view_as(out)); }
   void DoBroadcast(at::Tensor&, int) override {}
 };

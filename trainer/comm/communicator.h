@@ -1,13 +1,6 @@
-// Collectives between the ranks of a world.
+// Both kinds of talk over one group of host processes: a thread runs the collectives in their order.
 //
-// Contract
-//   - Every rank makes the same calls in the same order; they run strictly in that order, on a
-//     thread of the communicator's own, so a caller overlaps them with other work and Wait()s.
-//   - Sums are deterministic: element i of an all-reduce is ((x_0 + x_1) + x_2) + ..., whatever the
-//     buffer's length, so the result does not depend on how gradients are cut into buckets.
-//   - A collective that fails (a peer left, the deadline passed) makes every later call fail. A rank
-//     whose communicator is destroyed, or whose process ends, has left.
-//   - One thread at a time submits and waits.
+// A rank whose communicator is destroyed, or whose process ends, has left.
 #ifndef TRAINYARD_TRAINER_COMM_COMMUNICATOR_H_
 #define TRAINYARD_TRAINER_COMM_COMMUNICATOR_H_
 
@@ -23,40 +16,33 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "trainer/comm/collectives.h"
+#include "trainer/comm/control_plane.h"
 #include "trainer/comm/flight_recorder.h"
 
 namespace trainyard {
 
-class Communicator {
+// Implements the contracts of collectives.h and control_plane.h for CPU tensors.
+class Communicator : public ControlPlane, public Collectives {
  public:
-  // A collective in flight. Valid until its Wait returns.
-  using Ticket = uint64_t;
-
-  virtual ~Communicator();
+  ~Communicator() override;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return rank_; }  // [0, size)
-  int size() const { return size_; }  // >= 1
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
 
-  // Each takes contiguous CPU tensors whose memory must stay until Wait; `unit` names the content.
-  // Sums `x` over the ranks, in place; float32, float64 or int64.
-  Ticket AllReduce(at::Tensor x, std::string unit);
-  // out[r] = rank r's `in`: [n] -> [size * n].
-  Ticket AllGather(at::Tensor in, at::Tensor out, std::string unit);
-  // Everyone gets `root`'s `x`.
-  Ticket Broadcast(at::Tensor x, int root, std::string unit);
+  Ticket AllReduce(at::Tensor x, std::string unit) override;
+  Ticket ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) override;
+  Ticket AllGather(at::Tensor in, at::Tensor out, std::string unit) override;
+  Ticket Broadcast(at::Tensor x, int root, std::string unit) override;
+  void Wait(Ticket ticket) override;
+  bool Done(Ticket ticket) override;
 
-  // Returns when the collective and all before it are done. Throws PeerError if one failed.
-  void Wait(Ticket ticket);
-
-  // Whether it is done, without waiting.
-  bool Done(Ticket ticket);
-
-  // The same, waited for, on fp64 values: the small exchanges of a step.
-  void AllReduceNow(std::span<double> values, const std::string& unit);
-  void Barrier(const std::string& unit);
+  void AllReduceNow(std::span<double> values, const std::string& what) override;
+  std::vector<int64_t> AllGatherNow(std::span<const int64_t> values, const std::string& what) override;
 
   const FlightRecorder& recorder() const { return recorder_; }
 
@@ -69,6 +55,7 @@ class Communicator {
 
   // Run on the communicator's thread; block until done; throw on failure.
   virtual void DoAllReduce(at::Tensor& x) = 0;
+  virtual void DoReduceScatter(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoAllGather(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoBroadcast(at::Tensor& x, int root) = 0;
 

@@ -35,12 +35,16 @@ class GlooCommunicator : public Communicator {
     at::Tensor received = at::empty_like(padded);
     padded.narrow(0, 0, n).copy_(x.view({n}));
     padded.narrow(0, n, share * size() - n).zero_();
-    std::vector<int64_t> even;
-    group_->alltoall_base(received, padded, even, even)->wait();
     at::Tensor sum = received.narrow(0, 0, share);
-    for (int r = 1; r < size(); ++r) sum.add_(received.narrow(0, r * share, share));
+    ExchangeAndSum(padded, received);
     group_->_allgather_base(padded, sum)->wait();
     x.view({n}).copy_(padded.narrow(0, 0, n));
+  }
+
+  void DoReduceScatter(const at::Tensor& in, at::Tensor& out) override {
+    at::Tensor received = at::empty_like(in);
+    ExchangeAndSum(in, received);
+    out.copy_(received.narrow(0, 0, out.numel()).view_as(out));
   }
 
   void DoAllGather(const at::Tensor& in, at::Tensor& out) override {
@@ -56,6 +60,16 @@ class GlooCommunicator : public Communicator {
   }
 
  private:
+  // Every rank's part for this one, summed in rank order into the first part of `received`.
+  void ExchangeAndSum(const at::Tensor& parts, at::Tensor& received) {
+    const int64_t share = parts.numel() / size();
+    at::Tensor sent = parts;
+    std::vector<int64_t> even;
+    group_->alltoall_base(received, sent, even, even)->wait();
+    at::Tensor sum = received.narrow(0, 0, share);
+    for (int r = 1; r < size(); ++r) sum.add_(received.narrow(0, r * share, share));
+  }
+
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 

@@ -58,12 +58,9 @@ class InProcessCommunicator : public Communicator {
   }
 
  protected:
-  void DoAllReduce(at::Tensor& x) override {
-    x.copy_(meeting_->Exchange(rank(), x, [](const std::vector<at::Tensor>& parts) {
-      at::Tensor sum = parts[0].clone();
-      for (size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
-      return sum;
-    }));
+  void DoAllReduce(at::Tensor& x) override { x.copy_(Sum(x)); }
+  void DoReduceScatter(const at::Tensor& in, at::Tensor& out) override {
+    out.copy_(Sum(in.flatten()).narrow(0, rank() * out.numel(), out.numel()).view_as(out));
   }
   void DoAllGather(const at::Tensor& in, at::Tensor& out) override {
     out.copy_(
@@ -76,6 +73,14 @@ class InProcessCommunicator : public Communicator {
   }
 
  private:
+  at::Tensor Sum(const at::Tensor& x) {
+    return meeting_->Exchange(rank(), x, [](const std::vector<at::Tensor>& parts) {
+      at::Tensor sum = parts[0].clone();
+      for (size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
+      return sum;
+    });
+  }
+
   std::shared_ptr<Meeting> meeting_;
 };
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "trainer/base/random.h"
 #include "trainer/kernels/kernels.h"
 
 namespace trainyard {
@@ -247,28 +246,25 @@ struct GeluFunction : Function<GeluFunction> {
 
 }  // namespace
 
-uint64_t DropoutKeys::Next() { return HashKey(key_, ++count_); }
-
 at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
-                           DropoutKeys& dropout) {
+                           const DropoutDraw& dropout) {
   return PackedAttention::apply(qkv.contiguous(), visible, layout.context, layout.heads,
-                                static_cast<int64_t>(dropout.Next()), dropout.p());
+                                static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
-                                    AttentionLayout layout, DropoutKeys& dropout) {
+                                    AttentionLayout layout, const DropoutDraw& dropout) {
   return QueryAttention::apply(q.contiguous(), kv.contiguous(), visible, layout.context, layout.heads,
-                               static_cast<int64_t>(dropout.Next()), dropout.p());
+                               static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
-                          DropoutKeys& dropout) {
-  return NormFunction::apply(x.contiguous(), r.contiguous(), gamma, beta, static_cast<int64_t>(dropout.Next()),
-                             dropout.p());
+                          const DropoutDraw& dropout) {
+  return NormFunction::apply(x.contiguous(), r.contiguous(), gamma, beta, static_cast<int64_t>(dropout.key), dropout.p);
 }
 
-at::Tensor GeluDropout(const at::Tensor& x, DropoutKeys& dropout) {
-  return GeluFunction::apply(x.contiguous(), static_cast<int64_t>(dropout.Next()), dropout.p());
+at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout) {
+  return GeluFunction::apply(x.contiguous(), static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 }  // namespace trainyard

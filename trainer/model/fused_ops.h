@@ -10,18 +10,10 @@
 
 namespace trainyard {
 
-// Where a dropout draws from: each application takes the next key of the micro-batch's sequence,
-// so the masks are a pure function of (micro-batch key, place in the network).
-class DropoutKeys {
- public:
-  // p = 0 drops nothing.
-  DropoutKeys(uint64_t key, double p) : key_(key), p_(p) {}
-  uint64_t Next();
-  double p() const { return p_; }
-
- private:
-  uint64_t key_, count_ = 0;
-  double p_;
+// What a dropout draws from (layers.h, Dropout): its mask is a pure function of the key. p = 0 drops nothing.
+struct DropoutDraw {
+  uint64_t key = 0;
+  double p = 0;
 };
 
 struct AttentionLayout {
@@ -34,17 +26,17 @@ struct AttentionLayout {
 //   qkv: (B, R, 3 D): queries, keys, values side by side, as in_proj gives them -> (B, R, D)
 //   visible: (B, Q) int32
 at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
-                           DropoutKeys& dropout);
+                           const DropoutDraw& dropout);
 // The same for the query rows alone.  q: (B, Q, D), kv: (B, R, 2 D) -> (B, Q, D)
 at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
-                                    AttentionLayout layout, DropoutKeys& dropout);
+                                    AttentionLayout layout, const DropoutDraw& dropout);
 
 // LayerNorm(x + dropout(r)) over the last dimension; gamma, beta: (D) float32; eps 1e-5.
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
-                          DropoutKeys& dropout);
+                          const DropoutDraw& dropout);
 
 // dropout(gelu(x)), exact gelu.
-at::Tensor GeluDropout(const at::Tensor& x, DropoutKeys& dropout);
+at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout);
 
 }  // namespace trainyard
 

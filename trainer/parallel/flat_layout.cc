@@ -9,6 +9,14 @@ int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multi
 
 }  // namespace
 
+std::vector<ParameterSpec> Trainable(const ModelDeclaration& declaration) {
+  std::vector<ParameterSpec> specs;
+  for (const ParameterSpec& spec : declaration.parameters) {
+    if (spec.trainable) specs.push_back(spec);
+  }
+  return specs;
+}
+
 FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world)
     : parameters_(std::move(parameters)), world_(world) {
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/parameter.h"
+#include "trainer/model/builder.h"
 
 namespace trainyard {
 
@@ -46,6 +46,9 @@ class FlatLayout {
   int64_t total_ = 0;
   int world_;
 };
+
+// What a flat layout is made of: the trained parameters of a model, in their order.
+std::vector<ParameterSpec> Trainable(const ModelDeclaration& declaration);
 
 }  // namespace trainyard
 

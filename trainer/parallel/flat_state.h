@@ -6,21 +6,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "trainer/parallel/flat_layout.h"
+#include "trainer/parallel/memory_plan.h"
 
 namespace trainyard {
-
-enum class Precision { kFp32, kBf16 };
 
 class FlatState {
  public:
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
-  // master, or with kBf16 bf16 copies of it (except keep_fp32 parameters).
+  // master, or with kBf16 bf16 copies of it (except those declared as DType::kFloat32).
   FlatState(FlatLayout layout, Precision precision);
 
   const FlatLayout& layout() const { return layout_; }
@@ -29,9 +26,8 @@ class FlatState {
   // (total) float32 each.
   at::Tensor master, gradient, exp_avg, exp_avg_sq;
 
-  // Leaf i belongs to parameter i, in its shape; requires_grad.
+  // Leaf i belongs to parameter i of the layout, in its shape; requires_grad.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  const at::Tensor& leaf(const std::string& name) const;
 
   // Fills the master from the parameters' Initial, the same for every world size.
   void Initialize(uint64_t seed);
@@ -43,7 +39,6 @@ class FlatState {
   Precision precision_;
   at::Tensor compute_;  // (total) bfloat16, or undefined
   std::vector<at::Tensor> leaves_;
-  std::map<std::string, size_t> index_;
 };
 
 std::span<float> Floats(const at::Tensor& flat);

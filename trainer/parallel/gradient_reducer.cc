@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/kernels/kernels.h"
 
@@ -17,8 +18,8 @@ struct GradientReducer::Hook : torch::autograd::PostAccumulateGradHook {
   size_t parameter;
 };
 
-GradientReducer::GradientReducer(FlatState& state, Communicator& communicator, int64_t bucket_bytes)
-    : state_(state), communicator_(communicator) {
+GradientReducer::GradientReducer(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
+    : state_(state), collectives_(collectives) {
   const FlatLayout& layout = state_.layout();
   for (Range range : layout.Buckets(bucket_bytes)) buckets_.push_back({.range = range});
   buckets_of_.resize(layout.parameters().size());
@@ -46,16 +47,26 @@ void GradientReducer::BeginStep() {
   arrived_.assign(state_.leaves().size(), false);
   for (Bucket& bucket : buckets_) bucket.waiting = bucket.parameters;
   next_ = 0;
-  last_ = false;
+  last_ = held_ = false;
 }
 
 void GradientReducer::BeginBackward(bool last) { last_ = last; }
 
+void GradientReducer::Hold(bool held) {
+  held_ = held;
+  if (!held_ && last_) SendReady(false);
+}
+
 void GradientReducer::Arrived(size_t parameter) {
+  if (last_ && arrived_[parameter]) {
+    state_.leaves()[parameter].mutable_grad().reset();
+    throw Error(ExitCode::kInternal, "a second gradient of " + state_.layout().parameters()[parameter].name +
+                                         " arrived in one backward, while its bucket may be on its way");
+  }
   at::Tensor& gradient = state_.leaves()[parameter].mutable_grad();
   Accumulate(parameter, gradient);
   gradient.reset();
-  if (!last_ || arrived_[parameter]) return;
+  if (!last_) return;
   arrived_[parameter] = true;
   for (size_t b : buckets_of_[parameter]) --buckets_[b].waiting;
   SendReady(false);
@@ -77,18 +88,18 @@ void GradientReducer::Accumulate(size_t parameter, const at::Tensor& gradient) {
 }
 
 void GradientReducer::SendReady(bool all) {
-  for (; next_ < buckets_.size() && (all || buckets_[next_].waiting == 0); ++next_) {
+  for (; next_ < buckets_.size() && (all || (!held_ && buckets_[next_].waiting == 0)); ++next_) {
     Bucket& bucket = buckets_[next_];
-    if (communicator_.size() == 1) continue;
-    bucket.ticket = communicator_.AllReduce(state_.gradient.narrow(0, bucket.range.begin, bucket.range.size()),
-                                            Format("bucket %zu", next_));
+    if (collectives_.size() == 1) continue;
+    bucket.ticket = collectives_.AllReduce(state_.gradient.narrow(0, bucket.range.begin, bucket.range.size()),
+                                           Format("bucket %zu", next_));
   }
 }
 
 void GradientReducer::Finish() {
-  if (communicator_.size() > 1) {
+  if (collectives_.size() > 1) {
     const auto done = std::count_if(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(next_),
-                                    [&](const Bucket& bucket) { return communicator_.Done(bucket.ticket); });
+                                    [&](const Bucket& bucket) { return collectives_.Done(bucket.ticket); });
     overlap_ = static_cast<double>(done) / static_cast<double>(buckets_.size());
   }
   std::span<float> gradient = Floats(state_.gradient);
@@ -98,15 +109,15 @@ void GradientReducer::Finish() {
     std::fill_n(gradient.begin() + range.begin, range.size(), 0.f);
   }
   SendReady(true);
-  if (communicator_.size() == 1) return;
-  for (Bucket& bucket : buckets_) communicator_.Wait(bucket.ticket);
+  if (collectives_.size() == 1) return;
+  for (Bucket& bucket : buckets_) collectives_.Wait(bucket.ticket);
 }
 
 void GradientReducer::Drain() {
   for (const at::Tensor& leaf : state_.leaves()) leaf.mutable_grad().reset();
   SendReady(true);
-  if (communicator_.size() == 1) return;
-  for (Bucket& bucket : buckets_) communicator_.Wait(bucket.ticket);
+  if (collectives_.size() == 1) return;
+  for (Bucket& bucket : buckets_) collectives_.Wait(bucket.ticket);
 }
 
 }  // namespace trainyard

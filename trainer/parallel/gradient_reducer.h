@@ -10,24 +10,27 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/comm/communicator.h"
+#include "trainer/comm/collectives.h"
 #include "trainer/parallel/flat_state.h"
 
 namespace trainyard {
 
-// Hooks are installed in the constructor and removed in the destructor; `state` and `communicator`
+// Hooks are installed in the constructor and removed in the destructor; `state` and `collectives`
 // must outlive it. Used by one thread.
 class GradientReducer {
  public:
-  GradientReducer(FlatState& state, Communicator& communicator, int64_t bucket_bytes);
+  GradientReducer(FlatState& state, Collectives& collectives, int64_t bucket_bytes);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   // Starts a step: the flat gradient counts as zero.
   void BeginStep();
-  // Before the backward of each micro-batch; `last` lets buckets go.
+  // Before the backward of each micro-batch; `last` lets buckets go. A parameter whose gradient arrives twice in the
+  // last backward would be added to a bucket that is on its way: backward throws an error that names it.
   void BeginBackward(bool last);
+  // While held, full buckets stay: another collective has its turn first.
+  void Hold(bool held);
   // After the last backward: returns when state.gradient holds the sum over all ranks.
   // Throws PeerError when a collective failed.
   void Finish();
@@ -44,7 +47,7 @@ class GradientReducer {
     Range range;
     int waiting = 0;  // parameters that overlap it and have not arrived on the last micro-batch
     int parameters = 0;
-    Communicator::Ticket ticket = 0;
+    Collectives::Ticket ticket = 0;
   };
 
   void Arrived(size_t parameter);
@@ -52,12 +55,12 @@ class GradientReducer {
   void SendReady(bool all);
 
   FlatState& state_;
-  Communicator& communicator_;
+  Collectives& collectives_;
   std::vector<Bucket> buckets_;                  // in sending order
   std::vector<std::vector<size_t>> buckets_of_;  // parameter -> buckets
   std::vector<bool> touched_, arrived_;          // in this step; on this last micro-batch
   size_t next_ = 0;                              // first bucket that was not sent
-  bool last_ = false;
+  bool last_ = false, held_ = false;
   double overlap_ = 0;
 };
 

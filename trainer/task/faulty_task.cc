@@ -53,14 +53,13 @@ class FaultyTask : public Task {
     if (fault_.Due("loader")) throw DataError(fault_.Message());
     return inner_->Collate(ids, hash_inputs);
   }
-  std::vector<ParameterSpec> Parameters() const override { return inner_->Parameters(); }
-  void Bind(const FlatState& state) override { inner_->Bind(state); }
+  const ModelDeclaration& model() const override { return inner_->model(); }
   size_t num_terms() const override { return inner_->num_terms(); }
   std::vector<std::string> train_metrics() const override { return inner_->train_metrics(); }
 
-  LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) override {
+  LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     if (fault_.Due("forward")) throw std::runtime_error(fault_.Message());
-    LossResult result = inner_->Loss(batch, denominators, dropout_key);
+    LossResult result = inner_->Loss(pass, batch, denominators);
     if (fault_.Due("nonfinite")) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
     if (fault_.Due("backward")) {
       result.share = result.share * 1.0;
@@ -71,8 +70,9 @@ class FaultyTask : public Task {
   }
 
   std::vector<std::string> evaluation_metrics() const override { return inner_->evaluation_metrics(); }
-  std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, int rank, int world) override {
-    return std::make_unique<FaultyEvaluation>(inner_->Evaluate(kind, step, rank, world), fault_);
+  std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, Weights& weights, int rank,
+                                       int world) const override {
+    return std::make_unique<FaultyEvaluation>(inner_->Evaluate(kind, step, weights, rank, world), fault_);
   }
 
  private:

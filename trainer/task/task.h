@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/parallel/flat_state.h"
+#include "trainer/model/pass.h"
 #include "trainer/task/batch.h"
 
 namespace trainyard {
@@ -20,9 +20,9 @@ struct LossResult {
   // This rank's share of the global loss for one micro-batch: a scalar to call backward on. Shares
   // are summed over micro-batches and ranks, never averaged.
   at::Tensor share;
-  // Values for people, each divided by the global denominators already; summed like the loss.
-  // In the order of Task::train_metrics.
-  std::vector<double> metrics;
+  // Values for people, (n) float64, each divided by the global denominators already; summed like the loss. In the
+  // order of Task::train_metrics. Nobody reads either before the step's consensus: no forward waits for a device.
+  at::Tensor metrics;
 };
 
 // One evaluation, cut into chunks so that a stop can be obeyed between them.
@@ -46,8 +46,7 @@ enum class EvaluationKind {
   kFinal,     // thorough: after the last step, and by `trainyard eval`
 };
 
-// Immutable after construction, except for the model that Bind sets; Collate is safe for any number
-// of threads.
+// Immutable after construction: the values of its model are an engine's. Safe for any number of threads.
 class Task {
  public:
   virtual ~Task() = default;
@@ -59,19 +58,17 @@ class Task {
   virtual std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const = 0;
 
   // Model.
-  virtual std::vector<ParameterSpec> Parameters() const = 0;
-  // Computes with these parameters from now on; `state` must outlive the task's use.
-  virtual void Bind(const FlatState& state) = 0;
+  virtual const ModelDeclaration& model() const = 0;
   virtual size_t num_terms() const = 0;                        // of the loss; denominators of a batch
   virtual std::vector<std::string> train_metrics() const = 0;  // TensorBoard tags
   // `denominators`: Batch::denominators summed over the step's micro-batches and ranks.
-  // `dropout_key`: what all randomness of this forward is drawn from.
-  virtual LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) = 0;
+  virtual LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const = 0;
 
   // What every evaluation reports, whatever its kind.
   virtual std::vector<std::string> evaluation_metrics() const = 0;
-  // This rank's part of an evaluation; it draws from (run.seed, step) alone.
-  virtual std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, int rank, int world) = 0;
+  // This rank's part of an evaluation of these weights, which must outlive it; it draws from (run.seed, step) alone.
+  virtual std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, Weights& weights, int rank,
+                                               int world) const = 0;
 };
 
 }  // namespace trainyard

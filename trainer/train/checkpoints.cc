@@ -1,8 +1,11 @@
 #include "trainer/train/checkpoints.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -21,16 +24,12 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr std::chrono::seconds kStoreDeadline(300);
-constexpr const char* kPrefixes[] = {"model.", "adamw.exp_avg.", "adamw.exp_avg_sq."};
 
-std::map<std::string, TensorTarget> TargetsOf(const FlatLayout& layout, const std::string& prefix,
-                                              const at::Tensor& flat) {
+// What of the engine a checkpoint fills; `prefix` chooses the keys.
+std::map<std::string, TensorTarget> TargetsOf(Engine& engine, const std::string& prefix) {
   std::map<std::string, TensorTarget> targets;
-  for (size_t i = 0; i < layout.parameters().size(); ++i) {
-    const Range range = layout.range(i);
-    targets[prefix + layout.parameters()[i].name] = {
-        layout.parameters()[i].shape,
-        Floats(flat).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))};
+  for (const StateSlice& slice : engine.Slices()) {
+    if (slice.key.starts_with(prefix)) targets[slice.key] = {slice.shape, slice.values};
   }
   return targets;
 }
@@ -101,12 +100,12 @@ Resume ChooseResume(const Config& config, const std::string& fingerprint, Sessio
   return resume;
 }
 
-Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, FlatState& state,
+Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine,
                          Session& session, const Resume& resume)
     : config_(config),
       plan_(plan),
       fingerprint_(fingerprint),
-      state_(state),
+      engine_(engine),
       session_(session),
       last_saved_(resume.step > 0 && !IsAuto(config) ? -1 : resume.step),
       resume_path_(resume.step > 0 ? (IsAuto(config) ? config.checkpoint.dir + "/" + StepName(resume.step)
@@ -149,12 +148,9 @@ void Checkpoints::Load() {
   if (session_.world.rank == 0) {
     try {
       if (!resume_path_.empty()) {
-        std::map<std::string, TensorTarget> targets = TargetsOf(state_.layout(), kPrefixes[0], state_.master);
-        targets.merge(TargetsOf(state_.layout(), kPrefixes[1], state_.exp_avg));
-        targets.merge(TargetsOf(state_.layout(), kPrefixes[2], state_.exp_avg_sq));
-        LoadTensors(VerifyCheckpoint(resume_path_), targets);
+        LoadTensors(VerifyCheckpoint(resume_path_), TargetsOf(engine_, ""));
       } else if (!config_.init.from.empty()) {
-        LoadWeights(config_.init.from, state_);
+        LoadWeights(config_.init.from, engine_);
       }
     } catch (...) {
       error = std::current_exception();
@@ -164,28 +160,28 @@ void Checkpoints::Load() {
   communicator.AllReduceNow(std::span(&failed, 1), "loading");
   if (error) std::rethrow_exception(error);
   if (failed > 0) throw PeerError("rank 0 could not load the weights");
-  for (at::Tensor* flat : {&state_.master, &state_.exp_avg, &state_.exp_avg_sq}) {
-    communicator.Wait(communicator.Broadcast(*flat, 0, "loading"));
+  for (const StateSlice& slice : engine_.Slices()) {
+    at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
+    communicator.Wait(communicator.Broadcast(values, 0, "loading"));
   }
-  state_.PublishParameters();
+  engine_.Publish();
 }
 
 std::vector<SourceSlice> Checkpoints::Slices() const {
-  const FlatLayout& layout = state_.layout();
+  // What every rank holds is written by all of them, an equal part each; without a common directory rank 0 writes all.
+  const int64_t rank = session_.world.rank, world = session_.world.size;
   std::vector<SourceSlice> slices;
-  // Writing is split evenly; without a common directory rank 0 writes all.
-  const Range mine = shared_                    ? layout.Shard(session_.world.rank)
-                     : session_.world.rank == 0 ? Range{0, layout.total()}
-                                                : Range{0, 0};
-  const at::Tensor* flats[] = {&state_.master, &state_.exp_avg, &state_.exp_avg_sq};
-  for (size_t k = 0; k < 3; ++k) {
-    for (size_t i = 0; i < layout.parameters().size(); ++i) {
-      const Range range = layout.range(i);
-      const Range part{std::max(range.begin, mine.begin), std::min(range.end, mine.end)};
-      if (part.begin >= part.end) continue;
-      slices.push_back({kPrefixes[k] + layout.parameters()[i].name, layout.parameters()[i].shape,
-                        part.begin - range.begin, part.end - range.begin, flats[k]->data_ptr<float>() + part.begin});
+  for (const StateSlice& slice : engine_.Slices()) {
+    const int64_t size = slice.end - slice.begin;
+    int64_t from = 0, to = size;
+    if (slice.replicated && shared_) {
+      from = size * rank / world;
+      to = size * (rank + 1) / world;
+    } else if (slice.replicated && rank != 0) {
+      continue;
     }
+    if (from < to)
+      slices.push_back({slice.key, slice.shape, slice.begin + from, slice.begin + to, slice.values.data() + from});
   }
   return slices;
 }
@@ -219,15 +215,10 @@ void Checkpoints::SaveNow(const TrainState& train) {
   writer_.Finish();
 }
 
-void ExportModel(const FlatState& state, const std::string& path) {
+void ExportModel(Engine& engine, const std::string& path) {
+  const std::vector<ExportedTensor> tensors = engine.Export();
   std::vector<SafetensorsEntry> entries;
-  const FlatLayout& layout = state.layout();
-  for (size_t i = 0; i < layout.parameters().size(); ++i) {
-    const Range range = layout.range(i);
-    entries.push_back(
-        {layout.parameters()[i].name, layout.parameters()[i].shape,
-         Floats(state.master).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))});
-  }
+  for (const ExportedTensor& tensor : tensors) entries.push_back({tensor.name, tensor.shape, tensor.values});
   fs::create_directories(fs::path(path).parent_path());
   const std::string temporary = path + ".tmp";
   WriteSafetensors(temporary, entries, {{"format", "pt"}});
@@ -236,8 +227,8 @@ void ExportModel(const FlatState& state, const std::string& path) {
   if (error) throw StorageError("cannot write " + path + ": " + error.message());
 }
 
-void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, FlatState& state) {
-  if (!fs::is_directory(path)) return LoadWeights(path, state);
+void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine) {
+  if (!fs::is_directory(path)) return LoadWeights(path, engine);
   Choice choice;
   if (fs::exists(fs::path(path) / "manifest.json")) {
     choice.found = VerifyCheckpoint(path);
@@ -248,8 +239,10 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
   const Json& saved = choice.found->manifest.state;
   RequireSameIdentity("--checkpoint: " + path, saved.at("config").dump(),
                       saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
-  LoadTensors(*choice.found, TargetsOf(state.layout(), kPrefixes[0], state.master));
-  state.PublishParameters();
+  std::map<std::string, TensorTarget> targets = TargetsOf(engine, "model.");
+  targets.merge(TargetsOf(engine, "buffer."));
+  LoadTensors(*choice.found, targets);
+  engine.Publish();
 }
 
 namespace {
@@ -263,16 +256,15 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-void LoadWeights(const std::string& path, FlatState& state) {
+void LoadWeights(const std::string& path, Engine& engine) {
   const SafetensorsFile file(path);
-  const FlatLayout& layout = state.layout();
+  const ModelDeclaration& model = engine.declaration();
+  std::set<std::string> known;
+  for (const auto& [name, id] : model.aliases) known.insert(name);
+  for (const BufferSpec& spec : model.buffers) known.insert(spec.name);
   std::vector<std::string> missing, unexpected, shapes;
-  for (const auto& [name, tensor] : file.tensors()) {
-    const bool known = std::any_of(layout.parameters().begin(), layout.parameters().end(),
-                                   [&, &n = name](const ParameterSpec& p) { return p.name == n; });
-    if (!known) unexpected.push_back(name);
-  }
-  for (const ParameterSpec& spec : layout.parameters()) {
+  for (const ParameterSpec& spec : model.parameters) {
+    known.insert(spec.name);
     const auto it = file.tensors().find(spec.name);
     if (it == file.tensors().end()) {
       missing.push_back(spec.name);
@@ -281,16 +273,17 @@ void LoadWeights(const std::string& path, FlatState& state) {
                        " in the model)");
     }
   }
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (!known.contains(name)) unexpected.push_back(name);
+  }
   std::string problems;
   if (!missing.empty()) problems += "; missing: " + Join(missing);
   if (!unexpected.empty()) problems += "; unexpected: " + Join(unexpected);
   if (!shapes.empty()) problems += "; of another shape: " + Join(shapes);
   if (!problems.empty()) throw ConfigError("init.from: " + path + problems);
-  for (size_t i = 0; i < layout.parameters().size(); ++i) {
-    const std::vector<float> values = file.Floats(layout.parameters()[i].name);
-    std::copy(values.begin(), values.end(), Floats(state.master).begin() + layout.range(i).begin);
-  }
-  state.PublishParameters();
+  for (size_t i = 0; i < model.parameters.size(); ++i)
+    engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name));
+  engine.Publish();
 }
 
 }  // namespace trainyard

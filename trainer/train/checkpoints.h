@@ -10,7 +10,7 @@
 
 #include "trainer/checkpoint/writer.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/parallel/flat_state.h"
+#include "trainer/parallel/engine.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/session.h"
 #include "trainer/train/train_state.h"
@@ -34,10 +34,10 @@ Resume ChooseResume(const Config& config, const std::string& fingerprint, Sessio
 class Checkpoints {
  public:
   // Rank 0 takes the fence for this attempt; all ranks call it.
-  Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, FlatState& state,
-              Session& session, const Resume& resume);
+  Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine, Session& session,
+              const Resume& resume);
 
-  // Fills state from the chosen checkpoint (rank 0 reads and broadcasts), or from init.from, or
+  // Fills the engine from the chosen checkpoint (rank 0 reads and broadcasts), or from init.from, or
   // leaves the initial values. All ranks call it.
   void Load();
 
@@ -55,7 +55,7 @@ class Checkpoints {
   const Config& config_;
   const Plan& plan_;
   std::string fingerprint_;
-  FlatState& state_;
+  Engine& engine_;
   Session& session_;
   int64_t last_saved_;
   std::string resume_path_;
@@ -63,16 +63,16 @@ class Checkpoints {
   CheckpointWriter writer_;
 };
 
-// Writes the model's parameters, float32, under their state_dict names. Throws StorageError.
-void ExportModel(const FlatState& state, const std::string& path);
+// Writes the model's parameters and buffers, float32, under their state_dict names. Throws StorageError.
+void ExportModel(Engine& engine, const std::string& path);
 
-// Fills the master from a checkpoint, the newest good one of a directory, or a safetensors file.
+// Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
 // Throws ConfigError when there is none or it is of another identity.
-void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, FlatState& state);
+void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
 
-// Fills the master from a safetensors file. Names that are missing or not known, and shapes that
-// differ, are listed in one ConfigError.
-void LoadWeights(const std::string& path, FlatState& state);
+// Fills the engine's parameters, trained and frozen, from a safetensors file. Names that are missing or not known, and
+// shapes that differ, are listed in one ConfigError. Names of buffers and aliases may be there.
+void LoadWeights(const std::string& path, Engine& engine);
 
 }  // namespace trainyard
 

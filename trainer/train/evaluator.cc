@@ -6,15 +6,15 @@
 
 namespace trainyard {
 
-bool AgreeOnStop(Communicator& communicator, const std::string& where) {
+bool AgreeOnStop(ControlPlane& control, const std::string& where) {
   double stop = StopRequested() ? 1 : 0;
-  communicator.AllReduceNow(std::span(&stop, 1), where);
+  control.AllReduceNow(std::span(&stop, 1), where);
   return stop > 0;
 }
 
-std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, int64_t step, Communicator& communicator,
-                                              const std::function<void(int, int)>& progress) {
-  const std::unique_ptr<Evaluation> evaluation = task.Evaluate(kind, step, communicator.rank(), communicator.size());
+std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind kind, int64_t step, Weights& weights,
+                                              ControlPlane& control, const std::function<void(int, int)>& progress) {
+  const std::unique_ptr<Evaluation> evaluation = task.Evaluate(kind, step, weights, control.rank(), control.size());
   const int chunks = evaluation->num_chunks();
   for (int chunk = 0; chunk < chunks; ++chunk) {
     std::exception_ptr error;
@@ -24,14 +24,14 @@ std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, i
       error = std::current_exception();
     }
     double flags[2] = {StopRequested() ? 1.0 : 0.0, error ? 1.0 : 0.0};
-    communicator.AllReduceNow(flags, Format("evaluation chunk %d", chunk));
+    control.AllReduceNow(flags, Format("evaluation chunk %d", chunk));
     if (error) std::rethrow_exception(error);
     if (flags[1] > 0)
       throw PeerError(Format("another rank failed in the evaluation after step %lld", static_cast<long long>(step)));
     progress(chunk + 1, chunks);
     if (flags[0] > 0) return std::nullopt;
   }
-  communicator.AllReduceNow(evaluation->slots(), "evaluation results");
+  control.AllReduceNow(evaluation->slots(), "evaluation results");
   return EvaluationResult{evaluation->Metrics(), evaluation->Table()};
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/comm/communicator.h"
+#include "trainer/comm/control_plane.h"
 #include "trainer/task/task.h"
 
 namespace trainyard {
@@ -20,11 +20,11 @@ struct EvaluationResult {
 // All ranks call it together. After each chunk the ranks agree whether one of them was asked to
 // stop; then nothing is returned. An error on one rank is thrown there, and as PeerError elsewhere.
 // `progress(done, total)` is called after each chunk.
-std::optional<EvaluationResult> RunEvaluation(Task& task, EvaluationKind kind, int64_t step, Communicator& communicator,
-                                              const std::function<void(int, int)>& progress);
+std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind kind, int64_t step, Weights& weights,
+                                              ControlPlane& control, const std::function<void(int, int)>& progress);
 
 // True as soon as one rank was asked to stop: a point that all ranks pass in the same order.
-bool AgreeOnStop(Communicator& communicator, const std::string& where);
+bool AgreeOnStop(ControlPlane& control, const std::string& where);
 
 }  // namespace trainyard
 

@@ -21,30 +21,43 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
   return best;
 }
 
+// "16 = micro 4 x accumulation 2 x ranks 2", or how unequal shares are made up.
+std::string DescribeBatch(const Plan& plan) {
+  const auto global = static_cast<Long>(plan.global_batch), micro = static_cast<Long>(plan.micro);
+  if (plan.micro * plan.accumulation * plan.world == plan.global_batch)
+    return Format("%lld = micro %lld x accumulation %lld x ranks %d", global, micro,
+                  static_cast<Long>(plan.accumulation), plan.world);
+  return Format("%lld over %d ranks: %lld to %lld samples each, in micro-batches of at most %lld", global, plan.world,
+                static_cast<Long>(plan.ShareOf(plan.world - 1).size()), static_cast<Long>(plan.ShareOf(0).size()),
+                micro);
+}
+
 }  // namespace
+
+Range Plan::ShareOf(int rank) const {
+  const int64_t least = global_batch / world,
+                more = global_batch % world;  // the first `more` ranks have one sample more
+  const int64_t begin = rank * least + std::min<int64_t>(rank, more);
+  return {begin, begin + least + (rank < more ? 1 : 0)};
+}
 
 Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resumed_global) {
   Plan plan;
   const int64_t wanted_micro = config.batch.micro.value_or(kAutoMicro);
   const int64_t auto_global = wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world));
   plan.global_batch = config.batch.global.value_or(resumed_global > 0 ? resumed_global : auto_global);
-  if (plan.global_batch % world != 0) {
-    throw ConfigError(
-        Format("batch.global: %lld is not divisible by the world size %d; the nearest that are: %lld and %lld",
-               static_cast<Long>(plan.global_batch), world,
-               static_cast<Long>(std::max<int64_t>(1, plan.global_batch / world) * world),
-               static_cast<Long>((plan.global_batch / world + 1) * world)));
+  plan.world = world;
+  const int64_t share = plan.ShareOf(0).size();  // the largest
+  const int64_t pieces = (share + kAutoMicro - 1) / kAutoMicro;
+  const int64_t even =
+      plan.global_batch % world == 0 ? LargestDivisor(share, kAutoMicro) : (share + pieces - 1) / pieces;
+  plan.micro = config.batch.micro.value_or(even);
+  if (plan.micro > share) {
+    throw ConfigError(Format("batch.micro: %lld is more than a rank's share of %lld (batch.global %lld / %d ranks)",
+                             static_cast<Long>(plan.micro), static_cast<Long>(share),
+                             static_cast<Long>(plan.global_batch), world));
   }
-  plan.share = plan.global_batch / world;
-  plan.micro = config.batch.micro ? *config.batch.micro : LargestDivisor(plan.share, kAutoMicro);
-  if (plan.micro > plan.share || plan.share % plan.micro != 0) {
-    throw ConfigError(
-        Format("batch.micro: %lld does not divide a rank's share %lld (batch.global %lld / %d ranks); the largest that "
-               "does: %lld",
-               static_cast<Long>(plan.micro), static_cast<Long>(plan.share), static_cast<Long>(plan.global_batch),
-               world, static_cast<Long>(LargestDivisor(plan.share, plan.micro))));
-  }
-  plan.accumulation = plan.share / plan.micro;
+  plan.accumulation = (share + plan.micro - 1) / plan.micro;
   const bool drop = config.data.last == "drop";
   const int64_t epoch = drop ? num_samples / plan.global_batch * plan.global_batch : num_samples;
   if (epoch == 0) {
@@ -60,7 +73,7 @@ Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resu
   return plan;
 }
 
-std::string Describe(const Plan& plan, const Config& config, int world, int64_t num_parameters, int64_t num_samples) {
+std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples) {
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
   std::string text;
   auto line = [&](const char* name, const std::string& value) { text += Format("  %-12s %s\n", name, value.c_str()); };
@@ -69,8 +82,7 @@ std::string Describe(const Plan& plan, const Config& config, int world, int64_t 
                        plan.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
   line("data", Format("%s: %lld samples, %lld steps per epoch", config.data.path.c_str(),
                       static_cast<Long>(num_samples), static_cast<Long>(plan.steps_per_epoch)));
-  line("batch", Format("%lld = micro %lld x accumulation %lld x ranks %d", static_cast<Long>(plan.global_batch),
-                       static_cast<Long>(plan.micro), static_cast<Long>(plan.accumulation), world));
+  line("batch", DescribeBatch(plan));
   line("steps", Format("%lld (%.2f epochs)", static_cast<Long>(plan.total_steps), epochs));
   line("optimizer", Format("AdamW, lr %g%s, %s, warm-up %lld, clip %g", plan.peak_lr,
                            plan.peak_lr == config.optim.lr

@@ -7,20 +7,25 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/sample_stream.h"
-#include "trainer/parallel/flat_state.h"
+#include "trainer/parallel/flat_layout.h"
+#include "trainer/parallel/memory_plan.h"
 
 namespace trainyard {
 
 struct Plan {
+  int world = 1;
   int64_t global_batch = 0;  // samples of a step
-  int64_t share = 0;         // of one rank: global_batch / world
-  int64_t micro = 0;         // of one forward
-  int64_t accumulation = 0;  // share / micro
+  int64_t micro = 0;         // most samples of one forward
+  int64_t accumulation = 0;  // micro-batches of the rank that has most
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;  // rounded up
   Precision precision = Precision::kFp32;
   int loader_threads = 1;
   double peak_lr = 0;
+
+  // A rank's samples of a step, as places in the global batch. Shares differ by one sample at most, so any world size
+  // runs any global batch; one may be empty.
+  Range ShareOf(int rank) const;
 };
 
 // `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
@@ -28,7 +33,7 @@ struct Plan {
 Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resumed_global);
 
 // The banner: everything decided, one line each.
-std::string Describe(const Plan& plan, const Config& config, int world, int64_t num_parameters, int64_t num_samples);
+std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples);
 
 }  // namespace trainyard
 

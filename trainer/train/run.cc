@@ -1,7 +1,6 @@
 #include "trainer/train/run.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,11 +30,12 @@ SampleStream MakeStream(const Config& config, const Plan& plan, const Task& task
 
 Share CollateShare(const Task& task, const SampleStream& stream, const Plan& plan, int rank, int64_t step,
                    bool hash_inputs) {
-  const std::vector<int64_t> ids = stream.Ids(step * plan.global_batch + rank * plan.share, plan.share);
+  const Range range = plan.ShareOf(rank);
+  const std::vector<int64_t> ids = stream.Ids(step * plan.global_batch + range.begin, range.size());
   Share share;
-  for (int64_t m = 0; m < plan.accumulation; ++m) {
-    share.push_back(task.Collate(
-        std::span(ids).subspan(static_cast<size_t>(m * plan.micro), static_cast<size_t>(plan.micro)), hash_inputs));
+  for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(plan.micro)) {
+    const size_t count = std::min(static_cast<size_t>(plan.micro), ids.size() - at);
+    share.push_back(task.Collate(std::span(ids).subspan(at, count), hash_inputs));
   }
   return share;
 }
@@ -46,26 +46,17 @@ struct GatheredInputs {
   uint64_t hash = 0;
 };
 
-GatheredInputs GatherInputs(const Share& share, Communicator& communicator) {
+GatheredInputs GatherInputs(const Share& share, ControlPlane& control) {
   std::vector<int64_t> ids, hashes;
   for (const auto& batch : share) {
     ids.insert(ids.end(), batch->ids.begin(), batch->ids.end());
     hashes.insert(hashes.end(), batch->input_hashes.begin(), batch->input_hashes.end());
   }
   hashes.resize(ids.size(), 0);
-  const auto count = static_cast<int64_t>(ids.size());
-  at::Tensor in = at::empty({2 * count}, at::kLong), out = at::empty({2 * count * communicator.size()}, at::kLong);
-  std::copy(ids.begin(), ids.end(), in.data_ptr<int64_t>());
-  std::copy(hashes.begin(), hashes.end(), in.data_ptr<int64_t>() + count);
-  communicator.Wait(communicator.AllGather(in, out, "record"));
   GatheredInputs gathered;
-  hashes.clear();
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    const int64_t* from = out.data_ptr<int64_t>() + rank * 2 * count;
-    gathered.ids.insert(gathered.ids.end(), from, from + count);
-    hashes.insert(hashes.end(), from + count, from + 2 * count);
-  }
-  gathered.hash = Xxh3Of(std::span<const int64_t>(hashes));
+  gathered.ids = control.AllGatherNow(ids, "record");
+  const std::vector<int64_t> all = control.AllGatherNow(hashes, "record");
+  gathered.hash = Xxh3Of(std::span<const int64_t>(all));
   return gathered;
 }
 
@@ -88,6 +79,16 @@ void RequireKnownMetrics(const Config& config, const Task& task) {
   require("schedule.metric", config.schedule.metric);
 }
 
+std::unique_ptr<Engine> BuildEngine(const Config& config, const Plan& plan, const Task& task,
+                                    Collectives& collectives) {
+  return MakeEngine(task.model(),
+                    {.precision = plan.precision,
+                     .bucket_bytes = static_cast<int64_t>(config.parallel.bucket_mib * (1 << 20)),
+                     .micro_batch = plan.micro,
+                     .optim = config.optim},
+                    static_cast<uint64_t>(config.run.seed), collectives);
+}
+
 // The parts of a run, in the order in which they are built.
 class Training {
  public:
@@ -99,16 +100,14 @@ class Training {
         session_(std::move(session)),
         train_(resume.train),
         plan_(MakePlan(config, task_->num_samples(), session_.world.size, resume.global_batch)),
-        state_(FlatLayout(task_->Parameters(), session_.world.size), plan_.precision),
-        checkpoints_(config, plan_, task_->fingerprint(), state_, session_, resume),
-        step_(config, plan_, *task_, state_, *session_.communicator, clock_),
+        engine_(BuildEngine(config, plan_, *task_, *session_.communicator)),
+        checkpoints_(config, plan_, task_->fingerprint(), *engine_, session_, resume),
+        step_(config, plan_, *task_, *engine_, *session_.communicator, clock_),
         reporter_(config, plan_, *task_, session_, publisher, train_),
         stream_(MakeStream(config, plan_, *task_)) {
-    state_.Initialize(static_cast<uint64_t>(config.run.seed));
     checkpoints_.Load();
-    task_->Bind(state_);
     reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
-                  Describe(plan_, config, session_.world.size, state_.layout().num_parameters(), task_->num_samples()) +
+                  Describe(plan_, config, task_->model().num_parameters(), task_->num_samples()) +
                   (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
                                              StatusAddressFromEnvironment().c_str(), publisher.port())
                                     : ""));
@@ -195,7 +194,7 @@ class Training {
 
   void RunOneEvaluation(EvaluationKind kind) {
     publisher_.board().Progress("evaluating");
-    const auto result = RunEvaluation(*task_, kind, train_.step, *session_.communicator,
+    const auto result = RunEvaluation(*task_, kind, train_.step, *engine_, *session_.communicator,
                                       [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
     if (!result) SaveAndStop(true);
     reporter_.ReportEvaluation(train_.step, result->metrics);
@@ -221,7 +220,7 @@ class Training {
         train_.best = badness;
         train_.best_step = train_.step;
         if (session_.world.rank == 0) {
-          ExportModel(state_, config_.run.dir + "/best/model.safetensors");
+          ExportModel(*engine_, config_.run.dir + "/best/model.safetensors");
           WriteFileAtomic(config_.run.dir + "/best/best.json",
                           Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
         }
@@ -250,7 +249,7 @@ class Training {
     publisher_.board().Progress("saving");
     checkpoints_.SaveNow(train_);
     reporter_.ReportCheckpoint(*checkpoints_.writer());
-    if (session_.world.rank == 0) ExportModel(state_, config_.run.dir + "/export/model.safetensors");
+    if (session_.world.rank == 0) ExportModel(*engine_, config_.run.dir + "/export/model.safetensors");
     session_.communicator->Barrier("end");
     publisher_.board().Progress("done");
     if (session_.world.rank != 0) return;
@@ -267,7 +266,7 @@ class Training {
   Session session_;
   TrainState train_;
   Plan plan_;
-  FlatState state_;
+  std::unique_ptr<Engine> engine_;
   PhaseClock clock_;
   Checkpoints checkpoints_;
   Step step_;
@@ -289,16 +288,14 @@ struct Alone {
   explicit Alone(const Config& config)
       : task(BuildTask(config)),
         plan(MakePlan(config, task->num_samples(), 1, 0)),
-        state(FlatLayout(task->Parameters(), 1), plan.precision),
-        communicator(MakeSingleCommunicator()) {
+        communicator(MakeSingleCommunicator()),
+        engine(BuildEngine(config, plan, *task, *communicator)) {
     ApplyDeterminism(config);
-    state.Initialize(static_cast<uint64_t>(config.run.seed));
-    task->Bind(state);
   }
   std::unique_ptr<Task> task;
   Plan plan;
-  FlatState state;
   std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Engine> engine;
 };
 
 }  // namespace
@@ -331,21 +328,21 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
 void DryRun(const Config& config) {
   Alone alone(config);
   PhaseClock clock;
-  Step step(config, alone.plan, *alone.task, alone.state, *alone.communicator, clock);
+  Step step(config, alone.plan, *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;
   const Share share = CollateShare(*alone.task, MakeStream(config, alone.plan, *alone.task), alone.plan, 0, 0, false);
   const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
   std::printf("%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
-              Describe(alone.plan, config, 1, alone.state.layout().num_parameters(), alone.task->num_samples()).c_str(),
+              Describe(alone.plan, config, alone.task->model().num_parameters(), alone.task->num_samples()).c_str(),
               result.loss, result.grad_norm);
 }
 
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
   Alone alone(config);
-  LoadModel(path, config, alone.task->fingerprint(), alone.state);
+  LoadModel(path, config, alone.task->fingerprint(), *alone.engine);
   std::unique_ptr<Progress> bar;
-  const auto result =
-      RunEvaluation(*alone.task, EvaluationKind::kFinal, 0, *alone.communicator, [&](int done, int total) {
+  const auto result = RunEvaluation(
+      *alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.communicator, [&](int done, int total) {
         if (!bar) bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
         bar->Update(done, "");
       });

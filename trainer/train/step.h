@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "trainer/checkpoint/writer.h"
-#include "trainer/comm/communicator.h"
-#include "trainer/optim/adamw.h"
-#include "trainer/parallel/gradient_reducer.h"
+#include "trainer/comm/control_plane.h"
+#include "trainer/parallel/engine.h"
 #include "trainer/task/task.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/train_state.h"
@@ -26,7 +25,7 @@ struct StepResult {
   double loss = 0;       // global
   double grad_norm = 0;  // global, before clipping
   double lr = 0;
-  double overlap = 0;           // GradientReducer::overlap, this rank's
+  double overlap = 0;           // Engine::overlap, this rank's
   bool finite = true;           // else the optimizer left everything as it was
   bool stop = false;            // some rank was asked to stop
   std::vector<double> metrics;  // global, Task::train_metrics
@@ -44,12 +43,12 @@ class PhaseClock {
   std::map<std::string, double> seconds_;
 };
 
-// The collectives of a step are the same on every rank and in every step: denominators, buckets,
+// The collectives of a step are the same on every rank and in every step: denominators, the engine's,
 // consensus. A rank whose data, forward or backward fails takes part in all that are left and then
 // tells the others in the consensus, so an error on one rank never leaves another waiting.
 class Step {
  public:
-  Step(const Config& config, const Plan& plan, Task& task, FlatState& state, Communicator& communicator,
+  Step(const Config& config, const Plan& plan, const Task& task, Engine& engine, ControlPlane& control,
        PhaseClock& clock);
 
   // Runs the step after `train.step` steps and advances `train`. `fetch` delivers this rank's share,
@@ -59,9 +58,9 @@ class Step {
   StepResult Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer);
 
  private:
+  // What this rank knows before the consensus.
   struct Local {
-    double loss = 0;
-    std::vector<double> metrics;
+    std::vector<LossResult> losses;  // per micro-batch, without their graphs
     std::exception_ptr error;
   };
   std::vector<double> Denominators(const Share& share);
@@ -71,13 +70,10 @@ class Step {
 
   const Config& config_;
   const Plan& plan_;
-  Task& task_;
-  FlatState& state_;
-  Communicator& communicator_;
+  const Task& task_;
+  Engine& engine_;
+  ControlPlane& control_;
   PhaseClock& clock_;
-  GradientReducer reducer_;
-  AdamW optimizer_;
-  std::vector<double> norm_scratch_;
 };
 
 }  // namespace trainyard

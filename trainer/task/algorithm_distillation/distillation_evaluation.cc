@@ -18,6 +18,7 @@ class HistoryEvaluation : public Evaluation {
  public:
   explicit HistoryEvaluation(const EvaluationSetup& setup)
       : model_(setup.model),
+        weights_(setup.weights),
         windows_(setup.windows),
         compressed_(OptionsOf(setup.config).mode == "compressed"),
         rank_(setup.rank),
@@ -41,8 +42,7 @@ class HistoryEvaluation : public Evaluation {
     for (int64_t i = begin; i < end; ++i) windows.push_back(windows_.at(ids_[static_cast<size_t>(i)]));
     DistillationBatch batch;
     FillBatch(windows, batch);
-    DropoutKeys no_dropout(0, 0);
-    const TransformerOutput output = model_.Forward(batch.input, no_dropout);
+    const TransformerOutput output = model_.Forward(Pass::Evaluation(weights_), batch.input);
     const Score action = ScoreOf(output.actions, batch.actions);
     const Score type = compressed_ ? ScoreOf(output.types, batch.types) : Score{};
     double* slot = slots_.data() + item * kSlotsPerItem;
@@ -68,6 +68,7 @@ class HistoryEvaluation : public Evaluation {
   int64_t num_items() const { return (static_cast<int64_t>(ids_.size()) + kWindowsPerItem - 1) / kWindowsPerItem; }
 
   const Transformer& model_;
+  Weights& weights_;
   const Windows& windows_;
   bool compressed_;
   int rank_, world_;

@@ -14,6 +14,7 @@ namespace trainyard::ad {
 struct EvaluationSetup {
   const Config& config;
   const Transformer& model;
+  Weights& weights;
   const Windows& windows;  // of the held-out tasks
   const TaskSet& set;
   int rank, world;

@@ -2,7 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/stack.h>
 
 #include "trainer/task/algorithm_distillation/distillation_batch.h"
 #include "trainer/task/algorithm_distillation/distillation_evaluation.h"
@@ -11,10 +13,9 @@
 namespace trainyard::ad {
 namespace {
 
-// What one head contributes: its share of the loss and, for people, loss and accuracy.
+// What one head contributes: its share of the loss and, for people, (2) float64: loss and accuracy.
 struct HeadLoss {
-  at::Tensor share;
-  double loss = 0, accuracy = 0;
+  at::Tensor share, metrics;
 };
 
 // logits: (B, Q, K) float32. The sum over targets, divided by the step's number of targets.
@@ -24,8 +25,8 @@ HeadLoss LossOfHead(const at::Tensor& logits, const at::Tensor& targets, double 
   HeadLoss head;
   head.share = at::cross_entropy_loss(flat, wanted, {}, at::Reduction::Sum, kIgnored) * scale;
   const at::NoGradGuard no_grad;
-  head.loss = head.share.item<double>();
-  head.accuracy = flat.argmax(-1).eq(wanted).sum().item<double>() * scale;
+  const at::Tensor correct = flat.argmax(-1).eq(wanted).sum();
+  head.metrics = at::stack({head.share.detach().to(at::kDouble), correct.to(at::kDouble) * scale});
   return head;
 }
 
@@ -38,7 +39,7 @@ class DistillationTask : public Task {
         histories_(ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), options_.max_transitions)),
         train_(histories_, set_.train, set_.tasks, options_),
         test_(histories_, set_.test, set_.tasks, options_),
-        model_(options_),
+        model_(Scope(declaration_), options_),
         compressed_(options_.mode == "compressed") {}
 
   int64_t num_samples() const override { return train_.size(); }
@@ -56,32 +57,29 @@ class DistillationTask : public Task {
     return batch;
   }
 
-  std::vector<ParameterSpec> Parameters() const override { return model_.Parameters(); }
-  void Bind(const FlatState& state) override { model_.Bind(state); }
-
+  const ModelDeclaration& model() const override { return declaration_; }
   size_t num_terms() const override { return 2; }
   std::vector<std::string> train_metrics() const override {
     if (!compressed_) return {"train/loss_action", "train/acc_action"};
     return {"train/loss_action", "train/acc_action", "train/loss_token_type", "train/acc_token_type"};
   }
 
-  LossResult Loss(const Batch& batch, std::span<const double> denominators, uint64_t dropout_key) override {
+  LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const DistillationBatch&>(batch);
-    DropoutKeys dropout(dropout_key, options_.model.dropout);
-    const TransformerOutput output = model_.Forward(b.input, dropout);
+    const TransformerOutput output = model_.Forward(pass, b.input);
     const HeadLoss action = LossOfHead(output.actions, b.actions, denominators[0]);
-    if (!compressed_) return {action.share, {action.loss, action.accuracy}};
+    if (!compressed_) return {action.share, action.metrics};
     const HeadLoss type = LossOfHead(output.types, b.types, denominators[1]);
-    return {action.share + options_.type_loss_weight * type.share,
-            {action.loss, action.accuracy, type.loss, type.accuracy}};
+    return {action.share + options_.type_loss_weight * type.share, at::cat({action.metrics, type.metrics})};
   }
 
   std::vector<std::string> evaluation_metrics() const override {
     if (!compressed_) return {"test/loss_action", "test/acc_action"};
     return {"test/loss_action", "test/acc_action", "test/loss_token_type", "test/acc_token_type"};
   }
-  std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, int rank, int world) override {
-    const EvaluationSetup setup{config_, model_, test_, set_, rank, world};
+  std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, Weights& weights, int rank,
+                                       int world) const override {
+    const EvaluationSetup setup{config_, model_, weights, test_, set_, rank, world};
     const bool play = kind == EvaluationKind::kFinal && options_.eval_episodes > 0;
     return play ? MakeInContextEvaluation(setup) : MakeHistoryEvaluation(setup);
   }
@@ -92,6 +90,7 @@ class DistillationTask : public Task {
   TaskSet set_;
   Histories histories_;
   Windows train_, test_;
+  ModelDeclaration declaration_;
   Transformer model_;
   bool compressed_;
 };

@@ -18,9 +18,9 @@ Window::Query QueryOf(Cell state, size_t visible) {
 
 }  // namespace
 
-Player::Player(const Transformer& model, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
+Player::Player(const Transformer& model, Weights& weights, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
                const PlayerOptions& options)
-    : model_(model), options_(options) {
+    : model_(model), weights_(weights), options_(options) {
   for (const SeatId& seat : seats) {
     const uint64_t index = static_cast<uint64_t>(seat.task) << 32 | static_cast<uint32_t>(seat.play);
     const DarkRoom& room = tasks[static_cast<size_t>(seat.task)];
@@ -48,14 +48,13 @@ Window Player::Look(const Seat& seat) const {
 
 std::vector<int> Player::ChooseActions() {
   const c10::InferenceMode inference;
-  DropoutKeys no_dropout(0, 0);
   // A second look after a region was closed: the token </c> is an output of its own, not an action.
   for (bool may_close = options_.compressed;; may_close = false) {
     std::vector<Window> windows;
     for (const Seat& seat : seats_) windows.push_back(Look(seat));
     DistillationBatch batch;
     FillBatch(windows, batch);
-    const TransformerOutput output = model_.Forward(batch.input, no_dropout);
+    const TransformerOutput output = model_.Forward(Pass::Evaluation(weights_), batch.input);
     bool closed = false;
     if (may_close) {
       const at::Tensor types = output.types.select(1, 0).argmax(-1).contiguous();
@@ -107,7 +106,7 @@ std::vector<double> Player::PlayEpisode() {
   return returns;
 }
 
-Policy PolicyWithoutHistory(const Transformer& model, bool compressed) {
+Policy PolicyWithoutHistory(const Transformer& model, Weights& weights, bool compressed) {
   const c10::InferenceMode inference;
   Window window;
   if (compressed) window.rows.push_back({kStartToken, nullptr});
@@ -115,8 +114,7 @@ Policy PolicyWithoutHistory(const Transformer& model, bool compressed) {
     window.queries.push_back(QueryOf({s / kGridSize, s % kGridSize}, window.rows.size()));
   DistillationBatch batch;
   FillBatch(std::span(&window, 1), batch);
-  DropoutKeys no_dropout(0, 0);
-  const at::Tensor p = model.Forward(batch.input, no_dropout).actions.softmax(-1).contiguous();
+  const at::Tensor p = model.Forward(Pass::Evaluation(weights), batch.input).actions.softmax(-1).contiguous();
   Policy policy;
   for (size_t s = 0; s < policy.size(); ++s)
     std::copy_n(p.data_ptr<float>() + s * kNumActions, kNumActions, policy[s].begin());

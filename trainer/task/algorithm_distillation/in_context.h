@@ -31,7 +31,7 @@ struct SeatId {
 class Player {
  public:
   // `tasks` are all the environment's, indexed by SeatId::task.
-  Player(const Transformer& model, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
+  Player(const Transformer& model, Weights& weights, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
          const PlayerOptions& options);
   // Plays the next episode of every seat; returns their returns.
   std::vector<double> PlayEpisode();
@@ -48,13 +48,14 @@ class Player {
   void Remember(Seat& seat, const Transition& step) const;
 
   const Transformer& model_;
+  Weights& weights_;
   PlayerOptions options_;
   std::vector<Seat> seats_;
 };
 
 // The control: how the model acts when its context is emptied before every action. Nothing is left but
 // the state, so this is a policy without memory.
-Policy PolicyWithoutHistory(const Transformer& model, bool compressed);
+Policy PolicyWithoutHistory(const Transformer& model, Weights& weights, bool compressed);
 
 }  // namespace trainyard::ad
 

@@ -33,6 +33,7 @@ class InContextEvaluation : public Evaluation {
   explicit InContextEvaluation(const EvaluationSetup& setup)
       : history_(MakeHistoryEvaluation(setup)),
         model_(setup.model),
+        weights_(setup.weights),
         set_(setup.set),
         options_{.compressed = OptionsOf(setup.config).mode == "compressed",
                  .max_transitions = OptionsOf(setup.config).model.context - 1,
@@ -117,12 +118,12 @@ class InContextEvaluation : public Evaluation {
       const auto plays = static_cast<size_t>(plays_);
       seats.push_back({set_.test[s / plays], static_cast<int>(s % plays)});
     }
-    player_ = std::make_unique<Player>(model_, set_.tasks, seats, options_);
+    player_ = std::make_unique<Player>(model_, weights_, set_.tasks, seats, options_);
   }
 
   // Without history the policy has no memory, so its mean return is known exactly.
   void FillControl() {
-    const Policy policy = PolicyWithoutHistory(model_, options_.compressed);
+    const Policy policy = PolicyWithoutHistory(model_, weights_, options_.compressed);
     for (size_t g = 0; g < set_.test.size(); ++g)
       slots_[slots_.size() - set_.test.size() + g] =
           ExpectedReturn(set_.tasks[static_cast<size_t>(set_.test[g])], policy);
@@ -140,6 +141,7 @@ class InContextEvaluation : public Evaluation {
 
   std::unique_ptr<Evaluation> history_;
   const Transformer& model_;
+  Weights& weights_;
   const TaskSet& set_;
   PlayerOptions options_;
   int plays_, episodes_, rank_, world_;

@@ -7,11 +7,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
+#include <optional>
 #include <vector>
 
-#include "trainer/model/fused_ops.h"
-#include "trainer/parallel/flat_state.h"
+#include "trainer/model/layers.h"
 #include "trainer/task/algorithm_distillation/options.h"
 
 namespace trainyard::ad {
@@ -28,35 +27,44 @@ struct TransformerOutput {
   at::Tensor types;    // (B, Q, 3) float32 logits; undefined in standard mode
 };
 
+// One post-norm layer with its queries, keys and values in one product.
+struct EncoderLayer {
+  EncoderLayer(const Scope& s, int64_t dim, int64_t heads, int64_t ffn, double dropout);
+  // x: (B, R, D) -> (B, R, D), or the queries alone, (B, Q, D): of the last layer nothing else is used.
+  at::Tensor operator()(const Pass& pass, const at::Tensor& x, const TransformerInput& input, bool queries_only) const;
+
+  UnitId unit;
+  int64_t dim, heads;
+  ParameterId in_weight, in_bias;  // (3 D, D), (3 D)
+  Linear out, up, down;
+  LayerNorm norm1, norm2;
+  Dropout attention_dropout, attended_dropout, hidden_dropout, output_dropout;
+};
+
+// Immutable.
 class Transformer {
  public:
-  explicit Transformer(const Options& options);
-  std::vector<ParameterSpec> Parameters() const;
-  void Bind(const FlatState& state);
+  Transformer(const Scope& s, const Options& options);
   // Query i of sample b gets what the reference gives for the sequence of its visible[b][i] context
-  // rows followed by the query. REQUIRES: Bind was called.
-  TransformerOutput Forward(const TransformerInput& input, DropoutKeys& dropout) const;
+  // rows followed by the query.
+  TransformerOutput Forward(const Pass& pass, const TransformerInput& input) const;
 
  private:
-  struct Layer {
-    at::Tensor in_weight, in_bias;    // (3D, D), (3D)
-    at::Tensor out_weight, out_bias;  // (D, D), (D)
-    at::Tensor up_weight, up_bias;    // (F, D), (F)
-    at::Tensor down_weight, down_bias;
-    at::Tensor norm1_weight, norm1_bias, norm2_weight, norm2_bias;  // (D)
+  struct CompressionTokens {
+    ParameterId start, end;  // (1, 1, D)
   };
-  at::Tensor Embed(const TransformerInput& input) const;
-  at::Tensor FeedForward(const Layer& layer, const at::Tensor& x, const at::Tensor& attended,
-                         DropoutKeys& dropout) const;
-  at::Tensor RunLayer(const Layer& layer, const at::Tensor& x, const TransformerInput& input, bool last,
-                      DropoutKeys& dropout) const;
+  at::Tensor Embed(const Pass& pass, const TransformerInput& input) const;
 
-  ModelOptions model_;
+  Scope ends_;  // the unit of embedding and heads
   bool compressed_;
-  int64_t ffn_;
-  std::vector<Layer> layers_;
-  at::Tensor context_weight_, context_bias_, query_embedding_, positions_, type_embedding_, start_token_, end_token_;
-  at::Tensor action_weight_, action_bias_, type_weight_, type_bias_;
+  ParameterId positions_;  // (1, context, D)
+  std::optional<CompressionTokens> tokens_;
+  Embedding type_embedding_;
+  Linear embed_context_;
+  Embedding embed_query_state_;
+  Linear pred_action_;
+  std::optional<Linear> pred_token_type_;
+  std::vector<EncoderLayer> layers_;
 };
 
 }  // namespace trainyard::ad

@@ -1,0 +1,47 @@
+// Collectives over the tensors of a step, on the device that computes.
+#ifndef TRAINYARD_TRAINER_COMM_COLLECTIVES_H_
+#define TRAINYARD_TRAINER_COMM_COLLECTIVES_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard {
+
+// Contract
+//   - Every rank makes the same calls in the same order; they run strictly in that order, beside the caller, who
+//     overlaps them with other work and Wait()s.
+//   - Sums are deterministic: element i is ((x_0 + x_1) + x_2) + ..., whatever the buffer's length, so a result does
+//   not
+//     depend on how gradients are cut into buckets. (NCCL promises it for two ranks.)
+//   - A collective that fails (a peer left, the deadline passed) makes every later call fail.
+//   - Tensors are contiguous and must stay, unchanged, until Wait. One thread at a time submits and waits.
+//   - `unit` names the content, for messages and the flight recorder.
+class Collectives {
+ public:
+  // A collective in flight. Valid until its Wait returns.
+  using Ticket = uint64_t;
+
+  virtual ~Collectives() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Sums `x` over the ranks, in place; float32, float64 or int64.
+  virtual Ticket AllReduce(at::Tensor x, std::string unit) = 0;
+  // out = the sum over ranks of their in[rank]: [size * n] -> [n].
+  virtual Ticket ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) = 0;
+  // out[r] = rank r's `in`: [n] -> [size * n].
+  virtual Ticket AllGather(at::Tensor in, at::Tensor out, std::string unit) = 0;
+  // Everyone gets `root`'s `x`.
+  virtual Ticket Broadcast(at::Tensor x, int root, std::string unit) = 0;
+
+  // Returns when the collective and all before it are done. Throws PeerError if one failed.
+  virtual void Wait(Ticket ticket) = 0;
+  // Whether it is done, without waiting.
+  virtual bool Done(Ticket ticket) = 0;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_COMM_COLLECTIVES_H_

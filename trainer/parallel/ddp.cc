@@ -1,0 +1,184 @@
+// Stage 0: every rank holds everything; gradients are summed by all-reduce while backward runs.
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/kernels/kernels.h"
+#include "trainer/model/initialize.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/parallel/block_norm.h"
+#include "trainer/parallel/buffers.h"
+#include "trainer/parallel/engine.h"
+#include "trainer/parallel/gather.h"
+#include "trainer/parallel/gradient_reducer.h"
+
+namespace trainyard {
+namespace {
+
+// A parameter's values in the type that forward computes with, from float32.
+void Convert(std::span<const float> from, at::Tensor& to) {
+  if (to.scalar_type() == at::kBFloat16) {
+    kernels::Kernels().to_bf16(from.data(), reinterpret_cast<kernels::Bf16*>(to.data_ptr()),
+                               static_cast<int64_t>(from.size()));
+  } else {
+    std::copy(from.begin(), from.end(), to.data_ptr<float>());
+  }
+}
+
+class DdpEngine : public Engine {
+ public:
+  DdpEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives)
+      : declaration_(declaration),
+        collectives_(collectives),
+        memory_(PlanDdpMemory(declaration, options.precision, collectives.size())),
+        state_(FlatLayout(Trainable(declaration), collectives.size()), options.precision),
+        reducer_(state_, collectives, options.bucket_bytes),
+        optimizer_(options.optim, state_),
+        buffers_(declaration),
+        gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
+    state_.Initialize(seed);
+    for (const ParameterSpec& spec : declaration.parameters) {
+      trained_.push_back(spec.trainable ? num_trained_++ : kFrozen);
+      frozen_.push_back(spec.trainable ? at::Tensor() : MakeFrozen(spec, options.precision, seed));
+    }
+  }
+
+  const ModelDeclaration& declaration() const override { return declaration_; }
+
+  at::Tensor Parameter(ParameterId id) override {
+    const auto i = static_cast<size_t>(id.index);
+    return trained_[i] == kFrozen ? frozen_[i] : state_.leaves()[trained_[i]];
+  }
+  at::Tensor Buffer(BufferId id) override { return buffers_.Get(id); }
+  void StageBuffer(BufferId id, const at::Tensor& value) override { buffers_.Stage(id, value); }
+  at::Tensor RunUnit(UnitId, const UnitFunction& fn, at::TensorList inputs) override { return fn(inputs); }
+  at::Tensor Gather(GatherId id, const at::Tensor& x) override { return gathers_.Gather(id, x); }
+
+  void BeginStep(int64_t micro_batches) override {
+    buffers_.Discard();
+    gathers_.BeginStep(micro_batches);
+    reducer_.BeginStep();
+    reducer_.Hold(!gathers_.complete());
+  }
+  void BeginBackward(bool last) override { reducer_.BeginBackward(last); }
+  void Finish() override {
+    gathers_.Complete();
+    reducer_.Finish();
+    buffers_.Reduce(collectives_);
+  }
+  void Drain() override {
+    gathers_.Complete();
+    reducer_.Drain();
+    buffers_.Discard();
+    buffers_.Reduce(collectives_);
+  }
+  double overlap() const override { return reducer_.overlap(); }
+
+  UpdateResult Update(const UpdateInput& input) override {
+    UpdateResult result;
+    result.grad_norm = BlockNorm(Floats(state_.gradient), norm_scratch_);
+    result.applied = input.finite && std::isfinite(result.grad_norm);
+    if (!result.applied) {
+      buffers_.Discard();
+      return result;
+    }
+    if (input.before) input.before();
+    optimizer_.Step(input.update, input.lr, ClipScale(result.grad_norm, input.clip));
+    buffers_.Commit();
+    state_.PublishParameters();
+    return result;
+  }
+
+  std::vector<StateSlice> Slices() override {
+    std::vector<StateSlice> slices;
+    const std::pair<const char*, at::Tensor*> kinds[] = {
+        {"model.", &state_.master}, {"adamw.exp_avg.", &state_.exp_avg}, {"adamw.exp_avg_sq.", &state_.exp_avg_sq}};
+    const FlatLayout& layout = state_.layout();
+    for (const auto& [prefix, flat] : kinds) {
+      for (size_t i = 0; i < layout.parameters().size(); ++i) {
+        const ParameterSpec& spec = layout.parameters()[i];
+        slices.push_back({prefix + spec.name, spec.shape, 0, spec.numel(), Part(*flat, layout.range(i)), true});
+      }
+    }
+    for (size_t i = 0; i < declaration_.buffers.size(); ++i) {
+      const BufferSpec& spec = declaration_.buffers[i];
+      slices.push_back({"buffer." + spec.name, spec.shape, 0, spec.numel(), Floats(buffers_.committed(i)), true});
+    }
+    return slices;
+  }
+
+  void SetParameter(ParameterId id, std::span<const float> values) override {
+    const auto i = static_cast<size_t>(id.index);
+    if (trained_[i] == kFrozen) {
+      Convert(values, frozen_[i]);
+    } else {
+      std::copy(values.begin(), values.end(), Part(state_.master, state_.layout().range(trained_[i])).begin());
+    }
+  }
+
+  void Publish() override { state_.PublishParameters(); }
+
+  std::vector<ExportedTensor> Export() override {
+    std::vector<ExportedTensor> tensors;
+    auto add = [&](const std::string& name, ParameterId id) {
+      const std::vector<float> values = Values(id);
+      tensors.push_back({name, declaration_.parameter(id).shape, values});
+    };
+    for (size_t i = 0; i < declaration_.parameters.size(); ++i)
+      add(declaration_.parameters[i].name, {static_cast<int32_t>(i)});
+    for (const auto& [name, id] : declaration_.aliases) add(name, id);
+    for (size_t i = 0; i < declaration_.buffers.size(); ++i) {
+      const std::span<float> values = Floats(buffers_.committed(i));
+      tensors.push_back({declaration_.buffers[i].name, declaration_.buffers[i].shape, {values.begin(), values.end()}});
+    }
+    return tensors;
+  }
+
+  MemoryPlan Memory() const override { return memory_; }
+
+ private:
+  static constexpr size_t kFrozen = SIZE_MAX;
+
+  static at::Tensor MakeFrozen(const ParameterSpec& spec, Precision precision, uint64_t seed) {
+    at::Tensor tensor = at::empty(spec.shape, ElementBytes(spec.dtype, precision) == 2 ? at::kBFloat16 : at::kFloat);
+    std::vector<float> values(static_cast<size_t>(spec.numel()));
+    FillInitial(spec, seed, values);
+    Convert(values, tensor);
+    return tensor;
+  }
+
+  static std::span<float> Part(const at::Tensor& flat, Range range) {
+    return Floats(flat).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
+  }
+
+  std::vector<float> Values(ParameterId id) const {
+    const auto i = static_cast<size_t>(id.index);
+    const at::Tensor whole = trained_[i] == kFrozen ? frozen_[i].to(at::kFloat).contiguous() : at::Tensor();
+    const std::span<float> values =
+        trained_[i] == kFrozen ? Floats(whole) : Part(state_.master, state_.layout().range(trained_[i]));
+    return {values.begin(), values.end()};
+  }
+
+  const ModelDeclaration& declaration_;
+  Collectives& collectives_;
+  MemoryPlan memory_;
+  FlatState state_;
+  GradientReducer reducer_;
+  AdamW optimizer_;
+  Buffers buffers_;
+  GatherSchedule gathers_;
+  std::vector<size_t> trained_;     // per parameter: its index in the layout, or kFrozen
+  std::vector<at::Tensor> frozen_;  // per parameter; undefined where it is trained
+  size_t num_trained_ = 0;
+  std::vector<double> norm_scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
+                                   Collectives& collectives) {
+  return std::make_unique<DdpEngine>(declaration, options, seed, collectives);
+}
+
+}  // namespace trainyard

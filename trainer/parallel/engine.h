@@ -1,0 +1,99 @@
+// The parallel engine: what holds a model's parameters, gradients, moments and buffers, and how the ranks share them.
+// Callers do not know which stage stands behind it.
+//
+// A step:
+//   BeginStep; for each micro-batch { forward; BeginBackward(is last); backward }; Finish (or Drain); Update
+// The collectives of a step are one fixed sequence on every rank, whatever a rank's number of micro-batches.
+#ifndef TRAINYARD_TRAINER_PARALLEL_ENGINE_H_
+#define TRAINYARD_TRAINER_PARALLEL_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/comm/collectives.h"
+#include "trainer/config/config.h"
+#include "trainer/model/pass.h"
+#include "trainer/parallel/memory_plan.h"
+
+namespace trainyard {
+
+struct EngineOptions {
+  Precision precision = Precision::kFp32;
+  int64_t bucket_bytes = 25 << 20;
+  int64_t micro_batch = 1;  // most samples of one forward: rows of a gather
+  OptimConfig optim;
+};
+
+struct UpdateInput {
+  double lr = 0;
+  double clip = 0;               // largest norm of the whole gradient; 0 does not clip
+  int64_t update = 1;            // the number of this update, from 1; skipped steps are not counted
+  bool finite = true;            // the consensus about the loss
+  std::function<void()> before;  // called before anything that a checkpoint may still copy changes
+};
+
+struct UpdateResult {
+  double grad_norm = 0;  // global, before clipping
+  bool applied = false;  // false: loss or gradient was not finite, and nothing has changed
+};
+
+// Elements [begin, end) of a row-major tensor that a rank holds, float32; it is saved and loaded under its key:
+// model.<p> (the master), adamw.exp_avg.<p>, adamw.exp_avg_sq.<p>, buffer.<b>.
+struct StateSlice {
+  std::string key;
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0, end = 0;
+  std::span<float> values;
+  bool replicated = false;  // every rank holds the same
+};
+
+// A whole tensor of the model by its state_dict name.
+struct ExportedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+// Used by one thread. The model's declaration and the collectives must outlive it.
+class Engine : public Weights {
+ public:
+  // `micro_batches`: of the rank that has most of them; the same on every rank.
+  virtual void BeginStep(int64_t micro_batches) = 0;
+  // Before the backward of each micro-batch; `last`, the rank's last one, lets gradients go.
+  virtual void BeginBackward(bool last) = 0;
+  // After the last backward, also on a rank that has no samples: returns when the gradients are summed.
+  // Throws PeerError when a collective failed.
+  virtual void Finish() = 0;
+  // Instead of Finish, on a rank whose data, forward or backward failed: takes part in every collective that is left,
+  // so that nobody waits for it. The gradient is then of no use, and Update must not follow.
+  virtual void Drain() = 0;
+  // Norm, clip, AdamW, buffers, and what forward computes with.
+  virtual UpdateResult Update(const UpdateInput& input) = 0;
+  // Of the step that was finished last: the share of buckets whose sum was there when backward ended, [0, 1].
+  virtual double overlap() const = 0;
+
+  // What this rank saves and loads. The spans stay valid; after writing to them, call Publish.
+  virtual std::vector<StateSlice> Slices() = 0;
+  // Sets a parameter, trained or frozen, from a whole tensor. Call Publish afterwards.
+  virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
+  // Refreshes what forward computes with.
+  virtual void Publish() = 0;
+  // Every parameter (aliases included) and buffer; meaningful on rank 0. All ranks call it.
+  virtual std::vector<ExportedTensor> Export() = 0;
+
+  virtual MemoryPlan Memory() const = 0;
+};
+
+// Allocates everything and fills it with the initial values of `seed`. Throws ConfigError for a pattern of optim.groups
+// that matches no parameter.
+std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
+                                   Collectives& collectives);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_PARALLEL_ENGINE_H_

@@ -1,0 +1,115 @@
+#include "trainer/parallel/gather.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <stdexcept>
+
+#include "trainer/base/text.h"
+
+namespace trainyard {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct GatherFunction : torch::autograd::Function<GatherFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, GatherSchedule* schedule, int64_t id) {
+    std::vector<int64_t> counts;
+    const at::Tensor all = schedule->Exchange({static_cast<int32_t>(id)}, x, counts);
+    ctx->saved_data["schedule"] = reinterpret_cast<int64_t>(schedule);
+    ctx->saved_data["id"] = id;
+    ctx->saved_data["counts"] = counts;
+    return all;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    auto* schedule = reinterpret_cast<GatherSchedule*>(ctx->saved_data["schedule"].toInt());
+    const GatherId id{static_cast<int32_t>(ctx->saved_data["id"].toInt())};
+    return {schedule->SumGradient(id, grads[0], ctx->saved_data["counts"].toIntVector()), {}, {}};
+  }
+};
+
+GatherSchedule::GatherSchedule(const ModelDeclaration& declaration, int64_t rows, Collectives& collectives,
+                               std::function<void()> done)
+    : columns_(declaration.gathers), rows_(rows), collectives_(collectives), done_(std::move(done)) {}
+
+void GatherSchedule::BeginStep(int64_t micro_batches) {
+  next_ = 0;
+  total_ = collectives_.size() == 1 ? 0 : 2 * columns_.size() * static_cast<size_t>(micro_batches);
+}
+
+size_t GatherSchedule::Turn(GatherId id, bool backward) const {
+  const auto i = static_cast<size_t>(id.index);
+  return backward ? 2 * columns_.size() - 1 - i : i;
+}
+
+void GatherSchedule::Take(GatherId id, bool backward) {
+  if (complete() || next_ % (2 * columns_.size()) != Turn(id, backward))
+    throw std::logic_error(
+        Format("gather %d is out of turn: each micro-batch makes every declared gather once, in "
+               "the declared order, and uses its result in the loss",
+               id.index));
+  ++next_;
+}
+
+at::Tensor GatherSchedule::Gather(GatherId id, const at::Tensor& x) {
+  if (collectives_.size() == 1) return x;
+  const int64_t columns = columns_[static_cast<size_t>(id.index)];
+  if (x.dim() != 2 || x.size(1) != columns || x.size(0) > rows_ || x.scalar_type() != at::kFloat)
+    throw std::logic_error(Format("gather %d takes float32 of at most %lld rows and %lld columns", id.index,
+                                  static_cast<long long>(rows_), static_cast<long long>(columns)));
+  return GatherFunction::apply(x, this, static_cast<int64_t>(id.index));
+}
+
+at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::vector<int64_t>& counts) {
+  Take(id, false);
+  const int64_t columns = columns_[static_cast<size_t>(id.index)], n = rows.size(0), size = 1 + rows_ * columns;
+  at::Tensor in = at::zeros({size}, at::kFloat), out = at::empty({size * collectives_.size()}, at::kFloat);
+  in[0] = n;
+  in.narrow(0, 1, n * columns).copy_(rows.flatten());
+  collectives_.Wait(collectives_.AllGather(in, out, Format("gather %d", id.index)));
+  std::vector<at::Tensor> parts;
+  for (int rank = 0; rank < collectives_.size(); ++rank) {
+    const at::Tensor part = out.narrow(0, rank * size, size);
+    counts.push_back(static_cast<int64_t>(part[0].item<float>()));
+    parts.push_back(part.narrow(0, 1, counts.back() * columns).view({counts.back(), columns}));
+  }
+  return at::cat(parts);
+}
+
+at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, const std::vector<int64_t>& counts) {
+  Take(id, true);
+  const int64_t columns = columns_[static_cast<size_t>(id.index)];
+  at::Tensor padded = at::zeros({collectives_.size(), rows_, columns}, at::kFloat);
+  int64_t row = 0;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    padded.select(0, static_cast<int64_t>(rank))
+        .narrow(0, 0, counts[rank])
+        .copy_(gradient.narrow(0, row, counts[rank]));
+    row += counts[rank];
+  }
+  collectives_.Wait(collectives_.AllReduce(padded, Format("gather %d, gradient", id.index)));
+  const int64_t mine = counts.empty() ? 0 : counts[static_cast<size_t>(collectives_.rank())];
+  const at::Tensor result = padded.select(0, collectives_.rank()).narrow(0, 0, mine);
+  if (complete()) done_();
+  return result;
+}
+
+void GatherSchedule::Complete() {
+  while (!complete()) {
+    const size_t turn = next_ % (2 * columns_.size());
+    const bool backward = turn >= columns_.size();
+    const GatherId id{static_cast<int32_t>(backward ? 2 * columns_.size() - 1 - turn : turn)};
+    const int64_t columns = columns_[static_cast<size_t>(id.index)];
+    const at::Tensor nothing = at::zeros({0, columns}, at::kFloat);
+    std::vector<int64_t> counts;
+    if (backward) {
+      SumGradient(id, nothing, counts);
+    } else {
+      Exchange(id, nothing, counts);
+    }
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,34 @@
+// What a model takes on one rank, computed from its declaration before anything is allocated.
+#ifndef TRAINYARD_TRAINER_PARALLEL_MEMORY_PLAN_H_
+#define TRAINYARD_TRAINER_PARALLEL_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/model/builder.h"
+
+namespace trainyard {
+
+// What forward computes with; the optimizer's master is float32 either way.
+enum class Precision { kFp32, kBf16 };
+
+struct MemoryPlan {
+  struct Component {
+    std::string name;  // for people: "master parameters", "gradients", ...
+    int64_t bytes = 0;
+  };
+  std::vector<Component> components;
+  int64_t total() const;
+};
+
+// Of stage ddp; activations and what the allocator keeps are not in it.
+MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world);
+
+// Bytes of one element as forward computes with it.
+int64_t ElementBytes(DType dtype, Precision precision);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_PARALLEL_MEMORY_PLAN_H_
