@@ -4,7 +4,6 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tanh.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -130,7 +129,7 @@ TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter
     Loss(state, 2).backward();
     FAIL() << "the second gradient was taken";
   } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("a second gradient of third"));
+    EXPECT_NE(std::string(error.what()).find("a second gradient of third"), std::string::npos) << error.what();
   }
   reducer.BeginStep();
   reducer.BeginBackward(false);

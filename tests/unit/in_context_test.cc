@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "trainer/comm/communicator.h"
+#include "trainer/parallel/engine.h"
 #include "trainer/task/algorithm_distillation/distillation_evaluation.h"
 
 namespace trainyard::ad {
@@ -13,10 +15,7 @@ namespace {
 // A small model with random weights, and what an evaluation of it needs.
 class InContextTest : public testing::Test {
  protected:
-  explicit InContextTest(const std::string& mode = "standard") : config_(Choose(mode)) {
-    model_.Bind(state_);
-    state_.Initialize(3);
-  }
+  explicit InContextTest(const std::string& mode = "standard") : config_(Choose(mode)) {}
 
   static Config Choose(const std::string& mode) {
     auto options = std::make_shared<Options>();
@@ -35,7 +34,7 @@ class InContextTest : public testing::Test {
     std::vector<double> sum;
     std::unique_ptr<Evaluation> evaluation;
     for (int rank = 0; rank < world; ++rank) {
-      evaluation = MakeInContextEvaluation({config_, model_, windows_, set_, rank, world});
+      evaluation = MakeInContextEvaluation({config_, model_, *engine_, windows_, set_, rank, world});
       for (int chunk = 0; chunk < evaluation->num_chunks(); ++chunk) evaluation->RunChunk(chunk);
       sum.resize(evaluation->slots().size(), 0);
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += evaluation->slots()[i];
@@ -48,8 +47,10 @@ class InContextTest : public testing::Test {
   TaskSet set_ = MakeTaskSet("darkroom");
   Histories histories_{81, 1, 170};
   Windows windows_{histories_, set_.test, set_.tasks, OptionsOf(config_)};
-  Transformer model_{OptionsOf(config_)};
-  FlatState state_{FlatLayout(model_.Parameters(), 1), Precision::kFp32};
+  ModelDeclaration declaration_;
+  Transformer model_{Scope(declaration_), OptionsOf(config_)};
+  std::unique_ptr<Communicator> alone_ = MakeSingleCommunicator();
+  std::unique_ptr<Engine> engine_ = MakeEngine(declaration_, {}, 3, *alone_);
 };
 
 class CompressedInContextTest : public InContextTest {
@@ -79,7 +80,7 @@ TEST_F(InContextTest, PlaysAreIndependentAndRepeatable) {
   const int goal = 40;  // the start itself, so that returns differ
   const std::vector<SeatId> seats = {{goal, 0}, {goal, 1}, {goal, 2}, {goal, 3}};
   auto play = [&](uint64_t seed) {
-    Player player(model_, set_.tasks, seats, {.max_transitions = 23, .seed = seed});
+    Player player(model_, *engine_, set_.tasks, seats, {.max_transitions = 23, .seed = seed});
     std::vector<double> all;
     for (int episode = 0; episode < 4; ++episode) {
       for (double value : player.PlayEpisode()) all.push_back(value);
@@ -100,9 +101,12 @@ TEST_F(InContextTest, PlaysAreIndependentAndRepeatable) {
 
 // The control's mean return is exact: playing it comes close to it.
 TEST_F(InContextTest, TheControlIsAPolicyWithoutMemory) {
-  for (auto& weight : {"embed_query_state.weight", "pred_action.weight"})
-    state_.leaf(weight).detach().mul_(3);  // far from uniform
-  const Policy policy = PolicyWithoutHistory(model_, false);
+  for (const StateSlice& slice : engine_->Slices()) {
+    if (slice.key != "model.embed_query_state.weight" && slice.key != "model.pred_action.weight") continue;
+    for (float& value : slice.values) value *= 3;  // far from uniform
+  }
+  engine_->Publish();
+  const Policy policy = PolicyWithoutHistory(model_, *engine_, false);
   for (const auto& actions : policy) EXPECT_NEAR(std::accumulate(actions.begin(), actions.end(), 0.0), 1, 1e-6);
   const DarkRoom& room = set_.tasks[41];
   KeyedRandom random(5, "control");

@@ -18,8 +18,8 @@ Window::Query QueryOf(Cell state, size_t visible) {
 
 }  // namespace
 
-Player::Player(const Transformer& model, Weights& weights, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
-               const PlayerOptions& options)
+Player::Player(const Transformer& model, Weights& weights, const std::vector<DarkRoom>& tasks,
+               std::span<const SeatId> seats, const PlayerOptions& options)
     : model_(model), weights_(weights), options_(options) {
   for (const SeatId& seat : seats) {
     const uint64_t index = static_cast<uint64_t>(seat.task) << 32 | static_cast<uint32_t>(seat.play);

@@ -1,0 +1,238 @@
+#include "trainer/parallel/engine.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/logcumsumexp.h>
+#include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "trainer/comm/in_process.h"
+#include "trainer/model/layers.h"
+
+namespace trainyard {
+namespace {
+
+// What the test task's models are made of: a frozen part in bfloat16, a batch norm, a head that is used twice, and a
+// gather.
+struct Net {
+  explicit Net(const Scope& root)
+      : unit(root.Unit("all")),
+        frozen(unit / "frozen", 3, 5,
+               {.bias = false,
+                .weight_initial = {},
+                .bias_initial = {},
+                .parameters = {.trainable = false, .dtype = DType::kBfloat16}}),
+        hidden(unit / "hidden", 5, 5),
+        norm(unit / "norm", 5),
+        head(unit / "head", 5, 1),
+        unused(unit / "unused", 7, 1),
+        gather(root.Gather(2)) {
+    unit.Alias("also.weight", head.weight);
+  }
+
+  // x: (B, 3) -> (B, 1)
+  at::Tensor Forward(const Pass& pass, const at::Tensor& x) const {
+    const auto run = [pass, this](at::TensorList in) {
+      const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(at::kFloat);
+      return head(pass, norm(pass, hidden(pass, seen)).tanh());
+    };
+    return pass.Unit(unit.unit(), run, {x});
+  }
+
+  Scope unit;
+  Linear frozen, hidden;
+  BatchNorm norm;
+  Linear head, unused;
+  GatherId gather;
+};
+
+at::Tensor Inputs(int64_t begin, int64_t end) {
+  const at::Tensor i = at::arange(begin, end, at::kFloat);
+  return at::stack({(i * 0.7).sin(), (i * 1.3).cos(), i * 0.1 - 0.5}, 1);
+}
+
+// Cox's partial likelihood over the whole batch, sample i dying i-th: every sample's risk set needs the others.
+at::Tensor CoxOf(const at::Tensor& risk) {
+  return -(risk - at::logcumsumexp(risk.flip(0), 0).flip(0)).sum() / static_cast<double>(risk.size(0));
+}
+
+// Runs `body` on every rank, each with a net and an engine of its own.
+void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& body, int64_t bucket_bytes = 256) {
+  auto communicators = MakeInProcessWorld(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      ModelDeclaration declaration;
+      const Net net{Scope(declaration)};
+      const auto engine = MakeEngine(
+          declaration, {.precision = Precision::kFp32, .bucket_bytes = bucket_bytes, .micro_batch = 16, .optim = {}}, 7,
+          *communicators[static_cast<size_t>(rank)]);
+      body(rank, net, *engine);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<float> Values(Engine& engine, const std::string& key) {
+  for (const StateSlice& slice : engine.Slices()) {
+    if (slice.key == key) return {slice.values.begin(), slice.values.end()};
+  }
+  ADD_FAILURE() << "no " << key;
+  return {};
+}
+
+bool Has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+TEST(Engine, SavesWhatIsTrainedAndExportsTheWhole) {
+  RunWorld(1, [](int, const Net&, Engine& engine) {
+    std::vector<std::string> keys, names;
+    for (const StateSlice& slice : engine.Slices()) keys.push_back(slice.key);
+    EXPECT_TRUE(Has(keys, "adamw.exp_avg_sq.head.weight"));
+    EXPECT_TRUE(Has(keys, "buffer.norm.running_var"));
+    EXPECT_FALSE(Has(keys, "model.frozen.weight")) << "its source is a file, or its seed";
+    for (const ExportedTensor& tensor : engine.Export()) names.push_back(tensor.name);
+    for (const char* name : {"frozen.weight", "also.weight", "norm.running_mean", "unused.bias"})
+      EXPECT_TRUE(Has(names, name)) << name;
+  });
+}
+
+TEST(Engine, AFrozenBfloat16ParameterTakesTwoBytes) {
+  ModelDeclaration declaration;
+  const Net net{Scope(declaration)};
+  const MemoryPlan plan = PlanDdpMemory(declaration, Precision::kFp32, 1);
+  const auto frozen = std::find_if(plan.components.begin(), plan.components.end(),
+                                   [](const auto& c) { return c.name == "frozen parameters"; });
+  ASSERT_NE(frozen, plan.components.end());
+  EXPECT_EQ(frozen->bytes, 2 * 15);
+}
+
+// One step of Cox's loss over 16 samples. Batch norm's statistics are each rank's own, so it is left out here.
+std::vector<float> CoxStep(int world, bool local_risk_sets) {
+  std::vector<float> weights;
+  RunWorld(world, [&](int rank, const Net& net, Engine& engine) {
+    const int64_t share = 16 / world;
+    engine.BeginStep(1);
+    const Pass pass = Pass::Training(engine, 1);
+    const at::Tensor x = Inputs(rank * share, (rank + 1) * share);
+    const at::Tensor risk =
+        pass.Unit(net.unit.unit(),
+                  [&](at::TensorList in) {
+                    return net.hidden(pass, net.frozen(pass, in[0].to(at::kBFloat16)).to(at::kFloat)).narrow(1, 0, 2);
+                  },
+                  {x});
+    const at::Tensor all = local_risk_sets ? risk : pass.Gather(net.gather, risk.contiguous());
+    // Every rank holds the whole loss; its share is what its own samples add.
+    const at::Tensor loss = local_risk_sets ? CoxOf(all.select(1, 0)) : CoxOf(all.select(1, 0)) / world;
+    engine.BeginBackward(true);
+    loss.backward();
+    if (local_risk_sets) pass.Gather(net.gather, risk.contiguous().detach());
+    engine.Finish();
+    engine.Update({.lr = 1, .clip = 0, .update = 1, .finite = true, .before = {}});
+    if (rank == 0) weights = Values(engine, "adamw.exp_avg.hidden.weight");
+  });
+  return weights;
+}
+
+double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0, scale = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max<double>(largest, std::abs(a[i] - b[i]));
+    scale = std::max<double>(scale, std::abs(a[i]));
+  }
+  return largest / scale;
+}
+
+TEST(Engine, AGatheredLossHasTheGradientOfTheWholeBatch) {
+  const std::vector<float> one = CoxStep(1, false);
+  for (int world : {2, 4}) EXPECT_LT(Distance(one, CoxStep(world, false)), 1e-5) << world;  // sums in another order
+}
+
+TEST(Engine, ARankWithFewerMicroBatchesOrAFailureTakesPartInEveryCollective) {
+  for (const bool fails : {false, true}) {
+    RunWorld(3, [&](int rank, const Net& net, Engine& engine) {
+      engine.BeginStep(2);
+      const Pass pass = Pass::Training(engine, 1);
+      const int micros = rank == 2 ? 0 : 2 - rank;
+      for (int m = 0; m < micros; ++m) {
+        const at::Tensor y = net.Forward(pass, Inputs(4 * m, 4 * m + 4));
+        const at::Tensor all = pass.Gather(net.gather, at::cat({y, y}, 1));
+        if (fails && rank == 0 && m == 1) break;  // after its forward, before its backward
+        engine.BeginBackward(m + 1 == micros);
+        all.sum().backward();
+      }
+      fails&& rank == 0 ? engine.Drain() : engine.Finish();
+      if (fails) return;
+      EXPECT_TRUE(engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = true, .before = {}}).applied);
+    });
+  }
+}
+
+TEST(Engine, BuffersAreStagedAndCommittedByTheUpdateAlone) {
+  std::vector<std::vector<float>> means(2);
+  RunWorld(2, [&](int rank, const Net& net, Engine& engine) {
+    const std::vector<float> before = Values(engine, "buffer.norm.running_mean");
+    for (const bool finite : {false, true}) {
+      engine.BeginStep(1);
+      const Pass pass = Pass::Training(engine, 1);
+      const at::Tensor y = net.Forward(pass, Inputs(8 * rank, 8 * rank + 8));
+      const at::Tensor all = pass.Gather(net.gather, at::cat({y, y}, 1));
+      engine.BeginBackward(true);
+      all.sum().backward();
+      engine.Finish();
+      EXPECT_EQ(Values(engine, "buffer.norm.running_mean"), before);
+      engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = finite, .before = {}});
+    }
+    EXPECT_NE(Values(engine, "buffer.norm.running_mean"), before);
+    EXPECT_EQ(Values(engine, "buffer.norm.num_batches_tracked"), std::vector<float>{1});
+    means[static_cast<size_t>(rank)] = Values(engine, "buffer.norm.running_mean");
+  });
+  EXPECT_EQ(means[0], means[1]) << "the ranks agree, though each saw other samples";
+}
+
+TEST(Engine, AParameterIsAtHandWhileItsUnitIsOpenOnly) {
+  RunWorld(1, [](int, const Net& net, Engine& engine) {
+    const Pass pass = Pass::Training(engine, 1);
+    EXPECT_THROW(net.head(pass, Inputs(0, 2)), std::logic_error);
+    EXPECT_NO_THROW(net.Forward(pass, Inputs(0, 2)));
+    EXPECT_THROW(net.head(pass, Inputs(0, 2)), std::logic_error) << "it was closed again";
+  });
+}
+
+TEST(Engine, AStepThatIsNotFiniteChangesNothing) {
+  RunWorld(1, [](int, const Net& net, Engine& engine) {
+    const std::vector<float> before = Values(engine, "model.head.weight");
+    engine.BeginStep(1);
+    engine.BeginBackward(true);
+    (net.Forward(Pass::Training(engine, 1), Inputs(0, 4)).sum() * NAN).backward();
+    engine.Finish();
+    bool written = false;
+    const UpdateResult result =
+        engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = true, .before = [&] { written = true; }});
+    EXPECT_FALSE(result.applied);
+    EXPECT_FALSE(written);
+    EXPECT_EQ(Values(engine, "model.head.weight"), before);
+    EXPECT_EQ(Values(engine, "buffer.norm.num_batches_tracked"), std::vector<float>{0});
+  });
+}
+
+TEST(Builder, RefusesWhatCannotBeMeant) {
+  ModelDeclaration declaration;
+  const Scope root(declaration), unit = root.Unit("u");
+  unit.Parameter("a", {1}, {});
+  EXPECT_THROW(unit.Parameter("a", {1}, {}), std::logic_error);
+  EXPECT_THROW(root.Parameter("b", {1}, {}), std::logic_error) << "of no unit";
+  EXPECT_THROW(unit.Parameter("c", {1}, {}, {.trainable = true, .dtype = DType::kBfloat16}), std::logic_error);
+  EXPECT_EQ(root.Unit("u").unit(), unit.unit());
+  EXPECT_EQ(root.NextPlace().index + 1, unit.NextPlace().index);
+}
+
+}  // namespace
+}  // namespace trainyard
