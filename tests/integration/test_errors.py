@@ -94,9 +94,8 @@ def test_yaml_that_kills(tmp_path, text, words):
         assert all(word in result.stderr for word in words), result.stderr
 
 
-def test_global_batch_not_divisible(job):
-    expect(job(batch={"global": 9}), 64, "batch.global: 9 is not divisible by the world size 2", "8", "10")
-    expect(job(batch={"global": 8, "micro": 3}), 64, "batch.micro: 3 does not divide")
+def test_a_micro_batch_larger_than_a_share(job):
+    expect(job(batch={"global": 9, "micro": 6}), 64, "batch.micro: 6 is more than a rank's share of 5 (batch.global 9 / 2 ranks)")
 
 
 def test_missing_and_truncated_data(job, tmp_path, data):

@@ -56,3 +56,29 @@ def test_a_checkpoint_of_any_world_resumes_at_any_other(tmp_path, data):
         lines, _ = train(tmp_path, data, name, second, batch={"global": 12}, train={"steps": 12})
         assert [line["samples"] for line in lines] == [line["samples"] for line in whole]
         assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in whole], rel=1e-5)
+
+
+def test_any_world_size_runs_any_global_batch(tmp_path, data):
+    """16 samples over 1 to 5 ranks, so shares of 16, 8, 5 or 6, 4, and 3 or 4: the same ids, the same losses to 1e-5 (sums in another order)."""
+    reference = None
+    for world in (1, 2, 3, 4, 5):
+        lines, _ = train(tmp_path, data, f"any{world}", world, batch={"global": 16}, train={"steps": 12})
+        reference = reference or lines
+        for mine, expected in zip(lines, reference, strict=True):
+            assert mine["samples"] == expected["samples"]
+            assert mine["input_xxh3"] == expected["input_xxh3"]
+            assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+def test_a_rank_may_have_no_sample(tmp_path, data):
+    lines, _ = train(tmp_path, data, "two", 2, batch={"global": 2}, train={"steps": 5})
+    more, _ = train(tmp_path, data, "four", 4, batch={"global": 2}, train={"steps": 5})
+    assert [line["samples"] for line in more] == [line["samples"] for line in lines]
+    assert [line["loss"] for line in more] == pytest.approx([line["loss"] for line in lines], rel=1e-5)
+
+
+def test_a_sample_has_its_dropout_at_every_world_size(tmp_path, data):
+    """With one sample a micro-batch the masks depend on its place in the global batch alone."""
+    runs = [train(tmp_path, data, f"drop{world}", world, model={"dropout": 0.1}, batch={"global": 8, "micro": 1}, train={"steps": 8})[0] for world in (1, 2, 3)]
+    for lines in runs[1:]:
+        assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in runs[0]], rel=1e-5)

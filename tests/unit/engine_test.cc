@@ -231,7 +231,8 @@ TEST(Builder, RefusesWhatCannotBeMeant) {
   EXPECT_THROW(root.Parameter("b", {1}, {}), std::logic_error) << "of no unit";
   EXPECT_THROW(unit.Parameter("c", {1}, {}, {.trainable = true, .dtype = DType::kBfloat16}), std::logic_error);
   EXPECT_EQ(root.Unit("u").unit(), unit.unit());
-  EXPECT_EQ(root.NextPlace().index + 1, unit.NextPlace().index);
+  const Place first = root.NextPlace(), second = unit.NextPlace();
+  EXPECT_EQ(first.index + 1, second.index);
 }
 
 }  // namespace
