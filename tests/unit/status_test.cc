@@ -29,7 +29,27 @@ TEST(RankStatus, JsonComesBack) {
   EXPECT_EQ(RankStatus::FromJson(s.ToJson()).ToJson(), s.ToJson());
   RankStatus nan = Example(0);
   nan.loss = NAN;  // null in JSON
-  EXPECT_EQ(RankStatus::FromJson(nlohmann::json::parse(nan.ToJson().dump())).loss, 0);
+  EXPECT_EQ(RankStatus::FromJson(nlohmann::json::parse(nan.ToJson().dump())).loss, std::nullopt);
+}
+
+// Zero is a value; a rank that has not trained yet has none.
+TEST(RankStatus, UnknownIsNotZero) {
+  const RankStatus unknown = Example(0);
+  for (const char* key : {"loss", "samples_per_second", "eta_seconds"})
+    EXPECT_TRUE(unknown.ToStatusJson().at(key).is_null()) << key;
+  EXPECT_EQ(Exposition({unknown}).find("trainyard_loss{"), std::string::npos);
+  RankStatus zero = Example(0);
+  zero.loss = zero.eta_seconds = 0;
+  EXPECT_EQ(RankStatus::FromJson(zero.ToJson()).ToStatusJson().at("eta_seconds"), 0);
+  EXPECT_NE(Exposition({zero}).find("trainyard_loss{rank=\"0\"} 0"), std::string::npos);
+}
+
+TEST(Exposition, DropsBySink) {
+  RankStatus s = Example(0);
+  s.telemetry_dropped = {{"jsonl", 3}, {"tensorboard", 0}};
+  const std::string text = Exposition({RankStatus::FromJson(s.ToJson())});
+  EXPECT_NE(text.find("trainyard_telemetry_dropped_total{sink=\"jsonl\",rank=\"0\"} 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("trainyard_telemetry_dropped_total{sink=\"tensorboard\",rank=\"0\"} 0"), std::string::npos);
 }
 
 TEST(Exposition, OneFamilyForAllRanks) {

@@ -24,27 +24,37 @@ Progress::Progress(std::string label, int64_t total, ProgressStyle style)
 
 Progress::~Progress() { Clear(); }
 
-std::string Progress::Text(int64_t done, const std::string& detail) const {
+std::optional<double> Progress::AtPace(int64_t done) const {
+  if (done <= *first_done_) return std::nullopt;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - first_).count();
+  return seconds * static_cast<double>(total_ - done) / static_cast<double>(done - *first_done_);
+}
+
+std::string Progress::Text(int64_t done, const std::string& detail, std::optional<double> remaining) const {
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const double share = total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 1;
   constexpr int kWidth = 24;
   std::string bar;
   for (int i = 0; i < kWidth; ++i) bar += i < std::lround(share * kWidth) ? "#" : "-";
-  const double remaining = share > 0 ? elapsed * (1 - share) / share : -1;
   std::string text = style_ == ProgressStyle::kBar ? Format("%s [%s] ", label_.c_str(), bar.c_str()) : label_ + " ";
   text += Format("%lld/%lld", static_cast<long long>(done), static_cast<long long>(total_));
   if (!detail.empty()) text += "  " + detail;
-  return text + (done < total_ ? "  ETA " + HumanSeconds(remaining) : "  " + HumanSeconds(elapsed));
+  return text +
+         (done < total_ ? "  ETA " + (remaining ? HumanSeconds(*remaining) : "?") : "  " + HumanSeconds(elapsed));
 }
 
-void Progress::Update(int64_t done, const std::string& detail) {
+void Progress::Update(int64_t done, const std::string& detail, std::optional<double> remaining) {
   if (style_ == ProgressStyle::kNone) return;
   const auto now = std::chrono::steady_clock::now();
+  if (!first_done_) {
+    first_done_ = done;
+    first_ = now;
+  }
   const double since = std::chrono::duration<double>(now - last_).count();
   const double interval = style_ == ProgressStyle::kBar ? 0.1 : kLineSeconds;
   if (done < total_ && since < interval) return;
   last_ = now;
-  const std::string text = Text(done, detail);
+  const std::string text = Text(done, detail, remaining ? remaining : AtPace(done));
   if (style_ == ProgressStyle::kLines) {
     std::fprintf(stderr, "%s\n", text.c_str());
   } else {

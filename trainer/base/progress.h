@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trainyard {
@@ -21,19 +22,24 @@ class Progress {
   Progress(std::string label, int64_t total, ProgressStyle style);
   ~Progress();
   // Shows `done` of the total with `detail` behind it: at most ten times a second as a bar, every
-  // `kLineSeconds` as lines. The last one is always shown.
-  void Update(int64_t done, const std::string& detail);
+  // `kLineSeconds` as lines. The last one is always shown. `remaining`: seconds, where the caller
+  // knows better than the pace since the first call, at which nothing is known.
+  void Update(int64_t done, const std::string& detail, std::optional<double> remaining = {});
   // Clears the bar so that other output can be printed; the next Update draws it again.
   void Clear();
 
  private:
   static constexpr double kLineSeconds = 5;
-  std::string Text(int64_t done, const std::string& detail) const;
+  std::string Text(int64_t done, const std::string& detail, std::optional<double> remaining) const;
+  std::optional<double> AtPace(int64_t done) const;
 
   std::string label_;
   int64_t total_;
   ProgressStyle style_;
   std::chrono::steady_clock::time_point start_, last_{};
+  // The first Update.
+  std::optional<int64_t> first_done_;
+  std::chrono::steady_clock::time_point first_{};
   bool drawn_ = false;
 };
 

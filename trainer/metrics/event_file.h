@@ -4,30 +4,27 @@
 #define TRAINYARD_TRAINER_METRICS_EVENT_FILE_H_
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
+
+#include "trainer/metrics/append_file.h"
+#include "trainer/metrics/protobuf.h"
 
 namespace trainyard {
 
-// Not for concurrent use. Throws StorageError when the file cannot be made; writing errors are
-// reported by the return value, since telemetry never ends a run.
+// Not for concurrent use.
 class EventFile {
  public:
-  // Makes a new file in `directory`. Readers drop what earlier files hold above `first_step`.
-  EventFile(const std::filesystem::path& directory, int64_t first_step);
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
+  // Makes a new file in `directory`, and that too. Readers drop what earlier files there hold of
+  // `from_step` and later steps. Throws StorageError.
+  EventFile(const std::filesystem::path& directory, int64_t from_step);
 
-  // Appends one event and flushes it to the system; false when that failed.
-  bool AddScalars(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+  // Appends an event that holds a summary (tensorflow/core/framework/summary.proto); false when it
+  // could not be written.
+  bool Add(int64_t step, double time, const Message& summary);
 
  private:
-  bool AddEvent(const std::string& event);
-  std::FILE* file_;
+  bool AddEvent(const Message& event);
+  AppendFile file_;
 };
 
 // CRC-32C (Castagnoli), as in RFC 3720 appendix B.4.

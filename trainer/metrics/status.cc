@@ -36,6 +36,15 @@ Value One(std::function<double(const RankStatus&)> get) {
       [get = std::move(get)](const RankStatus& s, const std::function<void(Labels, double)>& add) { add({}, get(s)); };
 }
 
+// No sample while the value is unknown.
+Value Known(std::optional<double> RankStatus::*value) {
+  return [value](const RankStatus& s, const std::function<void(Labels, double)>& add) {
+    if (s.*value) add({}, *(s.*value));
+  };
+}
+
+Json NullIfUnknown(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
 double DataWaitRatio(const RankStatus& s) {
   double all = 0, data = 0;
   for (const auto& [phase, seconds] : s.phase_seconds) {
@@ -55,14 +64,12 @@ const std::vector<MetricSpec>& Specs() {
        }},
       {"trainyard_last_step_timestamp_seconds", "When the last step ended, seconds since the epoch.", MetricType::Gauge,
        One([](auto& s) { return s.last_step_time; })},
-      {"trainyard_loss", "Global training loss of the last step.", MetricType::Gauge,
-       One([](auto& s) { return s.loss; })},
+      {"trainyard_loss", "Global training loss of the last step.", MetricType::Gauge, Known(&RankStatus::loss)},
       {"trainyard_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
-       One([](auto& s) { return s.learning_rate; })},
+       Known(&RankStatus::learning_rate)},
       {"trainyard_grad_norm", "Global gradient norm before clipping.", MetricType::Gauge,
-       One([](auto& s) { return s.grad_norm; })},
-      {"trainyard_samples_per_second", "Global throughput.", MetricType::Gauge,
-       One([](auto& s) { return s.samples_per_second; })},
+       Known(&RankStatus::grad_norm)},
+      {"trainyard_samples_per_second", "Global throughput.", MetricType::Gauge, Known(&RankStatus::samples_per_second)},
       {"trainyard_phase_seconds_total", "Time of the step thread by phase.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          for (const auto& [phase, seconds] : s.phase_seconds) add({{"phase", phase}}, seconds);
@@ -88,8 +95,10 @@ const std::vector<MetricSpec>& Specs() {
        One([](auto& s) { return static_cast<double>(s.attempt > 0 ? s.attempt - 1 : 0); })},
       {"trainyard_nonfinite_steps_total", "Steps with a loss or gradient that is not finite.", MetricType::Counter,
        One([](auto& s) { return s.steps_skipped; })},
-      {"trainyard_telemetry_dropped_total", "Telemetry that was dropped because its queue was full.",
-       MetricType::Counter, One([](auto& s) { return s.telemetry_dropped; })},
+      {"trainyard_telemetry_dropped_total", "Events that a sink of telemetry lost.", MetricType::Counter,
+       [](const RankStatus& s, const auto& add) {
+         for (const auto& [sink, events] : s.telemetry_dropped) add({{"sink", sink}}, static_cast<double>(events));
+       }},
   };
   return specs;
 }
@@ -115,9 +124,9 @@ Json RankStatus::ToStatusJson() const {
           {"total_steps", total_steps},
           {"last_step_time", last_step_time},
           {"last_progress_time", last_progress_time},
-          {"samples_per_second", samples_per_second},
-          {"eta_seconds", eta_seconds},
-          {"loss", loss},
+          {"samples_per_second", NullIfUnknown(samples_per_second)},
+          {"eta_seconds", NullIfUnknown(eta_seconds)},
+          {"loss", NullIfUnknown(loss)},
           {"checkpoint",
            {{"step", checkpoint.step},
             {"time", checkpoint.time},
@@ -128,8 +137,8 @@ Json RankStatus::ToStatusJson() const {
 
 Json RankStatus::ToJson() const {
   Json json = ToStatusJson();
-  json["learning_rate"] = learning_rate;
-  json["grad_norm"] = grad_norm;
+  json["learning_rate"] = NullIfUnknown(learning_rate);
+  json["grad_norm"] = NullIfUnknown(grad_norm);
   json["checkpoint"]["duration_seconds"] = checkpoint.duration_seconds;
   json["checkpoint_stall_seconds"] = checkpoint_stall_seconds;
   json["steps_ok"] = steps_ok;
@@ -142,9 +151,12 @@ Json RankStatus::ToJson() const {
 
 RankStatus RankStatus::FromJson(const Json& json) {
   RankStatus s;
-  // A loss that is not finite is null in JSON.
+  // A loss that is not finite is null in JSON, as an unknown one.
   auto read = [&](const Json& from, const char* key, auto& to) {
     if (auto it = from.find(key); it != from.end() && !it->is_null()) it->get_to(to);
+  };
+  auto read_known = [&](const char* key, std::optional<double>& to) {
+    if (auto it = json.find(key); it != json.end() && it->is_number()) to = it->get<double>();
   };
   read(json, "job_uid", s.job_uid);
   read(json, "attempt", s.attempt);
@@ -155,11 +167,11 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "total_steps", s.total_steps);
   read(json, "last_step_time", s.last_step_time);
   read(json, "last_progress_time", s.last_progress_time);
-  read(json, "samples_per_second", s.samples_per_second);
-  read(json, "eta_seconds", s.eta_seconds);
-  read(json, "loss", s.loss);
-  read(json, "learning_rate", s.learning_rate);
-  read(json, "grad_norm", s.grad_norm);
+  read_known("samples_per_second", s.samples_per_second);
+  read_known("eta_seconds", s.eta_seconds);
+  read_known("loss", s.loss);
+  read_known("learning_rate", s.learning_rate);
+  read_known("grad_norm", s.grad_norm);
   if (json.contains("checkpoint")) {
     const Json& checkpoint = json["checkpoint"];
     read(checkpoint, "step", s.checkpoint.step);

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ struct RankStatus {
   std::string phase = "starting";
   int64_t step = 0, total_steps = 0;
   double last_step_time = 0, last_progress_time = 0;  // seconds since the epoch
-  double samples_per_second = 0, eta_seconds = 0;
-  double loss = 0, learning_rate = 0, grad_norm = 0;
+  // Unknown before the first step of this attempt.
+  std::optional<double> samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
   struct {
     int64_t step = 0, time = 0;
     uint64_t bytes = 0;
@@ -27,11 +28,12 @@ struct RankStatus {
     double duration_seconds = 0;
   } checkpoint;
   double checkpoint_stall_seconds = 0;
-  int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0, telemetry_dropped = 0;
-  std::map<std::string, double> phase_seconds;  // data, forward, backward, ...
+  int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0;
+  std::map<std::string, int64_t> telemetry_dropped;  // by sink
+  std::map<std::string, double> phase_seconds;       // data, forward, backward, ...
   std::vector<std::string> warnings;
 
-  // The documented fields of /status.
+  // The documented fields of /status. What is unknown, or a number that is not finite, is null.
   nlohmann::json ToStatusJson() const;
   // Everything: what a rank hands to its launcher.
   nlohmann::json ToJson() const;

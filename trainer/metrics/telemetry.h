@@ -1,58 +1,41 @@
-// Logs of a run that never hold training up: JSON lines and TensorBoard, behind a bounded queue.
+// What a run tells about itself, and to whom; never holds training up.
 #ifndef TRAINYARD_TRAINER_METRICS_TELEMETRY_H_
 #define TRAINYARD_TRAINER_METRICS_TELEMETRY_H_
 
-#include <condition_variable>
 #include <cstdint>
-#include <cstdio>
-#include <deque>
-#include <filesystem>
-#include <memory>
-#include <mutex>
+#include <map>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include "trainer/metrics/event_file.h"
+#include "trainer/metrics/event.h"
+#include "trainer/metrics/sink_queue.h"
 
 namespace trainyard {
 
-using Scalars = std::vector<std::pair<std::string, double>>;
-
-// Any thread may add. What does not fit the queue, or cannot be written, is counted and dropped.
+// Any thread may add; one thread opens and closes.
 class Telemetry {
  public:
-  // Writes <directory>/log.jsonl (appending) and, if wanted, <directory>/tensorboard/.
-  // Throws ConfigError when they cannot be made.
-  Telemetry(const std::filesystem::path& directory, bool tensorboard, int64_t attempt, int64_t first_step);
-  // Writes what is queued.
-  ~Telemetry();
+  explicit Telemetry(int64_t attempt) : attempt_(attempt) {}
+  ~Telemetry() { Close(); }
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  void Add(int64_t step, Scalars scalars);
-  int64_t dropped() const;
+  // Every event added from now on also goes to the sink that `open` makes on a thread of its own.
+  // `name` is the one that its drops are counted under.
+  void To(const std::string& name, SinkQueue::Open open, const SinkOptions& options = {});
+  void Add(int64_t step, EventContent content);
+
+  // By sink.
+  std::map<std::string, int64_t> dropped() const;
+  // For people: sinks that have begun to lose events since the last call.
+  std::vector<std::string> TakeWarnings();
+  // Lets every sink write what it has, each until its closing deadline, all at the same time.
+  // Returns, for people, which of them lost what.
+  std::vector<std::string> Close();
 
  private:
-  static constexpr size_t kCapacity = 1024;
-  struct Point {
-    int64_t step;
-    double time;
-    Scalars scalars;
-  };
-  void Loop();
-  bool Write(const Point& point);
-
   int64_t attempt_;
-  std::FILE* log_;
-  std::unique_ptr<EventFile> events_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Point> queue_;
-  int64_t dropped_ = 0;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::vector<std::unique_ptr<SinkQueue>> sinks_;
 };
 
 }  // namespace trainyard

@@ -2,14 +2,70 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "trainer/base/text.h"
+#include "trainer/config/fields.h"
+#include "trainer/metrics/json_lines.h"
+#include "trainer/metrics/tensorboard.h"
 
 namespace trainyard {
 namespace {
 
 constexpr std::chrono::milliseconds kPublishInterval(500);
-constexpr double kThroughputWindowSeconds = 5;
+
+using Json = nlohmann::json;
+
+bool IsCurve(const std::string& metric) { return metric.starts_with("curve/"); }
+
+double Sum(const std::map<std::string, double>& seconds) {
+  double sum = 0;
+  for (const auto& [phase, value] : seconds) sum += value;
+  return sum;
+}
+
+double Of(const std::map<std::string, double>& seconds, const char* phase) {
+  const auto it = seconds.find(phase);
+  return it == seconds.end() ? 0 : it->second;
+}
+
+// What decides the result of training, with what `auto` became.
+HParams HParamsOf(const Config& config, const Plan& plan, int world) {
+  std::map<std::string, Json> values;
+  Config copy = config;
+  for (const Field& field : Fields(copy)) {
+    if (field.field_class != FieldClass::kFree) values[field.path] = field.get();
+  }
+  values["batch.global"] = plan.global_batch;
+  values["batch.micro"] = plan.micro;
+  values["train.steps"] = plan.total_steps;
+  values["precision.compute"] = plan.precision == Precision::kBf16 ? "bf16" : "fp32";
+  values["world"] = world;
+  HParams parameters;
+  for (const auto& [name, value] : values) {
+    if (value.is_null()) continue;
+    parameters.values.emplace_back(name, value.is_boolean()  ? HParam(value.get<bool>())
+                                         : value.is_number() ? HParam(value.get<double>())
+                                         : value.is_string() ? HParam(value.get<std::string>())
+                                                             : HParam(value.dump()));
+  }
+  return parameters;
+}
+
+// Metrics named curve/<name>_<number> are the points of curves.
+std::map<std::string, Curve> CurvesOf(const std::map<std::string, double>& metrics) {
+  std::map<std::string, Curve> curves;
+  for (const auto& [name, value] : metrics) {
+    const size_t digits = name.rfind('_') + 1;
+    if (!IsCurve(name) || digits == 0 || name.find_first_not_of("0123456789", digits) != std::string::npos) continue;
+    Curve& curve = curves[name.substr(0, digits - 1)];
+    curve.tag = name.substr(0, digits - 1);
+    curve.x.push_back(std::strtod(name.c_str() + digits, nullptr));
+    curve.y.push_back(value);
+  }
+  return curves;
+}
 
 }  // namespace
 
@@ -41,34 +97,55 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
       leader_(session.world.rank == 0),
       records_(!config.train.record.empty()),
       board_(publisher.board()),
-      window_start_(UnixTime()),
-      window_step_(train.step) {
+      throughput_(train.step) {
   board_.Update([&](RankStatus& s) {
     s.step = train.step;
     s.total_steps = plan.total_steps;
     s.micro_batch = plan.micro;
   });
   if (!leader_) return;
-  telemetry_ = std::make_unique<Telemetry>(config.run.dir, config.metrics.tensorboard, session.attempt, train.step);
+  OpenSinks(config, train);
+  telemetry_->Add(train.step, HParamsOf(config, plan, session.world.size));
   if (records_) record_ = std::make_unique<Record>(config.train.record, train.step);
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
+}
+
+Reporter::~Reporter() {
+  if (!telemetry_) return;
+  for (const std::string& loss : telemetry_->Close()) Say("warning: " + loss);
+}
+
+// What they open may block, so that it is opened on their threads.
+void Reporter::OpenSinks(const Config& config, const TrainState& train) {
+  telemetry_ = std::make_unique<Telemetry>(attempt_);
+  telemetry_->To("jsonl", [options = JsonLinesOptions{config.run.dir, train.step, train.evaluation_pending}] {
+    return OpenJsonLines(options);
+  });
+  if (config.metrics.tensorboard) {
+    telemetry_->To("tensorboard", [directory = config.run.dir + "/tensorboard", step = train.step] {
+      return OpenTensorBoard(directory, step);
+    });
+  }
+}
+
+// Steps at today's speed, and the evaluations between them, if one has shown how long they take.
+std::optional<double> Reporter::Remaining(int64_t step, const PhaseClock& clock) const {
+  const auto speed = throughput_.steps_per_second();
+  if (!speed) return std::nullopt;
+  const int64_t every = config_.train.eval_every;
+  const int64_t evaluations = every > 0 ? (plan_.total_steps + every - 1) / every - step / every : 1;
+  const double evaluation =
+      evaluations_ > 0 ? Of(clock.seconds(), "evaluation") / static_cast<double>(evaluations_) : 0;
+  return static_cast<double>(plan_.total_steps - step) / *speed + static_cast<double>(evaluations) * evaluation;
 }
 
 void Reporter::ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
                           uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer) {
   const double now = UnixTime();
-  if (now - window_start_ >= kThroughputWindowSeconds || samples_per_second_ == 0) {
-    samples_per_second_ =
-        static_cast<double>((train.step - window_step_) * plan_.global_batch) / std::max(1e-9, now - window_start_);
-  }
-  if (now - window_start_ >= kThroughputWindowSeconds) {
-    window_start_ = now;
-    window_step_ = train.step;
-  }
-  const double eta =
-      samples_per_second_ > 0
-          ? static_cast<double>((plan_.total_steps - train.step) * plan_.global_batch) / samples_per_second_
-          : 0;
+  throughput_.AddStep(train.step, Sum(clock.seconds()) - Of(clock.seconds(), "evaluation"));
+  std::optional<double> samples_per_second = throughput_.steps_per_second();
+  if (samples_per_second) *samples_per_second *= static_cast<double>(plan_.global_batch);
+  const std::optional<double> eta = Remaining(train.step, clock);
   ReportCheckpoint(writer);
   board_.Update([&](RankStatus& s) {
     s.phase = "training";
@@ -76,13 +153,12 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     s.loss = result.loss;
     s.learning_rate = result.lr;
     s.grad_norm = result.grad_norm;
-    s.samples_per_second = samples_per_second_;
+    s.samples_per_second = samples_per_second;
     s.eta_seconds = eta;
     s.last_step_time = s.last_progress_time = now;
     ++(result.finite ? s.steps_ok : s.steps_skipped);
     s.phase_seconds = clock.seconds();
-    if (auto it = s.phase_seconds.find("checkpoint"); it != s.phase_seconds.end())
-      s.checkpoint_stall_seconds = it->second;
+    s.checkpoint_stall_seconds = Of(s.phase_seconds, "checkpoint");
     if (telemetry_) s.telemetry_dropped = telemetry_->dropped();
   });
   if (!leader_) return;
@@ -99,13 +175,15 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     Scalars scalars = {{"train/loss", result.loss},
                        {"train/lr", result.lr},
                        {"train/grad_norm", result.grad_norm},
-                       {"train/samples_per_second", samples_per_second_},
                        {"train/overlap", result.overlap}};
+    if (samples_per_second) scalars.emplace_back("train/samples_per_second", *samples_per_second);
     for (size_t i = 0; i < metric_names_.size(); ++i) scalars.emplace_back(metric_names_[i], result.metrics[i]);
     telemetry_->Add(train.step, std::move(scalars));
   }
-  progress_->Update(train.step,
-                    Format("loss %.4f  lr %.2e  %.0f samples/s", result.loss, result.lr, samples_per_second_));
+  for (const std::string& warning : telemetry_->TakeWarnings()) Say("warning: " + warning);
+  std::string detail = Format("loss %.4f  lr %.2e", result.loss, result.lr);
+  if (samples_per_second) detail += Format("  %.0f samples/s", *samples_per_second);
+  progress_->Update(train.step, detail, eta);
 }
 
 void Reporter::ReportCheckpoint(const CheckpointWriter& writer) {
@@ -114,19 +192,25 @@ void Reporter::ReportCheckpoint(const CheckpointWriter& writer) {
   board_.Update([&](RankStatus& s) { s.checkpoint = {last->step, last->time, last->bytes, true, last->seconds}; });
 }
 
-void Reporter::ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics) {
+void Reporter::ReportEvaluation(int64_t step, const EvaluationResult& result) {
+  ++evaluations_;
   evaluation_progress_.reset();
   if (!leader_) return;
   Scalars scalars;
   std::string text;
-  for (const auto& [name, value] : metrics) {
-    if (!name.starts_with("curve/")) {
-      scalars.emplace_back(name, value);
-      text += Format("  %s %.4f", name.c_str(), value);
-    }
+  for (const auto& [name, value] : result.metrics) {
+    if (IsCurve(name)) continue;
+    scalars.emplace_back(name, value);
+    text += Format("  %s %.4f", name.c_str(), value);
   }
   telemetry_->Add(step, std::move(scalars));
+  for (auto& [name, curve] : CurvesOf(result.metrics)) telemetry_->Add(step, std::move(curve));
+  if (!result.table.empty()) telemetry_->Add(step, Text{"test/table", "```\n" + result.table + "```\n"});
   Say(Format("evaluation after step %lld:%s", static_cast<long long>(step), text.c_str()));
+}
+
+void Reporter::ReportComplete(int64_t step) {
+  if (leader_) telemetry_->Add(step, RunComplete{});
 }
 
 void Reporter::EvaluationProgress(int done, int total) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "trainer/metrics/status.h"
 #include "trainer/metrics/status_server.h"
 #include "trainer/metrics/telemetry.h"
+#include "trainer/metrics/throughput.h"
+#include "trainer/train/evaluator.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/session.h"
 #include "trainer/train/step.h"
@@ -42,22 +45,29 @@ class StatusPublisher {
 
 class Reporter {
  public:
-  // Rank 0 opens the logs; other ranks only keep their status. `first_step`: steps already done.
+  // Rank 0 opens the logs; other ranks only keep their status.
   Reporter(const Config& config, const Plan& plan, const Task& task, const Session& session, StatusPublisher& publisher,
            const TrainState& train);
+  // Waits for the logs, at most until their closing deadlines, and says what was lost.
+  ~Reporter();
 
   // After a step. `samples`: every rank's, in global order, when recording (else empty).
   void ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
                   uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer);
   // The newest durable checkpoint, for the status and the termination message.
   void ReportCheckpoint(const CheckpointWriter& writer);
-  void ReportEvaluation(int64_t step, const std::map<std::string, double>& metrics);
+  void ReportEvaluation(int64_t step, const EvaluationResult& result);
+  // Training has come to its end.
+  void ReportComplete(int64_t step);
   void EvaluationProgress(int done, int total);
   // A line for people, on rank 0.
   void Say(const std::string& text);
   bool records() const { return records_; }
 
  private:
+  void OpenSinks(const Config& config, const TrainState& train);
+  std::optional<double> Remaining(int64_t step, const PhaseClock& clock) const;
+
   const Config& config_;
   const Plan& plan_;
   std::vector<std::string> metric_names_;
@@ -68,9 +78,8 @@ class Reporter {
   std::unique_ptr<Progress> evaluation_progress_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<Record> record_;
-  double window_start_ = 0;  // of the throughput figure
-  int64_t window_step_ = 0;
-  double samples_per_second_ = 0;
+  Throughput throughput_;
+  int64_t evaluations_ = 0;  // of this attempt
 };
 
 }  // namespace trainyard

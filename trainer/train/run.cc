@@ -197,7 +197,7 @@ class Training {
     const auto result = RunEvaluation(*task_, kind, train_.step, *engine_, *session_.communicator,
                                       [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
     if (!result) SaveAndStop(true);
-    reporter_.ReportEvaluation(train_.step, result->metrics);
+    reporter_.ReportEvaluation(train_.step, *result);
     if (kind == EvaluationKind::kFinal) {
       final_done_ = true;
       table_ = result->table;
@@ -252,6 +252,7 @@ class Training {
     if (session_.world.rank == 0) ExportModel(*engine_, config_.run.dir + "/export/model.safetensors");
     session_.communicator->Barrier("end");
     publisher_.board().Progress("done");
+    reporter_.ReportComplete(train_.step);
     if (session_.world.rank != 0) return;
     std::string text = table_.empty() ? "" : "\n" + table_;
     text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run",
