@@ -113,6 +113,7 @@ struct InitConfig {
 struct FaultsConfig {
   std::string nonfinite = "stop";  // stop | skip
   int64_t max_skips = 10;
+  std::string bad_sample = "fail";  // fail | skip
 };
 
 struct MetricsConfig {

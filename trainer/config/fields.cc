@@ -74,7 +74,7 @@ void DataFields(FieldTable& t, Config& c) {
            "The end of an epoch that fills no batch: carried into the next batch, or dropped.");
   t.OptInt("data.workers", c.data.workers, "auto", 1, kFree,
            "Threads that collate batches, per rank; auto is 1 for a small task.");
-  t.Int("data.prefetch", c.data.prefetch, 1, kFree, "Steps collated ahead of training.", 1024);
+  t.Int("data.prefetch", c.data.prefetch, 1, kFree, "Micro-batches read ahead of training, per rank.", 1024);
   t.OptInt("batch.global", c.batch.global, "auto", 1, kIdentity,
            "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.");
   t.OptInt("batch.micro", c.batch.micro, "auto", 1, kFree,
@@ -166,6 +166,8 @@ void RunFields(FieldTable& t, Config& c) {
   t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,
            "A loss or gradient that is not finite: stop (exit 72), or skip the step.");
   t.Int("faults.max_skips", c.faults.max_skips, 1, kFree, "Skipped steps in a row before the run stops after all.");
+  t.Choice("faults.bad_sample", c.faults.bad_sample, {"fail", "skip"}, kFree,
+           "A sample that cannot be read: end with 65, or keep its place in the batch with weight 0 and say so.");
   t.Bool("metrics.tensorboard", c.metrics.tensorboard, kFree, "Write TensorBoard event files.");
 }
 

@@ -4,9 +4,11 @@
 #define TRAINYARD_TRAINER_DATA_SAMPLE_STREAM_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "trainer/base/random.h"
+#include "trainer/data/dataset.h"
 
 namespace trainyard {
 
@@ -43,39 +45,48 @@ class Permutation {
   int half_bits_ = 1;
 };
 
+// Every sample once an epoch, each epoch in a permutation of its own.
+class PermutedOrder : public Order {
+ public:
+  PermutedOrder(int64_t num_samples, uint64_t seed) : num_samples_(num_samples), seed_(seed) {}
+  int64_t items() const override { return num_samples_; }
+  int64_t ItemAt(int64_t epoch, int64_t position) const override {
+    const Permutation order(static_cast<uint64_t>(num_samples_),
+                            HashKey(seed_, NameKey("samples"), static_cast<uint64_t>(epoch)));
+    return static_cast<int64_t>(order(static_cast<uint64_t>(position)));
+  }
+
+ private:
+  int64_t num_samples_;
+  uint64_t seed_;
+};
+
 enum class EpochEnd {
   kCarry,  // a batch may hold the end of one epoch and the start of the next
   kDrop,   // what fills no batch at an epoch's end is left out
 };
 
-// The concatenation of every epoch's permutation.
+// The concatenation of every epoch of an order. Immutable; copies share the order.
 class SampleStream {
  public:
-  SampleStream(int64_t num_samples, uint64_t seed, EpochEnd end, int64_t global_batch)
-      : num_samples_(num_samples),
+  SampleStream(std::shared_ptr<const Order> order, uint64_t seed, EpochEnd end, int64_t global_batch)
+      : order_(std::move(order)),
         seed_(seed),
-        epoch_size_(end == EpochEnd::kDrop ? num_samples / global_batch * global_batch : num_samples) {}
+        epoch_size_(end == EpochEnd::kDrop ? order_->items() / global_batch * global_batch : order_->items()) {}
 
   // Samples of one epoch. 0 when dropping leaves nothing: the batch is larger than the data.
   int64_t epoch_size() const { return epoch_size_; }
 
-  // The sample ids at positions [begin, begin + count).
-  std::vector<int64_t> Ids(int64_t begin, int64_t count) const {
-    std::vector<int64_t> ids;
-    int64_t position = begin;
-    while (position < begin + count) {
-      const int64_t epoch = position / epoch_size_;
-      const Permutation order(static_cast<uint64_t>(num_samples_),
-                              HashKey(seed_, NameKey("samples"), static_cast<uint64_t>(epoch)));
-      for (; position < begin + count && position / epoch_size_ == epoch; ++position) {
-        ids.push_back(static_cast<int64_t>(order(static_cast<uint64_t>(position % epoch_size_))));
-      }
-    }
-    return ids;
+  // The reading at a position of the stream, counted from the first epoch's start.
+  SampleKey At(int64_t position) const {
+    const int64_t epoch = position / epoch_size_, at = position % epoch_size_;
+    const int64_t id = order_->ItemAt(epoch, at);
+    return {id, epoch, at,
+            HashKey(seed_, NameKey("sample"), HashKey(static_cast<uint64_t>(epoch), static_cast<uint64_t>(id)))};
   }
 
  private:
-  int64_t num_samples_;
+  std::shared_ptr<const Order> order_;
   uint64_t seed_;
   int64_t epoch_size_;
 };

@@ -40,18 +40,34 @@ class FaultyEvaluation : public Evaluation {
   Fault& fault_;
 };
 
+class FaultyDataset : public Dataset {
+ public:
+  FaultyDataset(const Dataset& inner, Fault& fault) : inner_(inner), fault_(fault) {}
+  int64_t size() const override { return inner_.size(); }
+  std::string fingerprint() const override { return inner_.fingerprint(); }
+  std::unique_ptr<Sample> Read(const SampleKey& key) const override {
+    if (fault_.Due("loader")) throw DataError(fault_.Message());
+    return inner_.Read(key);
+  }
+  uint64_t Hash(const Sample& sample) const override { return inner_.Hash(sample); }
+
+ private:
+  const Dataset& inner_;
+  Fault& fault_;
+};
+
 class FaultyTask : public Task {
  public:
-  FaultyTask(std::unique_ptr<Task> inner, std::string place, int64_t call) : inner_(std::move(inner)) {
+  FaultyTask(std::unique_ptr<Task> inner, std::string place, int64_t call)
+      : inner_(std::move(inner)), dataset_(inner_->dataset(), fault_) {
     fault_.place = std::move(place);
     fault_.call = call;
   }
 
-  int64_t num_samples() const override { return inner_->num_samples(); }
-  std::string fingerprint() const override { return inner_->fingerprint(); }
-  std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const override {
-    if (fault_.Due("loader")) throw DataError(fault_.Message());
-    return inner_->Collate(ids, hash_inputs);
+  const Dataset& dataset() const override { return dataset_; }
+  std::shared_ptr<const Order> MakeOrder(uint64_t seed) const override { return inner_->MakeOrder(seed); }
+  std::unique_ptr<Batch> Collate(std::span<const Sample* const> samples) const override {
+    return inner_->Collate(samples);
   }
   const ModelDeclaration& model() const override { return inner_->model(); }
   size_t num_terms() const override { return inner_->num_terms(); }
@@ -78,6 +94,7 @@ class FaultyTask : public Task {
  private:
   std::unique_ptr<Task> inner_;
   mutable Fault fault_;
+  FaultyDataset dataset_;
 };
 
 }  // namespace

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/data/batch.h"
+#include "trainer/data/sample_stream.h"
 #include "trainer/model/pass.h"
-#include "trainer/task/batch.h"
 
 namespace trainyard {
 
@@ -51,11 +52,14 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Data.
-  virtual int64_t num_samples() const = 0;
-  virtual std::string fingerprint() const = 0;  // of the training data
-  // Reads samples `ids`. `hash_inputs`: fill Batch::input_hashes. Throws DataError.
-  virtual std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const = 0;
+  // Data. `dataset` lives as long as the task.
+  virtual const Dataset& dataset() const = 0;
+  // Which samples an epoch holds, and in which order.
+  virtual std::shared_ptr<const Order> MakeOrder(uint64_t seed) const {
+    return std::make_shared<PermutedOrder>(dataset().size(), seed);
+  }
+  // A micro-batch of samples in their order. A null one could not be read: it keeps its place and counts nothing.
+  virtual std::unique_ptr<Batch> Collate(std::span<const Sample* const> samples) const = 0;
 
   // Model.
   virtual const ModelDeclaration& model() const = 0;

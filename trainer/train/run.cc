@@ -11,7 +11,7 @@
 #include "trainer/base/hash.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
-#include "trainer/data/prefetcher.h"
+#include "trainer/data/loader.h"
 #include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/checkpoints.h"
@@ -23,21 +23,20 @@ namespace {
 
 using Json = nlohmann::json;
 
-SampleStream MakeStream(const Config& config, const Plan& plan, const Task& task) {
-  return {task.num_samples(), static_cast<uint64_t>(config.run.seed),
-          config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry, plan.global_batch};
-}
-
-Share CollateShare(const Task& task, const SampleStream& stream, const Plan& plan, int rank, int64_t step,
-                   bool hash_inputs) {
-  const Range range = plan.ShareOf(rank);
-  const std::vector<int64_t> ids = stream.Ids(step * plan.global_batch + range.begin, range.size());
-  Share share;
-  for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(plan.micro)) {
-    const size_t count = std::min(static_cast<size_t>(plan.micro), ids.size() - at);
-    share.push_back(task.Collate(std::span(ids).subspan(at, count), hash_inputs));
-  }
-  return share;
+std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank, int64_t first,
+                                   int64_t end) {
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const Range share = plan.ShareOf(rank);
+  return std::make_unique<Loader>(
+      task.dataset(),
+      SampleStream(task.MakeOrder(seed), seed, config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry,
+                   plan.global_batch),
+      [&task](std::span<const Sample* const> samples) { return task.Collate(samples); },
+      ShareLayout{plan.global_batch, share.begin, share.end, plan.micro}, first, end,
+      LoaderOptions{.threads = plan.loader_threads,
+                    .prefetch = config.data.prefetch,
+                    .hash_inputs = !config.train.record.empty(),
+                    .skip_bad = config.faults.bad_sample == "skip"});
 }
 
 // Every rank's samples and, where they were hashed, inputs, in global order.
@@ -99,15 +98,14 @@ class Training {
         task_(std::move(task)),
         session_(std::move(session)),
         train_(resume.train),
-        plan_(MakePlan(config, task_->num_samples(), session_.world.size, resume.global_batch)),
+        plan_(MakePlan(config, task_->dataset().size(), session_.world.size, resume.global_batch)),
         engine_(BuildEngine(config, plan_, *task_, *session_.communicator)),
-        checkpoints_(config, plan_, task_->fingerprint(), *engine_, session_, resume),
+        checkpoints_(config, plan_, task_->dataset().fingerprint(), *engine_, session_, resume),
         step_(config, plan_, *task_, *engine_, *session_.communicator, clock_),
-        reporter_(config, plan_, *task_, session_, publisher, train_),
-        stream_(MakeStream(config, plan_, *task_)) {
+        reporter_(config, plan_, *task_, session_, publisher, train_) {
     checkpoints_.Load();
     reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
-                  Describe(plan_, config, task_->model().num_parameters(), task_->num_samples()) +
+                  Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
                   (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
                                              StatusAddressFromEnvironment().c_str(), publisher.port())
                                     : ""));
@@ -119,13 +117,9 @@ class Training {
     if (AgreeOnStop(*session_.communicator, "before the first step"))
       throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
     if (train_.evaluation_pending) Evaluate();
-    Prefetcher<Share> loader(
-        [this](int64_t step) {
-          return CollateShare(*task_, stream_, plan_, session_.world.rank, step, reporter_.records());
-        },
-        train_.step, plan_.total_steps, plan_.loader_threads, config_.data.prefetch);
+    loader_ = MakeLoader(config_, plan_, *task_, session_.world.rank, train_.step, plan_.total_steps);
     while (!AtEnd()) {
-      const bool stop = TakeStep(loader);
+      const bool stop = TakeStep();
       const bool due = EvaluationDue();
       if (stop) SaveAndStop(due);
       if (due) Evaluate();
@@ -146,7 +140,11 @@ class Training {
   }
 
   void Warn(const std::string& text) {
-    reporter_.Say("warning: " + text);
+    if (session_.world.rank == 0) {
+      reporter_.Say("warning: " + text);
+    } else {
+      std::fprintf(stderr, "warning: %s\n", text.c_str());  // into this rank's log
+    }
     publisher_.board().Update([&](RankStatus& s) {
       constexpr size_t kKept = 20;  // A status is one line of bounded length.
       s.warnings.push_back(text.substr(0, 300));
@@ -155,9 +153,14 @@ class Training {
   }
 
   // Returns whether some rank was asked to stop.
-  bool TakeStep(Prefetcher<Share>& loader) {
-    const auto fetch = [&]() -> const Share& { return share_ = loader.Next(); };
+  bool TakeStep() {
+    const auto fetch = [&]() -> const Share& { return share_ = loader_->Next(); };
     const StepResult result = step_.Run(fetch, train_, checkpoints_.writer());
+    for (const auto& batch : share_) {
+      for (const SkippedSample& skipped : batch->skipped)
+        Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)", static_cast<long long>(skipped.id),
+                    skipped.error.c_str()));
+    }
     GatheredInputs inputs;
     if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
     reporter_.ReportStep(train_, result, inputs.ids, inputs.hash, clock_, *checkpoints_.writer());
@@ -272,7 +275,7 @@ class Training {
   Checkpoints checkpoints_;
   Step step_;
   Reporter reporter_;
-  SampleStream stream_;
+  std::unique_ptr<Loader> loader_;
   Share share_;
   bool final_done_ = false;
   std::string table_;
@@ -288,7 +291,7 @@ void ApplyDeterminism(const Config& config) {
 struct Alone {
   explicit Alone(const Config& config)
       : task(BuildTask(config)),
-        plan(MakePlan(config, task->num_samples(), 1, 0)),
+        plan(MakePlan(config, task->dataset().size(), 1, 0)),
         communicator(MakeSingleCommunicator()),
         engine(BuildEngine(config, plan, *task, *communicator)) {
     ApplyDeterminism(config);
@@ -306,17 +309,17 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
-  MakePlan(config, task->num_samples(), world.size,
+  MakePlan(config, task->dataset().size(), world.size,
            0);  // What does not fit together is refused before anything is written.
   RequireKnownMetrics(config, *task);
-  Session session = JoinWorld(config, task->fingerprint());
+  Session session = JoinWorld(config, task->dataset().fingerprint());
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
     s.job_uid = session.job_uid;
     s.attempt = session.attempt;
   });
   publisher.board().Progress("loading");
-  const Resume resume = ChooseResume(config, task->fingerprint(), session);
+  const Resume resume = ChooseResume(config, task->dataset().fingerprint(), session);
   Training training(config, publisher, std::move(task), std::move(session), resume);
   try {
     training.Run();
@@ -331,16 +334,16 @@ void DryRun(const Config& config) {
   PhaseClock clock;
   Step step(config, alone.plan, *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;
-  const Share share = CollateShare(*alone.task, MakeStream(config, alone.plan, *alone.task), alone.plan, 0, 0, false);
+  const Share share = MakeLoader(config, alone.plan, *alone.task, 0, 0, 1)->Next();
   const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
   std::printf("%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
-              Describe(alone.plan, config, alone.task->model().num_parameters(), alone.task->num_samples()).c_str(),
+              Describe(alone.plan, config, alone.task->model().num_parameters(), alone.task->dataset().size()).c_str(),
               result.loss, result.grad_norm);
 }
 
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
   Alone alone(config);
-  LoadModel(path, config, alone.task->fingerprint(), *alone.engine);
+  LoadModel(path, config, alone.task->dataset().fingerprint(), *alone.engine);
   std::unique_ptr<Progress> bar;
   const auto result = RunEvaluation(
       *alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.communicator, [&](int done, int total) {

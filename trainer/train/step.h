@@ -11,15 +11,13 @@
 
 #include "trainer/checkpoint/writer.h"
 #include "trainer/comm/control_plane.h"
+#include "trainer/data/loader.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/task.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/train_state.h"
 
 namespace trainyard {
-
-// This rank's part of a step: its micro-batches in order.
-using Share = std::vector<std::unique_ptr<Batch>>;
 
 struct StepResult {
   double loss = 0;       // global

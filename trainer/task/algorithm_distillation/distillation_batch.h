@@ -6,7 +6,7 @@
 
 #include "trainer/task/algorithm_distillation/transformer.h"
 #include "trainer/task/algorithm_distillation/windows.h"
-#include "trainer/task/batch.h"
+#include "trainer/data/batch.h"
 
 namespace trainyard::ad {
 

@@ -30,6 +30,30 @@ HeadLoss LossOfHead(const at::Tensor& logits, const at::Tensor& targets, double 
   return head;
 }
 
+struct WindowSample : Sample {
+  explicit WindowSample(Window w) : window(std::move(w)) {}
+  Window window;
+};
+
+// The windows of the training tasks.
+class WindowDataset : public Dataset {
+ public:
+  WindowDataset(const Histories& histories, const TaskSet& set, const Options& options)
+      : histories_(histories), windows_(histories, set.train, set.tasks, options) {}
+  int64_t size() const override { return windows_.size(); }
+  std::string fingerprint() const override { return histories_.Fingerprint(); }
+  std::unique_ptr<Sample> Read(const SampleKey& key) const override {
+    return std::make_unique<WindowSample>(windows_.at(key.id));
+  }
+  uint64_t Hash(const Sample& sample) const override {
+    return HashWindow(static_cast<const WindowSample&>(sample).window);
+  }
+
+ private:
+  const Histories& histories_;
+  Windows windows_;
+};
+
 class DistillationTask : public Task {
  public:
   explicit DistillationTask(const Config& config)
@@ -37,21 +61,20 @@ class DistillationTask : public Task {
         options_(OptionsOf(config_)),
         set_(MakeTaskSet(options_.env)),
         histories_(ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), options_.max_transitions)),
-        train_(histories_, set_.train, set_.tasks, options_),
+        train_(histories_, set_, options_),
         test_(histories_, set_.test, set_.tasks, options_),
         model_(Scope(declaration_), options_),
         compressed_(options_.mode == "compressed") {}
 
-  int64_t num_samples() const override { return train_.size(); }
-  std::string fingerprint() const override { return histories_.Fingerprint(); }
+  const Dataset& dataset() const override { return train_; }
 
-  std::unique_ptr<Batch> Collate(std::span<const int64_t> ids, bool hash_inputs) const override {
+  std::unique_ptr<Batch> Collate(std::span<const Sample* const> samples) const override {
     auto batch = std::make_unique<DistillationBatch>();
-    batch->ids.assign(ids.begin(), ids.end());
     std::vector<Window> windows;
-    for (int64_t id : ids) windows.push_back(train_.at(id));
-    if (hash_inputs) {
-      for (const Window& window : windows) batch->input_hashes.push_back(HashWindow(window));
+    for (const Sample* sample : samples) {
+      windows.push_back(sample ? static_cast<const WindowSample*>(sample)->window : Window{});
+      // A place without a sample asks once, and nobody counts the answer.
+      if (!sample) windows.back().queries.push_back({0, 0, kIgnored, kIgnored});
     }
     FillBatch(windows, *batch);
     return batch;
@@ -89,7 +112,8 @@ class DistillationTask : public Task {
   const Options& options_;  // of config_
   TaskSet set_;
   Histories histories_;
-  Windows train_, test_;
+  WindowDataset train_;
+  Windows test_;
   ModelDeclaration declaration_;
   Transformer model_;
   bool compressed_;

@@ -1,0 +1,51 @@
+// Samples and their order. A task gives both; the loader reads them on many threads.
+#ifndef TRAINYARD_TRAINER_DATA_DATASET_H_
+#define TRAINYARD_TRAINER_DATA_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace trainyard {
+
+// Which reading of which sample.
+struct SampleKey {
+  int64_t id = 0;        // [0, Dataset::size)
+  int64_t epoch = 0;     // the pass over the data that it belongs to
+  int64_t position = 0;  // in the epoch
+  // What random transforms draw from: a pure function of (run.seed, epoch, id), so that they depend on neither world
+  // size, threads nor restarts.
+  uint64_t key = 0;
+};
+
+// What was read. Tasks derive their own.
+struct Sample {
+  virtual ~Sample() = default;
+};
+
+// Immutable: safe for any number of threads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  // Of everything that training reads: part of a run's identity.
+  virtual std::string fingerprint() const = 0;
+  // Throws DataError naming the file and the problem.
+  virtual std::unique_ptr<Sample> Read(const SampleKey& key) const = 0;
+  // xxh3 of a sample's inputs and targets, for the record.
+  virtual uint64_t Hash(const Sample& sample) const = 0;
+};
+
+// Which samples an epoch holds, and in which order: a pure function of (epoch, position), so that a run's place in its
+// data is a count.
+class Order {
+ public:
+  virtual ~Order() = default;
+  virtual int64_t items() const = 0;  // of every epoch; at least 1
+  // REQUIRES: 0 <= position < items().
+  virtual int64_t ItemAt(int64_t epoch, int64_t position) const = 0;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_DATA_DATASET_H_

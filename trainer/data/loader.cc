@@ -1,0 +1,157 @@
+#include "trainer/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+Loader::Loader(const Dataset& dataset, SampleStream stream, Collate collate, const ShareLayout& layout, int64_t first,
+               int64_t end, const LoaderOptions& options)
+    : dataset_(dataset),
+      stream_(std::move(stream)),
+      collate_(std::move(collate)),
+      layout_(layout),
+      options_(options),
+      per_step_((layout.end - layout.begin + layout.micro - 1) / layout.micro),
+      next_(first * per_step_),
+      end_(end * per_step_) {
+  try {
+    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error& error) {
+    const std::string started = std::to_string(threads_.size());
+    Stop();
+    throw Error(ExitCode::kInternal, "data.workers: the system gave " + started + " of " +
+                                         std::to_string(options.threads) + " threads: " + error.what());
+  }
+}
+
+Loader::~Loader() { Stop(); }
+
+void Loader::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Share Loader::Next() {
+  Share share;
+  for (int64_t m = 0; m < per_step_; ++m) share.push_back(Take());
+  return share;
+}
+
+LoaderTimes Loader::times() const { return {read_seconds_, collate_seconds_, wait_seconds_}; }
+
+std::unique_ptr<Batch> Loader::Take() {
+  const double start = Now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !open_.empty() && open_.front()->ready; });
+  const std::unique_ptr<MicroBatch> taken = std::move(open_.front());
+  open_.pop_front();
+  changed_.notify_all();
+  wait_seconds_ += Now() - start;
+  if (taken->error) std::rethrow_exception(taken->error);
+  return std::move(taken->batch);
+}
+
+void Loader::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    Work work;
+    changed_.wait(lock, [&] { return stopping_ || (work = Claim()).micro_batch; });
+    if (stopping_) return;
+    Read(work, lock);
+  }
+}
+
+Loader::Work Loader::Claim() {
+  for (;;) {
+    for (const auto& micro_batch : open_) {
+      if (micro_batch->started < micro_batch->keys.size()) return {micro_batch.get(), micro_batch->started++};
+    }
+    if (next_ >= end_ || static_cast<int64_t>(open_.size()) >= options_.prefetch) return {};
+    OpenNext();
+  }
+}
+
+void Loader::OpenNext() {
+  const int64_t step = next_ / per_step_, m = next_ % per_step_;
+  ++next_;
+  const int64_t begin = layout_.begin + m * layout_.micro, end = std::min(begin + layout_.micro, layout_.end);
+  auto micro_batch = std::make_unique<MicroBatch>();
+  for (int64_t place = begin; place < end; ++place)
+    micro_batch->keys.push_back(stream_.At(step * layout_.global_batch + place));
+  micro_batch->samples.resize(micro_batch->keys.size());
+  if (options_.hash_inputs) micro_batch->hashes.assign(micro_batch->keys.size(), 0);
+  open_.push_back(std::move(micro_batch));
+}
+
+void Loader::Read(const Work& work, std::unique_lock<std::mutex>& lock) {
+  MicroBatch& micro_batch = *work.micro_batch;
+  const SampleKey key = micro_batch.keys[work.index];
+  lock.unlock();
+  std::unique_ptr<Sample> sample;
+  uint64_t hash = 0;
+  std::string skipped;
+  std::exception_ptr error;
+  const double start = Now();
+  try {
+    sample = dataset_.Read(key);
+    if (options_.hash_inputs) hash = dataset_.Hash(*sample);
+  } catch (const DataError& bad) {
+    if (options_.skip_bad) {
+      skipped = bad.what();
+    } else {
+      error = std::current_exception();
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  read_seconds_ += Now() - start;
+  lock.lock();
+  micro_batch.samples[work.index] = std::move(sample);
+  if (options_.hash_inputs) micro_batch.hashes[work.index] = hash;
+  if (!skipped.empty()) micro_batch.skipped.push_back({key.id, skipped});
+  if (error && (!micro_batch.error || work.index < micro_batch.error_at)) {
+    micro_batch.error = error;
+    micro_batch.error_at = work.index;
+  }
+  if (++micro_batch.read < micro_batch.keys.size()) return;
+  lock.unlock();
+  Finish(micro_batch);
+  lock.lock();
+  micro_batch.ready = true;
+  changed_.notify_all();
+}
+
+void Loader::Finish(MicroBatch& micro_batch) {
+  if (micro_batch.error) return;
+  const double start = Now();
+  try {
+    std::vector<const Sample*> samples;
+    for (const auto& sample : micro_batch.samples) samples.push_back(sample.get());
+    micro_batch.batch = collate_(samples);
+    for (const SampleKey& key : micro_batch.keys) micro_batch.batch->ids.push_back(key.id);
+    micro_batch.batch->input_hashes = std::move(micro_batch.hashes);
+    std::sort(micro_batch.skipped.begin(), micro_batch.skipped.end(),
+              [](const SkippedSample& a, const SkippedSample& b) { return a.id < b.id; });
+    micro_batch.batch->skipped = std::move(micro_batch.skipped);
+  } catch (...) {
+    micro_batch.error = std::current_exception();
+  }
+  micro_batch.samples.clear();
+  collate_seconds_ += Now() - start;
+}
+
+}  // namespace trainyard
