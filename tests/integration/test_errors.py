@@ -197,13 +197,13 @@ def test_a_rank_that_dies(tmp_path, data, phase):
     assert '"rank":1' in (tmp_path / "termination").read_text()
 
 
-@pytest.mark.parametrize("place, code", [("loader", 65), ("forward", 70), ("backward", 70), ("evaluation", 70)])
-def test_a_rank_that_throws(tmp_path, data, place, code):
-    """The rank that throws explains the attempt; the other leaves by itself, with 69."""
+@pytest.mark.parametrize("place, call, code", [("loader", 20, 65), ("forward", 5, 70), ("backward", 5, 70), ("evaluation", 5, 70)])
+def test_a_rank_that_throws(tmp_path, data, place, call, code):
+    """The rank that throws explains the attempt; the other leaves by itself, with 69. A rank reads four samples a step."""
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 30, "eval_every": 4}, checkpoint={"every": 3})
     path = harness.write_config(tmp_path / "job.json", config)
     start = time.monotonic()
-    result = harness.run("launch", "--nproc", 2, "--config", path, timeout=60, TRAINYARD_TEST_FAULT=f"{place}:1:5", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    result = harness.run("launch", "--nproc", 2, "--config", path, timeout=60, TRAINYARD_TEST_FAULT=f"{place}:1:{call}", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
     assert time.monotonic() - start < 15
     expect(result, code, f"rank 1 of 2: injected fault in {place}")
     other = (tmp_path / "run" / "logs" / "attempt-1-rank-0.log").read_text()
@@ -212,6 +212,19 @@ def test_a_rank_that_throws(tmp_path, data, place, code):
     # The state that was saved before is good.
     again = harness.run("launch", "--nproc", 2, "--config", path, timeout=60)
     expect(again, 0, "resuming from")
+
+
+def test_a_bad_sample_may_keep_its_place(tmp_path, data):
+    """faults.bad_sample: skip. The sample counts nothing, its place stays, and the log names it."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"bad_sample": "skip"})
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "skipped", timeout=60, TRAINYARD_TEST_FAULT="loader:0:9")
+    expect(result, 0, "counts nothing: injected fault in loader (faults.bad_sample: skip)")
+    whole = harness.merged(config, run={"dir": str(tmp_path / "whole")})
+    expect(harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "whole.json", whole), "--record", tmp_path / "all", timeout=60), 0)
+    skipped, complete = harness.records(tmp_path / "skipped"), harness.records(tmp_path / "all")
+    assert [line["samples"] for line in skipped] == [line["samples"] for line in complete]
+    assert skipped[:2] == complete[:2] and skipped[2]["loss"] != complete[2]["loss"]
 
 
 @pytest.mark.parametrize("policy, code", [("stop", 72), ("skip", 0)])

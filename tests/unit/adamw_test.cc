@@ -41,7 +41,9 @@ TEST(AdamW, APatternThatMatchesNothingIsAnError) {
   FlatState state = Example();
   OptimConfig config;
   config.groups = {{"nett.*", 1, {}}};
-  EXPECT_THROW(AdamW(config, state), ConfigError);
+  EXPECT_THROW(RequireMatchingGroups(config, state.layout().parameters()), ConfigError);
+  config.groups = {{"net.*", 1, {}}, {"*.bias", 1, {}}};
+  EXPECT_THROW(RequireMatchingGroups(config, state.layout().parameters()), ConfigError) << "the first took all";
 }
 
 TEST(AdamW, PaddingStaysZero) {

@@ -70,9 +70,13 @@ void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& bod
     threads.emplace_back([&, rank] {
       ModelDeclaration declaration;
       const Net net{Scope(declaration)};
-      const auto engine = MakeEngine(
-          declaration, {.precision = Precision::kFp32, .bucket_bytes = bucket_bytes, .micro_batch = 16, .optim = {}}, 7,
-          *communicators[static_cast<size_t>(rank)]);
+      const auto engine = MakeEngine(declaration,
+                                     {.precision = Precision::kFp32,
+                                      .bucket_bytes = bucket_bytes,
+                                      .micro_batch = 16,
+                                      .optim = {},
+                                      .trainable = {}},
+                                     7, *communicators[static_cast<size_t>(rank)]);
       body(rank, net, *engine);
     });
   }
@@ -204,6 +208,31 @@ TEST(Engine, AParameterIsAtHandWhileItsUnitIsOpenOnly) {
     EXPECT_NO_THROW(net.Forward(pass, Inputs(0, 2)));
     EXPECT_THROW(net.head(pass, Inputs(0, 2)), std::logic_error) << "it was closed again";
   });
+}
+
+// A stage that trains the head alone: the rest keeps its bits, and is saved for the stages after it.
+TEST(Engine, WhatAStageDoesNotTrainRests) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    ModelDeclaration declaration;
+    const Net net{Scope(declaration)};
+    auto communicators = MakeInProcessWorld(1);
+    const auto engine = MakeEngine(
+        declaration,
+        {.precision = precision, .bucket_bytes = 256, .micro_batch = 16, .optim = {}, .trainable = {"head.*"}}, 7,
+        *communicators[0]);
+    const std::vector<float> hidden = Values(*engine, "model.hidden.weight"),
+                             head = Values(*engine, "model.head.weight");
+    engine->BeginStep(1);
+    engine->BeginBackward(true);
+    const Pass pass = Pass::Training(*engine, 1);
+    const at::Tensor rest = net.Forward(pass, Inputs(0, 4));
+    rest.sum().backward();
+    engine->Finish();
+    EXPECT_TRUE(engine->Update({.lr = 0.1, .clip = 0, .update = 1, .finite = true, .before = {}}).applied);
+    EXPECT_EQ(Values(*engine, "model.hidden.weight"), hidden);
+    EXPECT_NE(Values(*engine, "model.head.weight"), head);
+    for (const StateSlice& slice : engine->Slices()) EXPECT_NE(slice.key, "adamw.exp_avg.hidden.weight");
+  }
 }
 
 TEST(Engine, AStepThatIsNotFiniteChangesNothing) {

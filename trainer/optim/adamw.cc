@@ -1,7 +1,5 @@
 #include "trainer/optim/adamw.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -10,23 +8,36 @@
 
 namespace trainyard {
 
-bool MatchesPattern(const std::string& pattern, const std::string& text) {
-  return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+namespace {
+
+// Of optim.groups, the first that takes the parameter; else their number.
+size_t GroupOf(const OptimConfig& config, const std::string& name) {
+  const auto it = std::find_if(config.groups.begin(), config.groups.end(),
+                               [&](const ParameterGroupConfig& group) { return MatchesPattern(group.match, name); });
+  return static_cast<size_t>(it - config.groups.begin());
+}
+
+}  // namespace
+
+void RequireMatchingGroups(const OptimConfig& config, const std::vector<ParameterSpec>& parameters) {
+  std::vector<bool> matched(config.groups.size() + 1, false);
+  for (const ParameterSpec& spec : parameters) matched[GroupOf(config, spec.name)] = true;
+  for (size_t g = 0; g < config.groups.size(); ++g) {
+    if (!matched[g])
+      throw ConfigError("optim.groups: the pattern " + config.groups[g].match +
+                        " matches no parameter (or an earlier one took all)");
+  }
 }
 
 AdamW::AdamW(const OptimConfig& config, FlatState& state) : config_(config), state_(state) {
   const FlatLayout& layout = state_.layout();
-  std::vector<bool> matched(config_.groups.size(), false);
   for (size_t p = 0; p < layout.parameters().size(); ++p) {
     const ParameterSpec& spec = layout.parameters()[p];
     const bool decays = config_.decay == "all" || spec.shape.size() >= 2;
     Group group{{}, 1, decays ? config_.weight_decay : 0};
-    for (size_t g = 0; g < config_.groups.size(); ++g) {
-      if (!MatchesPattern(config_.groups[g].match, spec.name)) continue;
-      matched[g] = true;
+    if (const size_t g = GroupOf(config_, spec.name); g < config_.groups.size()) {
       group.lr = config_.groups[g].lr;
       group.weight_decay = config_.groups[g].weight_decay.value_or(group.weight_decay);
-      break;
     }
     // A range runs up to the next parameter: padding stays zero under any update.
     const int64_t end = p + 1 < layout.parameters().size() ? layout.range(p + 1).begin : layout.total();
@@ -37,11 +48,6 @@ AdamW::AdamW(const OptimConfig& config, FlatState& state) : config_(config), sta
     } else {
       groups_.push_back(group);
     }
-  }
-  for (size_t g = 0; g < matched.size(); ++g) {
-    if (!matched[g])
-      throw ConfigError("optim.groups: the pattern " + config_.groups[g].match +
-                        " matches no parameter (or an earlier one took all)");
   }
 }
 

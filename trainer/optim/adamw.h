@@ -12,8 +12,7 @@ namespace trainyard {
 
 class AdamW {
  public:
-  // Assigns every parameter to its group. Throws ConfigError for a pattern of optim.groups that
-  // matches no parameter.
+  // Assigns every parameter to its group: of optim.groups, the first whose pattern matches.
   AdamW(const OptimConfig& config, FlatState& state);
 
   // Updates master and moments from state.gradient x grad_scale. `step` counts from 1 and is the
@@ -30,8 +29,8 @@ class AdamW {
   std::vector<Group> groups_;
 };
 
-// Shell-style match: * is any text, ? any character.
-bool MatchesPattern(const std::string& pattern, const std::string& text);
+// Throws ConfigError for a pattern of optim.groups that takes no parameter.
+void RequireMatchingGroups(const OptimConfig& config, const std::vector<ParameterSpec>& parameters);
 
 }  // namespace trainyard
 

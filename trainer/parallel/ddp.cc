@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <stdexcept>
 
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/initialize.h"
@@ -18,6 +20,7 @@ namespace {
 
 // A parameter's values in the type that forward computes with, from float32.
 void Convert(std::span<const float> from, at::Tensor& to) {
+  if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
   if (to.scalar_type() == at::kBFloat16) {
     kernels::Kernels().to_bf16(from.data(), reinterpret_cast<kernels::Bf16*>(to.data_ptr()),
                                static_cast<int64_t>(from.size()));
@@ -31,24 +34,30 @@ class DdpEngine : public Engine {
   DdpEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives)
       : declaration_(declaration),
         collectives_(collectives),
-        memory_(PlanDdpMemory(declaration, options.precision, collectives.size())),
-        state_(FlatLayout(Trainable(declaration), collectives.size()), options.precision),
+        memory_(PlanDdpMemory(declaration, options.precision, collectives.size(), options.trainable)),
+        state_(FlatLayout(Trained(declaration, options.trainable), collectives.size()), options.precision),
         reducer_(state_, collectives, options.bucket_bytes),
         optimizer_(options.optim, state_),
         buffers_(declaration),
         gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
     state_.Initialize(seed);
+    size_t trained = 0;
     for (const ParameterSpec& spec : declaration.parameters) {
-      trained_.push_back(spec.trainable ? num_trained_++ : kFrozen);
-      frozen_.push_back(spec.trainable ? at::Tensor() : MakeFrozen(spec, options.precision, seed));
+      Held held;
+      if (IsTrained(spec, options.trainable)) {
+        held.trained = trained++;
+      } else {
+        held.still = MakeStill(spec, options.precision, seed);
+      }
+      held_.push_back(std::move(held));
     }
   }
 
   const ModelDeclaration& declaration() const override { return declaration_; }
 
   at::Tensor Parameter(ParameterId id) override {
-    const auto i = static_cast<size_t>(id.index);
-    return trained_[i] == kFrozen ? frozen_[i] : state_.leaves()[trained_[i]];
+    const Held& held = HeldOf(id);
+    return held.trained ? state_.leaves()[*held.trained] : held.still.compute;
   }
   at::Tensor Buffer(BufferId id) override { return buffers_.Get(id); }
   void StageBuffer(BufferId id, const at::Tensor& value) override { buffers_.Stage(id, value); }
@@ -101,6 +110,11 @@ class DdpEngine : public Engine {
         slices.push_back({prefix + spec.name, spec.shape, 0, spec.numel(), Part(*flat, layout.range(i)), true});
       }
     }
+    for (size_t i = 0; i < held_.size(); ++i) {
+      const ParameterSpec& spec = declaration_.parameters[i];
+      if (held_[i].still.master.defined())
+        slices.push_back({"model." + spec.name, spec.shape, 0, spec.numel(), Floats(held_[i].still.master), true});
+    }
     for (size_t i = 0; i < declaration_.buffers.size(); ++i) {
       const BufferSpec& spec = declaration_.buffers[i];
       slices.push_back({"buffer." + spec.name, spec.shape, 0, spec.numel(), Floats(buffers_.committed(i)), true});
@@ -109,15 +123,21 @@ class DdpEngine : public Engine {
   }
 
   void SetParameter(ParameterId id, std::span<const float> values) override {
-    const auto i = static_cast<size_t>(id.index);
-    if (trained_[i] == kFrozen) {
-      Convert(values, frozen_[i]);
+    Held& held = HeldOf(id);
+    if (!held.trained && !held.still.master.defined()) {
+      Convert(values, held.still.compute);
     } else {
-      std::copy(values.begin(), values.end(), Part(state_.master, state_.layout().range(trained_[i])).begin());
+      const std::span<float> master = MasterOf(held);
+      std::copy(values.begin(), values.end(), master.begin());
     }
   }
 
-  void Publish() override { state_.PublishParameters(); }
+  void Publish() override {
+    state_.PublishParameters();
+    for (Held& held : held_) {
+      if (held.still.master.defined()) Convert(Floats(held.still.master), held.still.compute);
+    }
+  }
 
   std::vector<ExportedTensor> Export() override {
     std::vector<ExportedTensor> tensors;
@@ -138,25 +158,43 @@ class DdpEngine : public Engine {
   MemoryPlan Memory() const override { return memory_; }
 
  private:
-  static constexpr size_t kFrozen = SIZE_MAX;
+  // A parameter that does not change: frozen (no master), or resting until another stage trains it.
+  struct Still {
+    at::Tensor master;   // float32 (numel), or undefined
+    at::Tensor compute;  // in its shape; the master itself where that is float32
+  };
+  struct Held {
+    std::optional<size_t> trained;  // its index in the layout
+    Still still;
+  };
 
-  static at::Tensor MakeFrozen(const ParameterSpec& spec, Precision precision, uint64_t seed) {
-    at::Tensor tensor = at::empty(spec.shape, ElementBytes(spec.dtype, precision) == 2 ? at::kBFloat16 : at::kFloat);
-    std::vector<float> values(static_cast<size_t>(spec.numel()));
-    FillInitial(spec, seed, values);
-    Convert(values, tensor);
-    return tensor;
+  Held& HeldOf(ParameterId id) { return held_[static_cast<size_t>(id.index)]; }
+
+  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed) {
+    const bool half = ElementBytes(spec.dtype, precision) == 2;
+    Still still;
+    at::Tensor values = at::empty({spec.numel()}, at::kFloat);
+    FillInitial(spec, seed, Floats(values));
+    still.compute = half ? at::empty(spec.shape, at::kBFloat16) : values.view(spec.shape);
+    if (half) Convert(Floats(values), still.compute);
+    if (spec.trainable) still.master = values;
+    return still;
   }
 
   static std::span<float> Part(const at::Tensor& flat, Range range) {
     return Floats(flat).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
   }
 
-  std::vector<float> Values(ParameterId id) const {
-    const auto i = static_cast<size_t>(id.index);
-    const at::Tensor whole = trained_[i] == kFrozen ? frozen_[i].to(at::kFloat).contiguous() : at::Tensor();
-    const std::span<float> values =
-        trained_[i] == kFrozen ? Floats(whole) : Part(state_.master, state_.layout().range(trained_[i]));
+  // REQUIRES: it has one.
+  std::span<float> MasterOf(const Held& held) const {
+    return held.trained ? Part(state_.master, state_.layout().range(*held.trained)) : Floats(held.still.master);
+  }
+
+  std::vector<float> Values(ParameterId id) {
+    const Held& held = HeldOf(id);
+    const bool frozen = !held.trained && !held.still.master.defined();
+    const at::Tensor whole = frozen ? held.still.compute.to(at::kFloat).contiguous() : at::Tensor();
+    const std::span<float> values = frozen ? Floats(whole) : MasterOf(held);
     return {values.begin(), values.end()};
   }
 
@@ -168,9 +206,7 @@ class DdpEngine : public Engine {
   AdamW optimizer_;
   Buffers buffers_;
   GatherSchedule gathers_;
-  std::vector<size_t> trained_;     // per parameter: its index in the layout, or kFrozen
-  std::vector<at::Tensor> frozen_;  // per parameter; undefined where it is trained
-  size_t num_trained_ = 0;
+  std::vector<Held> held_;  // per declared parameter
   std::vector<double> norm_scratch_;
 };
 
@@ -178,6 +214,11 @@ class DdpEngine : public Engine {
 
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
                                    Collectives& collectives) {
+  RequireMatchingGroups(options.optim, Trained(declaration, {}));
+  for (const std::string& pattern : options.trainable) {
+    if (Trained(declaration, {pattern}).empty())
+      throw std::logic_error("a stage trains " + pattern + ", which matches no parameter");
+  }
   return std::make_unique<DdpEngine>(declaration, options, seed, collectives);
 }
 

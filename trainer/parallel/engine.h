@@ -27,6 +27,9 @@ struct EngineOptions {
   int64_t bucket_bytes = 25 << 20;
   int64_t micro_batch = 1;  // most samples of one forward: rows of a gather
   OptimConfig optim;
+  // Patterns of the parameters that are trained now, of those declared so; empty: all. The others rest: they are saved,
+  // and cost no gradient and no moments.
+  std::vector<std::string> trainable;
 };
 
 struct UpdateInput {
@@ -90,7 +93,7 @@ class Engine : public Weights {
 };
 
 // Allocates everything and fills it with the initial values of `seed`. Throws ConfigError for a pattern of optim.groups
-// that matches no parameter.
+// that matches no declared parameter, and std::logic_error for one of `trainable`.
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
                                    Collectives& collectives);
 

@@ -1,5 +1,7 @@
 #include "trainer/parallel/flat_layout.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 
 namespace trainyard {
@@ -9,10 +11,19 @@ int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multi
 
 }  // namespace
 
-std::vector<ParameterSpec> Trainable(const ModelDeclaration& declaration) {
+bool MatchesPattern(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+}
+
+bool IsTrained(const ParameterSpec& spec, const std::vector<std::string>& patterns) {
+  const auto matches = [&](const std::string& pattern) { return MatchesPattern(pattern, spec.name); };
+  return spec.trainable && (patterns.empty() || std::any_of(patterns.begin(), patterns.end(), matches));
+}
+
+std::vector<ParameterSpec> Trained(const ModelDeclaration& declaration, const std::vector<std::string>& patterns) {
   std::vector<ParameterSpec> specs;
   for (const ParameterSpec& spec : declaration.parameters) {
-    if (spec.trainable) specs.push_back(spec);
+    if (IsTrained(spec, patterns)) specs.push_back(spec);
   }
   return specs;
 }

@@ -47,8 +47,14 @@ class FlatLayout {
   int world_;
 };
 
+// Shell-style match: * is any text, ? any character.
+bool MatchesPattern(const std::string& pattern, const std::string& text);
+
+// Whether a parameter is declared as trained and matches one of the patterns; no pattern matches everything.
+bool IsTrained(const ParameterSpec& spec, const std::vector<std::string>& patterns);
+
 // What a flat layout is made of: the trained parameters of a model, in their order.
-std::vector<ParameterSpec> Trainable(const ModelDeclaration& declaration);
+std::vector<ParameterSpec> Trained(const ModelDeclaration& declaration, const std::vector<std::string>& patterns);
 
 }  // namespace trainyard
 

@@ -15,11 +15,15 @@ int64_t ElementBytes(DType dtype, Precision precision) {
   return dtype == DType::kBfloat16 ? 2 : 4;
 }
 
-MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world) {
-  const int64_t flat = FlatLayout(Trainable(declaration), world).total();
-  int64_t frozen = 0, buffers = 0;
+MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
+                         const std::vector<std::string>& trainable) {
+  const int64_t flat = FlatLayout(Trained(declaration, trainable), world).total();
+  int64_t frozen = 0, resting = 0, resting_master = 0, buffers = 0;
   for (const ParameterSpec& spec : declaration.parameters) {
     if (!spec.trainable) frozen += spec.numel() * ElementBytes(spec.dtype, precision);
+    if (!spec.trainable || IsTrained(spec, trainable)) continue;
+    resting_master += spec.numel() * 4;
+    resting += ElementBytes(spec.dtype, precision) == 2 ? spec.numel() * 6 : spec.numel() * 4;
   }
   for (const BufferSpec& spec : declaration.buffers) buffers += spec.numel() * 4;
   MemoryPlan plan;
@@ -30,9 +34,10 @@ MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precisio
   add("parameters, bf16", precision == Precision::kBf16 ? flat * 2 : 0);
   add("gradients, fp32", flat * 4);
   add("AdamW moments, fp32", flat * 8);
+  add("parameters of other stages", resting);
   add("frozen parameters", frozen);
   add("buffers", buffers);
-  add("checkpoint in flight", (flat * 12 + buffers + world - 1) / world);
+  add("checkpoint in flight", (flat * 12 + resting_master + buffers + world - 1) / world);
   return plan;
 }
 

@@ -24,7 +24,9 @@ struct MemoryPlan {
 };
 
 // Of stage ddp; activations and what the allocator keeps are not in it.
-MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world);
+// `trainable`: as in EngineOptions.
+MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
+                         const std::vector<std::string>& trainable = {});
 
 // Bytes of one element as forward computes with it.
 int64_t ElementBytes(DType dtype, Precision precision);

@@ -84,7 +84,8 @@ std::unique_ptr<Engine> BuildEngine(const Config& config, const Plan& plan, cons
                     {.precision = plan.precision,
                      .bucket_bytes = static_cast<int64_t>(config.parallel.bucket_mib * (1 << 20)),
                      .micro_batch = plan.micro,
-                     .optim = config.optim},
+                     .optim = config.optim,
+                     .trainable = {}},
                     static_cast<uint64_t>(config.run.seed), collectives);
 }
 

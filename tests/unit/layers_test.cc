@@ -1,0 +1,182 @@
+// Each layer against torch.nn's own module with the same values: forward, gradients, initialisation.
+#include "trainer/model/layers.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/parallel/engine.h"
+
+namespace trainyard {
+namespace {
+
+// A declaration with one layer in one unit, and its engine.
+template <class Layer>
+struct Alone {
+  template <class... Args>
+  explicit Alone(Args&&... args) : layer(Scope(declaration).Unit("all"), std::forward<Args>(args)...) {
+    engine = MakeEngine(declaration, {}, 11, *communicator);
+  }
+  // The layer in its opened unit.
+  template <class... More>
+  at::Tensor Run(const Pass& pass, const at::Tensor& x, More... more) {
+    return pass.Unit({0}, [=, this](at::TensorList in) { return layer(pass, in[0], more...); }, {x});
+  }
+  // Gives a module of torch.nn our values, by their common names.
+  template <class Module>
+  void CopyTo(Module& module) {
+    torch::NoGradGuard no_grad;
+    auto named = module->named_parameters();
+    size_t copied = 0;
+    for (const ExportedTensor& tensor : engine->Export()) {
+      at::Tensor* to = named.find(tensor.name);
+      if (!to) continue;
+      ASSERT_EQ(to->sizes().vec(), tensor.shape) << tensor.name;
+      to->copy_(torch::tensor(tensor.values).view(tensor.shape));
+      ++copied;
+    }
+    EXPECT_EQ(copied, named.size()) << "every parameter of the reference is one of ours";
+  }
+  at::Tensor Gradient(const std::string& name) {
+    for (size_t i = 0; i < declaration.parameters.size(); ++i) {
+      if (declaration.parameters[i].name == name) return engine->Parameter({static_cast<int32_t>(i)});
+    }
+    throw std::logic_error(name);
+  }
+
+  ModelDeclaration declaration;
+  Layer layer;
+  std::unique_ptr<Communicator> communicator = MakeSingleCommunicator();
+  std::unique_ptr<Engine> engine;
+};
+
+// Values, and gradients of the input and of every parameter; 1e-5 of the largest value: sums in another order.
+template <class Layer, class Module>
+void ExpectLike(Alone<Layer>& ours, Module module, const at::Tensor& input) {
+  ours.CopyTo(module);
+  at::Tensor x = input.clone(), y = input.clone();
+  if (x.is_floating_point()) {
+    x.requires_grad_(true);
+    y.requires_grad_(true);
+  }
+  const at::Tensor mine = ours.Run(Pass::Training(*ours.engine, 1), x), theirs = module->forward(y);
+  auto close = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a - b).abs().max() / b.abs().max().clamp_min(1e-3)).template item<double>();
+  };
+  EXPECT_LT(close(mine, theirs), 1e-5);
+  const at::Tensor weights = at::randn(mine.sizes());
+  std::vector<at::Tensor> my_leaves, their_leaves;
+  for (const auto& parameter : module->named_parameters()) {
+    my_leaves.push_back(ours.Gradient(parameter.key()));
+    their_leaves.push_back(parameter.value());
+  }
+  if (x.requires_grad()) {
+    my_leaves.push_back(x);
+    their_leaves.push_back(y);
+  }
+  const auto g = torch::autograd::grad({(mine * weights).sum()}, my_leaves),
+             e = torch::autograd::grad({(theirs * weights).sum()}, their_leaves);
+  for (size_t i = 0; i < g.size(); ++i) EXPECT_LT(close(g[i], e[i]), 1e-5) << i;
+}
+
+TEST(Layers, LinearIsTorchs) {
+  Alone<Linear> ours(7, 5);
+  ExpectLike(ours, torch::nn::Linear(7, 5), at::randn({4, 7}));
+}
+
+TEST(Layers, EmbeddingIsTorchs) {
+  Alone<Embedding> ours(11, 6);
+  ExpectLike(ours, torch::nn::Embedding(11, 6), at::randint(0, 11, {3, 4}, at::kLong));
+}
+
+TEST(Layers, NormsAreTorchs) {
+  Alone<LayerNorm> layer(12);
+  ExpectLike(layer, torch::nn::LayerNorm(torch::nn::LayerNormOptions({12})), at::randn({3, 5, 12}));
+  Alone<GroupNorm> group(3, 12);
+  ExpectLike(group, torch::nn::GroupNorm(3, 12), at::randn({4, 12, 5, 5}));
+}
+
+TEST(Layers, RMSNormIsItsFormula) {
+  Alone<RMSNorm> ours(8);
+  const at::Tensor x = at::randn({5, 8}),
+                   expected = x / (x.square().mean(-1, true) + 1e-6).sqrt();  // its weight starts at one
+  EXPECT_LT((ours.Run(Pass::Evaluation(*ours.engine), x) - expected).abs().max().item<double>(), 1e-6);
+}
+
+TEST(Layers, ConvolutionsAreTorchs) {
+  Alone<Convolution> two(2, 3, 4, ConvOptions{.kernel = 3, .stride = 2, .padding = 1});
+  ExpectLike(two, torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3).stride(2).padding(1)), at::randn({2, 3, 9, 8}));
+  Alone<Convolution> three(3, 2, 3, ConvOptions{.kernel = 3, .stride = 1, .padding = 1});
+  ExpectLike(three, torch::nn::Conv3d(torch::nn::Conv3dOptions(2, 3, 3).padding(1)), at::randn({2, 2, 5, 6, 4}));
+}
+
+TEST(Layers, BatchNormIsTorchsWithItsStatistics) {
+  Alone<BatchNorm> ours(4);
+  torch::nn::BatchNorm2d module(4);
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor x = at::randn({6, 4, 3, 3}) * 2 + 1;
+    ours.engine->BeginStep(1);
+    ExpectLike(ours, module, x);
+    ours.engine->Finish();
+    ours.engine->Update({.lr = 0, .clip = 0, .update = 1, .finite = true, .before = {}});
+    ours.CopyTo(module);
+  }
+  const at::Tensor x = at::randn({5, 4, 2, 2});
+  module->eval();
+  EXPECT_LT((ours.Run(Pass::Evaluation(*ours.engine), x) - module->forward(x)).abs().max().item<double>(), 1e-5);
+  for (const StateSlice& slice : ours.engine->Slices()) {
+    if (slice.key != "buffer.num_batches_tracked") continue;
+    EXPECT_EQ(slice.values[0], 3);
+  }
+}
+
+TEST(Layers, LoRAStartsAsItsBaseAndTrainsTwoFactors) {
+  Alone<LoRALinear> ours(8, 6, 2, 0.5);
+  const at::Tensor x = at::randn({3, 8});
+  const Pass pass = Pass::Training(*ours.engine, 1);
+  const at::Tensor base = pass.Unit(
+      {0}, [&](at::TensorList in) { return ours.layer.base(pass, in[0].to(at::kBFloat16)).to(at::kFloat); }, {x});
+  EXPECT_TRUE(ours.Run(pass, x).equal(base)) << "B is zero";
+  EXPECT_EQ(ours.declaration.num_parameters(true), 2 * 8 + 6 * 2);
+}
+
+TEST(Layers, DropoutIsAFunctionOfItsKeyAlone) {
+  Alone<Dropout> ours(0.3);
+  const at::Tensor x = at::ones({200, 50});
+  const Pass pass = Pass::Training(*ours.engine, 5);
+  const at::Tensor first = ours.Run(pass, x);
+  at::rand({100});  // a foreign draw from the global generator
+  EXPECT_TRUE(ours.Run(pass, x).equal(first));
+  EXPECT_FALSE(ours.Run(Pass::Training(*ours.engine, 6), x).equal(first));
+  EXPECT_TRUE(ours.Run(Pass::Evaluation(*ours.engine), x).equal(x));
+  const double kept = first.ne(0).to(at::kDouble).mean().item<double>();
+  EXPECT_NEAR(kept, 0.7, 5 * std::sqrt(0.21 / 10000));  // five standard errors
+  EXPECT_NEAR(first.max().item<double>(), 1 / 0.7, 1e-6);
+  Alone<DropPath> path(0.4);
+  const at::Tensor whole = path.Run(Pass::Training(*path.engine, 5), at::ones({400, 3, 2}));
+  EXPECT_TRUE(whole.flatten(1).amin(1).equal(whole.flatten(1).amax(1))) << "whole samples";
+  EXPECT_NEAR(whole.ne(0).to(at::kDouble).mean().item<double>(), 0.6, 5 * std::sqrt(0.24 / 400));
+}
+
+TEST(Layers, TwoPlacesDrawDifferently) {
+  struct Two {
+    explicit Two(const Scope& s) : a(s, 0.5), b(s, 0.5) {}
+    at::Tensor operator()(const Pass& pass, const at::Tensor& x) const {
+      return a(pass, x).ne(b(pass, x)).to(at::kFloat);
+    }
+    Dropout a, b;
+  };
+  Alone<Two> ours;
+  EXPECT_NEAR(ours.Run(Pass::Training(*ours.engine, 1), at::ones({10000})).mean().item<double>(), 0.5, 0.03);
+}
+
+TEST(Layers, CausalAttentionSeesThePast) {
+  const at::Tensor qkv = at::randn({2, 9, 3 * 16});
+  auto part = [&](int64_t i) { return qkv.narrow(2, 16 * i, 16).view({2, 9, 2, 8}).transpose(1, 2); };
+  const at::Tensor expected =
+      at::scaled_dot_product_attention(part(0), part(1), part(2), {}, 0, true).transpose(1, 2).reshape({2, 9, 16});
+  EXPECT_LT((CausalAttention(qkv, 2, {}) - expected).abs().max().item<double>(), 1e-5);
+}
+
+}  // namespace
+}  // namespace trainyard
