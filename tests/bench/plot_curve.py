@@ -1,6 +1,6 @@
 """Draws the in-context curve of an evaluation: return over episodes, mean of the held-out goals.
 
-usage: plot_curve.py METRICS.json OUT.png   (run.dir/evaluation.json, or what `trainyard eval` prints)
+usage: plot_curve.py EVALUATION.json OUT.png   (run.dir/evaluation.json, or what `trainyard eval` prints)
 """
 
 import json
@@ -16,10 +16,9 @@ import matplotlib.pyplot as plt  # noqa: E402
 def main():
     text = pathlib.Path(sys.argv[1]).read_text()
     data = json.loads(text[text.index("{") :])
-    metrics = data.get("metrics", data)
-    curve = [metrics[key] for key in sorted(metrics) if key.startswith("curve/")]
+    metrics, curve = data["metrics"], data["curves"]["test/return_by_episode"]
     figure, axes = plt.subplots(figsize=(7, 3.5))
-    axes.plot(range(1, len(curve) + 1), curve, label="with history")
+    axes.plot(curve["x"], curve["y"], label="with history")
     for value, label in ((17.25, "optimum"), (metrics["test/return_no_history"], "no history"), (0.33, "random")):
         axes.axhline(value, linestyle="--", linewidth=0.8, label=f"{label} {value:.2f}", color="gray")
     axes.set(xlabel="episode", ylabel="return, mean of 8 held-out goals", ylim=(0, 18))

@@ -142,11 +142,12 @@ def test_curves_tables_and_hyperparameters_of_a_run(tmp_path, data):
     result = harness.run("launch", "--nproc", 2, "--config", config)
     assert result.returncode == 0, result.stderr
     evaluation = json.loads((run / "evaluation.json").read_text())
-    expected = [v for k, v in sorted(evaluation["metrics"].items()) if k.startswith("curve/")]
+    expected = evaluation["curves"]["test/return_by_episode"]
     (curve,) = [line for line in log_of(run) if "curve" in line]
-    assert (curve["curve"], curve["step"], curve["x"]) == ("curve/return_episode", 10, [0, 1, 2])
-    assert curve["y"] == pytest.approx(expected)
-    points = accumulated(run / "tensorboard" / "curves" / "curve_return_episode-step-00000010").Scalars("curve/return_episode")
+    assert (curve["curve"], curve["step"], curve["x"]) == ("test/return_by_episode", 10, [1, 2, 3])
+    assert expected == {"x": [1, 2, 3], "y": pytest.approx(curve["y"])}
+    assert np.mean(curve["y"]) == pytest.approx(evaluation["metrics"]["test/return_mean"])
+    points = accumulated(run / "tensorboard" / "curves" / "test_return_by_episode-step-00000010").Scalars("test/return_by_episode")
     assert [(e.step, e.value) for e in points] == list(zip(curve["x"], map(np.float32, curve["y"])))
     (table,) = [line for line in log_of(run) if "text" in line]
     assert evaluation["table"] in table["value"]

@@ -26,13 +26,19 @@ class Gate {
   }
   void Pass() {
     std::unique_lock lock(mutex_);
+    reached_ = true;
+    changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
+  }
+  void WaitUntilReached() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return reached_; });
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool open_ = false;
+  bool open_ = false, reached_ = false;
 };
 
 // What sinks have written, by whom it may be read after the queue is closed or the gate is open.
@@ -159,9 +165,11 @@ TEST(SinkQueue, OneThatBlocksForEverIsLeftBehind) {
   telemetry.To("stuck", Opener(stuck, {.gate = gate, .blocks_at = 2}), {.max_events = 5, .closing = milliseconds(30)});
   telemetry.To("fine", Opener(fine, {}), {.closing = std::chrono::minutes(5)});
   for (int64_t step = 0; step < 50; ++step) telemetry.Add(step, Scalars{});
+  gate->WaitUntilReached();
   const std::vector<std::string> losses = telemetry.Close();
   ASSERT_EQ(losses.size(), 1u);
-  EXPECT_NE(losses[0].find("stuck lost 48 events, and did not end in time"), std::string::npos) << losses[0];
+  EXPECT_NE(losses[0].find("stuck lost 48 events: is slower than training"), std::string::npos) << losses[0];
+  EXPECT_NE(losses[0].find("did not end in time"), std::string::npos) << losses[0];
   EXPECT_EQ(fine->steps.size(), 50u);
   gate->Open();
   WaitUntilGone(stuck);
@@ -210,6 +218,10 @@ TEST(SinkQueue, SaysWhyItCannotBeOpened) {
   EXPECT_TRUE(queue.Close());
   EXPECT_EQ(queue.TakeFailure(), "no such place");
   EXPECT_EQ(queue.dropped(), 1);
+  Telemetry telemetry(1);
+  telemetry.To("closed", Opener(std::make_shared<Written>(), {.opens = false}));
+  telemetry.Add(1, Scalars{});
+  EXPECT_EQ(telemetry.Close(), std::vector<std::string>{"telemetry: closed lost 1 events: no such place"});
 }
 
 }  // namespace

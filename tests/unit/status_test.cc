@@ -35,9 +35,11 @@ TEST(RankStatus, JsonComesBack) {
 // Zero is a value; a rank that has not trained yet has none.
 TEST(RankStatus, UnknownIsNotZero) {
   const RankStatus unknown = Example(0);
-  for (const char* key : {"loss", "samples_per_second", "eta_seconds"})
+  for (const char* key : {"loss", "samples_per_second", "eta_seconds", "last_step_time"})
     EXPECT_TRUE(unknown.ToStatusJson().at(key).is_null()) << key;
-  EXPECT_EQ(Exposition({unknown}).find("trainyard_loss{"), std::string::npos);
+  for (const char* metric :
+       {"trainyard_loss{", "trainyard_last_step_timestamp_seconds{", "trainyard_checkpoint_last_step{"})
+    EXPECT_EQ(Exposition({unknown}).find(metric), std::string::npos) << metric;
   RankStatus zero = Example(0);
   zero.loss = zero.eta_seconds = 0;
   EXPECT_EQ(RankStatus::FromJson(zero.ToJson()).ToStatusJson().at("eta_seconds"), 0);

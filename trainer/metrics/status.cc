@@ -63,7 +63,7 @@ const std::vector<MetricSpec>& Specs() {
          add({{"result", "skipped"}}, static_cast<double>(s.steps_skipped));
        }},
       {"trainyard_last_step_timestamp_seconds", "When the last step ended, seconds since the epoch.", MetricType::Gauge,
-       One([](auto& s) { return s.last_step_time; })},
+       Known(&RankStatus::last_step_time)},
       {"trainyard_loss", "Global training loss of the last step.", MetricType::Gauge, Known(&RankStatus::loss)},
       {"trainyard_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
        Known(&RankStatus::learning_rate)},
@@ -79,13 +79,18 @@ const std::vector<MetricSpec>& Specs() {
       {"trainyard_host_memory_bytes", "Resident memory of the serving process.", MetricType::Gauge,
        One([](auto&) { return static_cast<double>(ResidentBytes()); })},
       {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge,
-       One([](auto& s) { return s.checkpoint.step; })},
+       [](const RankStatus& s, const auto& add) {
+         if (s.checkpoint.durable) add({}, static_cast<double>(s.checkpoint.step));
+       }},
       {"trainyard_checkpoint_age_seconds", "Age of the newest durable checkpoint.", MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
          if (s.checkpoint.durable) add({}, UnixTime() - static_cast<double>(s.checkpoint.time));
        }},
       {"trainyard_checkpoint_duration_seconds", "How long the newest checkpoint took in the background.",
-       MetricType::Gauge, One([](auto& s) { return s.checkpoint.duration_seconds; })},
+       MetricType::Gauge,
+       [](const RankStatus& s, const auto& add) {
+         if (s.checkpoint.durable) add({}, s.checkpoint.duration_seconds);
+       }},
       {"trainyard_checkpoint_stall_seconds_total", "Time that training waited for checkpoints.", MetricType::Counter,
        One([](auto& s) { return s.checkpoint_stall_seconds; })},
       {"trainyard_micro_batch", "Samples of one forward and backward.", MetricType::Gauge,
@@ -122,7 +127,7 @@ Json RankStatus::ToStatusJson() const {
           {"phase", phase},
           {"step", step},
           {"total_steps", total_steps},
-          {"last_step_time", last_step_time},
+          {"last_step_time", NullIfUnknown(last_step_time)},
           {"last_progress_time", last_progress_time},
           {"samples_per_second", NullIfUnknown(samples_per_second)},
           {"eta_seconds", NullIfUnknown(eta_seconds)},
@@ -165,7 +170,7 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "phase", s.phase);
   read(json, "step", s.step);
   read(json, "total_steps", s.total_steps);
-  read(json, "last_step_time", s.last_step_time);
+  read_known("last_step_time", s.last_step_time);
   read(json, "last_progress_time", s.last_progress_time);
   read_known("samples_per_second", s.samples_per_second);
   read_known("eta_seconds", s.eta_seconds);

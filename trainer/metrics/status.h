@@ -18,9 +18,9 @@ struct RankStatus {
   int rank = 0, world = 1;
   std::string phase = "starting";
   int64_t step = 0, total_steps = 0;
-  double last_step_time = 0, last_progress_time = 0;  // seconds since the epoch
+  double last_progress_time = 0;  // seconds since the epoch, like all times
   // Unknown before the first step of this attempt.
-  std::optional<double> samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
+  std::optional<double> last_step_time, samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
   struct {
     int64_t step = 0, time = 0;
     uint64_t bytes = 0;

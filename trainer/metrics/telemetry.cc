@@ -35,10 +35,12 @@ std::vector<std::string> Telemetry::Close() {
   std::vector<std::string> losses;
   for (const auto& sink : sinks_) {
     const bool written = sink->Close();
-    if (const int64_t dropped = sink->dropped(); !written || dropped > 0) {
-      losses.push_back(Format("telemetry: %s lost %lld events%s", sink->name().c_str(), static_cast<long long>(dropped),
-                              written ? "" : ", and did not end in time; the run does not wait for it"));
-    }
+    const int64_t dropped = sink->dropped();
+    if (written && dropped == 0) continue;
+    const std::string why = sink->TakeFailure();  // empty when it was told before
+    losses.push_back(Format("telemetry: %s lost %lld events", sink->name().c_str(), static_cast<long long>(dropped)) +
+                     (why.empty() ? "" : ": " + why) +
+                     (written ? "" : ", and did not end in time; the run does not wait for it"));
   }
   sinks_.clear();
   return losses;

@@ -33,6 +33,7 @@ class FaultyEvaluation : public Evaluation {
   }
   std::vector<double>& slots() override { return inner_->slots(); }
   std::map<std::string, double> Metrics() const override { return inner_->Metrics(); }
+  std::vector<EventContent> Artifacts() const override { return inner_->Artifacts(); }
   std::string Table() const override { return inner_->Table(); }
 
  private:

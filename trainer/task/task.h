@@ -13,6 +13,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_stream.h"
+#include "trainer/metrics/event.h"
 #include "trainer/model/pass.h"
 
 namespace trainyard {
@@ -38,6 +39,8 @@ class Evaluation {
   virtual std::vector<double>& slots() = 0;  // the same size on every rank
   // From the slots summed over ranks.
   virtual std::map<std::string, double> Metrics() const = 0;
+  // What numbers do not tell: curves, images, histograms, texts.
+  virtual std::vector<EventContent> Artifacts() const { return {}; }
   // A table for people; empty when the metrics say it all.
   virtual std::string Table() const { return ""; }
 };

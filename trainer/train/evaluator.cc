@@ -6,6 +6,14 @@
 
 namespace trainyard {
 
+nlohmann::json EvaluationResult::Numbers() const {
+  nlohmann::json curves = nlohmann::json::object();
+  for (const EventContent& artifact : artifacts) {
+    if (const auto* curve = std::get_if<Curve>(&artifact)) curves[curve->tag] = {{"x", curve->x}, {"y", curve->y}};
+  }
+  return {{"metrics", metrics}, {"curves", curves}};
+}
+
 bool AgreeOnStop(ControlPlane& control, const std::string& where) {
   double stop = StopRequested() ? 1 : 0;
   control.AllReduceNow(std::span(&stop, 1), where);
@@ -32,7 +40,7 @@ std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind k
     if (flags[0] > 0) return std::nullopt;
   }
   control.AllReduceNow(evaluation->slots(), "evaluation results");
-  return EvaluationResult{evaluation->Metrics(), evaluation->Table()};
+  return EvaluationResult{evaluation->Metrics(), evaluation->Artifacts(), evaluation->Table()};
 }
 
 }  // namespace trainyard

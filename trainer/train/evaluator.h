@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/comm/control_plane.h"
 #include "trainer/task/task.h"
@@ -14,7 +16,11 @@ namespace trainyard {
 
 struct EvaluationResult {
   std::map<std::string, double> metrics;
+  std::vector<EventContent> artifacts;
   std::string table;
+
+  // {metrics, curves: {tag: {x, y}}}
+  nlohmann::json Numbers() const;
 };
 
 // All ranks call it together. After each chunk the ranks agree whether one of them was asked to

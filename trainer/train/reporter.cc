@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/text.h"
@@ -16,8 +15,6 @@ namespace {
 constexpr std::chrono::milliseconds kPublishInterval(500);
 
 using Json = nlohmann::json;
-
-bool IsCurve(const std::string& metric) { return metric.starts_with("curve/"); }
 
 double Sum(const std::map<std::string, double>& seconds) {
   double sum = 0;
@@ -51,20 +48,6 @@ HParams HParamsOf(const Config& config, const Plan& plan, int world) {
                                                              : HParam(value.dump()));
   }
   return parameters;
-}
-
-// Metrics named curve/<name>_<number> are the points of curves.
-std::map<std::string, Curve> CurvesOf(const std::map<std::string, double>& metrics) {
-  std::map<std::string, Curve> curves;
-  for (const auto& [name, value] : metrics) {
-    const size_t digits = name.rfind('_') + 1;
-    if (!IsCurve(name) || digits == 0 || name.find_first_not_of("0123456789", digits) != std::string::npos) continue;
-    Curve& curve = curves[name.substr(0, digits - 1)];
-    curve.tag = name.substr(0, digits - 1);
-    curve.x.push_back(std::strtod(name.c_str() + digits, nullptr));
-    curve.y.push_back(value);
-  }
-  return curves;
 }
 
 }  // namespace
@@ -180,7 +163,7 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     for (size_t i = 0; i < metric_names_.size(); ++i) scalars.emplace_back(metric_names_[i], result.metrics[i]);
     telemetry_->Add(train.step, std::move(scalars));
   }
-  for (const std::string& warning : telemetry_->TakeWarnings()) Say("warning: " + warning);
+  for (const std::string& warning : telemetry_->TakeWarnings()) Warn(warning);
   std::string detail = Format("loss %.4f  lr %.2e", result.loss, result.lr);
   if (samples_per_second) detail += Format("  %.0f samples/s", *samples_per_second);
   progress_->Update(train.step, detail, eta);
@@ -199,12 +182,11 @@ void Reporter::ReportEvaluation(int64_t step, const EvaluationResult& result) {
   Scalars scalars;
   std::string text;
   for (const auto& [name, value] : result.metrics) {
-    if (IsCurve(name)) continue;
     scalars.emplace_back(name, value);
     text += Format("  %s %.4f", name.c_str(), value);
   }
   telemetry_->Add(step, std::move(scalars));
-  for (auto& [name, curve] : CurvesOf(result.metrics)) telemetry_->Add(step, std::move(curve));
+  for (const EventContent& artifact : result.artifacts) telemetry_->Add(step, artifact);
   if (!result.table.empty()) telemetry_->Add(step, Text{"test/table", "```\n" + result.table + "```\n"});
   Say(Format("evaluation after step %lld:%s", static_cast<long long>(step), text.c_str()));
 }
@@ -220,6 +202,19 @@ void Reporter::EvaluationProgress(int done, int total) {
   if (!evaluation_progress_)
     evaluation_progress_ = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
   evaluation_progress_->Update(done, "");
+}
+
+void Reporter::Warn(const std::string& text) {
+  if (leader_) {
+    Say("warning: " + text);
+  } else {
+    std::fprintf(stderr, "warning: %s\n", text.c_str());  // into this rank's log
+  }
+  board_.Update([&](RankStatus& s) {
+    constexpr size_t kKept = 20;  // A status is one line of bounded length.
+    s.warnings.push_back(text.substr(0, 300));
+    if (s.warnings.size() > kKept) s.warnings.erase(s.warnings.begin());
+  });
 }
 
 void Reporter::Say(const std::string& text) {

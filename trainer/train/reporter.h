@@ -62,6 +62,8 @@ class Reporter {
   void EvaluationProgress(int done, int total);
   // A line for people, on rank 0.
   void Say(const std::string& text);
+  // A warning, on any rank; it stands in the status as well.
+  void Warn(const std::string& text);
   bool records() const { return records_; }
 
  private:

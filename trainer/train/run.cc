@@ -110,7 +110,7 @@ class Training {
                   (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
                                              StatusAddressFromEnvironment().c_str(), publisher.port())
                                     : ""));
-    for (const std::string& warning : resume.warnings) Warn(warning);
+    for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
   }
 
   void Run() {
@@ -140,27 +140,14 @@ class Training {
     return AtEnd() || (config_.train.eval_every > 0 && train_.step % config_.train.eval_every == 0);
   }
 
-  void Warn(const std::string& text) {
-    if (session_.world.rank == 0) {
-      reporter_.Say("warning: " + text);
-    } else {
-      std::fprintf(stderr, "warning: %s\n", text.c_str());  // into this rank's log
-    }
-    publisher_.board().Update([&](RankStatus& s) {
-      constexpr size_t kKept = 20;  // A status is one line of bounded length.
-      s.warnings.push_back(text.substr(0, 300));
-      if (s.warnings.size() > kKept) s.warnings.erase(s.warnings.begin());
-    });
-  }
-
   // Returns whether some rank was asked to stop.
   bool TakeStep() {
     const auto fetch = [&]() -> const Share& { return share_ = loader_->Next(); };
     const StepResult result = step_.Run(fetch, train_, checkpoints_.writer());
     for (const auto& batch : share_) {
       for (const SkippedSample& skipped : batch->skipped)
-        Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)", static_cast<long long>(skipped.id),
-                    skipped.error.c_str()));
+        reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)",
+                              static_cast<long long>(skipped.id), skipped.error.c_str()));
     }
     GatheredInputs inputs;
     if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
@@ -185,7 +172,7 @@ class Training {
     if (train_.skipped_in_row > config_.faults.max_skips)
       throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)",
                                          static_cast<long long>(train_.skipped_in_row)));
-    Warn(what + "; the update was skipped");
+    reporter_.Warn(what + "; the update was skipped");
   }
 
   void Evaluate() {
@@ -205,10 +192,10 @@ class Training {
     if (kind == EvaluationKind::kFinal) {
       final_done_ = true;
       table_ = result->table;
-      if (session_.world.rank == 0)
-        WriteFileAtomic(
-            config_.run.dir + "/evaluation.json",
-            Json{{"step", train_.step}, {"metrics", result->metrics}, {"table", result->table}}.dump(1) + "\n");
+      Json evaluation = result->Numbers();
+      evaluation["step"] = train_.step;
+      evaluation["table"] = result->table;
+      if (session_.world.rank == 0) WriteFileAtomic(config_.run.dir + "/evaluation.json", evaluation.dump(1) + "\n");
     }
     if (kind == EvaluationKind::kFinal && train_.ended_early) return;  // The periodic one has been acted upon.
     Act(result->metrics);
@@ -352,7 +339,7 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
         bar->Update(done, "");
       });
   if (!result) throw StoppedError("stopped on request");
-  std::printf("%s\n%s\n", result->table.c_str(), Json(result->metrics).dump(1).c_str());
+  std::printf("%s\n%s\n", result->table.c_str(), result->Numbers().dump(1).c_str());
 }
 
 }  // namespace trainyard

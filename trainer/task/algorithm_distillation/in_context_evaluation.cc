@@ -81,8 +81,13 @@ class InContextEvaluation : public Evaluation {
     if (last.standard_error) metrics["test/return_last10_stderr"] = *last.standard_error;
     metrics["test/return_mean"] = Mean(curve);
     metrics["test/return_no_history"] = Mean(Control());
-    for (size_t e = 0; e < curve.size(); ++e) metrics[Format("curve/return_episode_%03zu", e)] = curve[e];
     return metrics;
+  }
+
+  std::vector<EventContent> Artifacts() const override {
+    Curve curve{"test/return_by_episode", {}, Played().Curve()};
+    for (size_t e = 1; e <= curve.y.size(); ++e) curve.x.push_back(static_cast<double>(e));
+    return {std::move(curve)};
   }
 
   std::string Table() const override {
