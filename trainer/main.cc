@@ -20,6 +20,7 @@
 #include "trainer/metrics/status_server.h"
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
+#include "trainer/train/places.h"
 #include "trainer/train/run.h"
 
 namespace trainyard {
@@ -60,6 +61,12 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
   }
 }
 
+// What people read: LibTorch puts its C++ frames behind its errors.
+std::string MessageOf(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find("\nException raised from"));
+}
+
 int CodeOf(const std::exception& error) {
   if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
   const bool allocator = std::string(error.what()).find("DefaultCPUAllocator") != std::string::npos;  // LibTorch's
@@ -86,7 +93,7 @@ int Train(const CommonOptions& options, bool dry_run) {
     RunTraining(Load(options), publisher);
   } catch (const std::exception& error) {
     code = CodeOf(error);
-    message = error.what();
+    message = MessageOf(error);
     std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
     publisher.channel().SendEnd(message);
   }
@@ -107,6 +114,7 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
   }
   LaunchOptions launch;
   launch.world = NodeWorldFromEnvironment(procs);
+  if (launch.world.node == 0) CheckPlaces(config);
   launch.command = {"/proc/self/exe", "train"};
   if (!options.config.empty()) launch.command.insert(launch.command.end(), {"--config", options.config});
   for (const std::string& set : options.sets) launch.command.insert(launch.command.end(), {"--set", set});
@@ -276,10 +284,10 @@ int Main(int argc, char** argv) {
   try {
     return Run(commands);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "trainyard: %s\n", error.what());
+    std::fprintf(stderr, "trainyard: %s\n", MessageOf(error).c_str());
     // Before there were ranks, or a rank before it could report.
     const std::string name = commands.app.get_subcommands().at(0)->get_name();
-    if (name == "launch" || name == "train") WriteTerminationMessage({}, CodeOf(error), error.what());
+    if (name == "launch" || name == "train") WriteTerminationMessage({}, CodeOf(error), MessageOf(error));
     return CodeOf(error);
   }
 }

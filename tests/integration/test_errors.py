@@ -94,6 +94,74 @@ def test_yaml_that_kills(tmp_path, text, words):
         assert all(word in result.stderr for word in words), result.stderr
 
 
+@pytest.mark.parametrize(
+    "sets, words",
+    [
+        (["run.dir=/dev/null"], ["run.dir: cannot write in /dev/null", "not a directory"]),
+        (["checkpoint.dir=/dev/null/x"], ["checkpoint.dir: cannot write in /dev/null/x"]),
+        (["init.from=/nope"], ["init.from: /nope: no such file"]),
+        (["init.from=/dev/zero"], ["init.from: /dev/zero: not a file"]),
+        (["checkpoint.resume=/nope"], ["checkpoint.resume: /nope: no such directory", "auto, never"]),
+        (["checkpoint.keep_best=test/los_action"], ["checkpoint.keep_best: no metric test/los_action", "did you mean test/loss_action?"]),
+        (["train.early_stop.metric=test/loss_action"], ["train.early_stop.metric", "never looked at", "train.eval_every"]),
+        (["train.record=/nope/x"], ["train.record: /nope: no such directory"]),
+        (["train.record=/dev"], ["train.record: /dev is a directory"]),
+        (["train.record=/etc/passwd"], ["train.record: /etc/passwd is not a record"]),
+        (["task=5"], ["task: 5 is not allowed; expected a section with keys"]),
+        (["data.workers=100000"], ["data.workers: 100000", "from 1 to 1024"]),
+        (["batch.global=9223372036854775807"], ["batch.global", "from 1 to 16777216"]),
+        (["batch.global=16777216"], ["batch.global: 16777216 is more than the", "samples of the data set"]),
+    ],
+)
+def test_dry_run_and_launch_refuse_the_same(tmp_path, data, sets, words):
+    """What can be known before anything is started is said then, with the field's name, and nothing is made."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
+    path = harness.write_config(tmp_path / "job.json", config)
+    arguments = [word for text in sets for word in ("--set", text)]
+    before = sorted(tmp_path.rglob("*"))
+    expect(harness.run("train", "--dry-run", "--config", path, *arguments, timeout=30), 64, *words)
+    expect(harness.run("launch", "--nproc", 2, "--config", path, *arguments, timeout=30), 64, *words)
+    assert sorted(p for p in tmp_path.rglob("*") if p.name != "logs") == before or "samples" in words[-1]
+    assert not pathlib.Path("/nope").exists()
+
+
+def test_a_model_beyond_the_machine(tmp_path, data):
+    """One line before anything is allocated, not the allocator's after."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, model={"dim": 65536, "layers": 1024})
+    path = harness.write_config(tmp_path / "job.json", config)
+    for command in (["train", "--dry-run"], ["train"]):
+        result = harness.run(*command, "--config", path, timeout=30)
+        expect(result, 71, "parameters need", "TiB", "smaller model")
+        assert len(result.stderr.splitlines()) == 1, result.stderr
+        assert not (tmp_path / "run").exists()
+
+
+def test_an_allocation_that_fails_is_told_without_frames(tmp_path, data):
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, model={"dim": 8192, "layers": 1})
+    path = harness.write_config(tmp_path / "job.json", config)
+    limited = ["bash", "-c", 'ulimit -v 3000000; exec "$0" "$@"', harness.BIN, "train", "--dry-run", "--config", str(path)]
+    result = subprocess.run(limited, capture_output=True, text=True, timeout=60, env=harness.environment())
+    expect(result, 71)
+    assert "frame #" not in result.stderr and len(result.stderr.splitlines()) <= 2, result.stderr
+
+
+def test_dry_run_says_what_is_most_likely_not_meant(tmp_path, data):
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = harness.run("train", "--dry-run", "--config", path, "--set", "schedule.warmup=1000")
+    assert result.returncode == 0 and "schedule.warmup: 1000 of the run's 10 steps are warm-up" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_data_that_never_ends(job, tmp_path, kind):
+    folder = harness.synth(tmp_path / "npy", "--format", "npy")
+    file = folder / "env-000" / "states.npy"
+    file.unlink()
+    os.mkfifo(file) if kind == "fifo" else file.symlink_to("/dev/zero")
+    expect(job(data_path=folder, timeout=30), 65, "env-000", "not a file")
+
+
 def test_a_micro_batch_larger_than_a_share(job):
     expect(job(batch={"global": 9, "micro": 6}), 64, "batch.micro: 6 is more than a rank's share of 5 (batch.global 9 / 2 ranks)")
 

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -71,6 +72,16 @@ TEST_F(ArrayFilesTest, Hdf5ComesBackAndNamesWhatIsMissing) {
   EXPECT_THROW(in.Read("4/actions"), DataError);
   WriteFileAtomic(directory_ / "b.hdf5", "no");
   EXPECT_THROW(Hdf5File::Open(directory_ / "b.hdf5"), DataError);
+}
+
+// Nothing that has no end, or nobody at its other end, is opened.
+TEST_F(ArrayFilesTest, OnlyFilesAreRead) {
+  const fs::path fifo = directory_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const fs::path& path : {fifo, fs::path("/dev/zero"), directory_}) {
+    EXPECT_THROW(ReadNpy(path), DataError) << path;
+    EXPECT_THROW(Hdf5File::Open(path), DataError) << path;
+  }
 }
 
 TEST_F(ArrayFilesTest, HistoriesOutsideTheGridAreRefused) {

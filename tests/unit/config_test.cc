@@ -6,6 +6,7 @@
 #include "trainer/base/error.h"
 #include "trainer/config/fields.h"
 #include "trainer/config/load.h"
+#include "trainer/config/relations.h"
 
 namespace trainyard {
 namespace {
@@ -24,6 +25,10 @@ struct ToyOptions : TaskOptions {
     if (dim % 2 == 1 && config.optim.lr > 0) throw ConfigError("model.dim: odd toys do not learn");
   }
   std::string Describe() const override { return mode; }
+  std::vector<Metric> Metrics() const override {
+    // Names that say the opposite of what holds.
+    return {{"test/glossary", Better::kHigher}, {"test/brier", Better::kLower}};
+  }
 };
 
 struct OtherOptions : TaskOptions {
@@ -33,6 +38,7 @@ struct OtherOptions : TaskOptions {
   }
   void Check(const Config&) const override {}
   std::string Describe() const override { return format; }
+  std::vector<Metric> Metrics() const override { return {}; }
 };
 
 template <class T>
@@ -117,6 +123,73 @@ TEST(Config, FieldsAreTheCommonOnesAndTheTasks) {
   const std::string missing = "task.name: missing; expected one of the names that `trainyard tasks` lists";
   EXPECT_EQ(ErrorOf("model: {dim: 3}\n"), missing);
   EXPECT_EQ(ErrorOf("train: {steps: 3}\ndata: {path: /d}\n"), missing);
+}
+
+TEST(Config, MetricsAreTheTasksOwn) {
+  const Config config = Parse(kSmall);
+  EXPECT_EQ(Badness(config.task.options->Metrics(), "test/glossary", 2), -2);
+  EXPECT_EQ(Badness(config.task.options->Metrics(), "test/brier", 2), 2);
+  const std::string known = "; expected one of test/glossary, test/brier (did you mean test/brier?)";
+  EXPECT_EQ(ErrorOf(kSmall, {"checkpoint.keep_best=test/brie"}), "checkpoint.keep_best: no metric test/brie" + known);
+  EXPECT_EQ(ErrorOf(kSmall, {"train.early_stop.metric=test/brie"}),
+            "train.early_stop.metric: no metric test/brie" + known);
+  EXPECT_EQ(ErrorOf(kSmall, {"schedule={name: plateau, metric: test/brie}"}),
+            "schedule.metric: no metric test/brie" + known);
+}
+
+TEST(Config, WhatCanNeverActIsRefused) {
+  const std::string never = ": test/brier is never looked at before the last step; set train.eval_every";
+  EXPECT_EQ(ErrorOf(kSmall, {"train.early_stop.metric=test/brier"}), "train.early_stop.metric" + never);
+  EXPECT_EQ(ErrorOf(kSmall, {"schedule={name: plateau, metric: test/brier}"}), "schedule.metric" + never);
+  EXPECT_EQ(ErrorOf(kSmall, {"train.early_stop.metric=test/brier", "train.eval_every=2"}), "no error");
+}
+
+TEST(Config, WhatIsMostLikelyNotMeantIsSaid) {
+  const struct {
+    std::vector<std::string> sets;
+    const char* says;  // nothing: no doubt
+  } cases[] = {
+      {{}, nullptr},
+      {{"checkpoint.keep_best=test/brier"}, "checkpoint.keep_best: train.eval_every is 0 of the run's 5 steps"},
+      {{"checkpoint.keep_best=test/brier", "train.eval_every=2"}, nullptr},
+      {{"train.early_stop.metric=test/brier", "train.eval_every=5"}, "train.early_stop.metric: train.eval_every is 5"},
+      {{"schedule.warmup=5"}, "schedule.warmup: 5 of the run's 5 steps are warm-up"},
+      {{"schedule.warmup=4"}, nullptr},
+      {{"schedule={name: onecycle, warmup: 2}"}, "schedule.warmup: onecycle"},
+      {{"schedule.metric=test/brier"}, "schedule.metric: only plateau"},
+      {{"schedule={name: cosine, min_lr: 1}"}, "schedule.min_lr: 1 is above optim.lr"},
+      {{"checkpoint.keep_every=2"}, "checkpoint.keep_every: without checkpoint.every"},
+      {{"checkpoint={keep_every: 3, every: 2}"}, "checkpoint.keep_every: of the checkpoints that every 2 steps"},
+      {{"checkpoint.every=6"}, "checkpoint.every: 6 is more than the run's 5 steps"},
+  };
+  for (const auto& c : cases) {
+    const std::vector<std::string> doubts = Doubts(Parse(kSmall, c.sets), 5);
+    ASSERT_EQ(doubts.size(), c.says ? 1u : 0u) << (c.says ? c.says : doubts[0]);
+    if (c.says) {
+      EXPECT_EQ(doubts[0].substr(0, std::string(c.says).size()), c.says);
+    }
+  }
+}
+
+TEST(Config, NumbersBeyondReasonAreRefused) {
+  EXPECT_EQ(ErrorOf(kSmall, {"data.workers=100000"}),
+            "data.workers: 100000 is not allowed; expected an integer from 1 to 1024, or auto");
+  EXPECT_EQ(ErrorOf(kSmall, {"batch.global=9223372036854775807"}),
+            "batch.global: 9223372036854775807 is not allowed; expected an integer from 1 to 16777216, or auto");
+  EXPECT_EQ(ErrorOf(kSmall, {"batch.global=9223372036854775808"}).substr(0, 13), "batch.global:");
+  EXPECT_EQ(ErrorOf(kSmall, {"batch.micro=1000000000000"}).substr(0, 12), "batch.micro:");
+  EXPECT_EQ(ErrorOf(kSmall, {"train.steps=9223372036854775807"}).substr(0, 12), "train.steps:");
+}
+
+TEST(Config, AFileThatNeverEndsIsRead) {
+  try {
+    LoadConfig("/dev/zero", {}, kTasks);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()), "/dev/zero: is larger than 4194304 bytes");
+  }
+  EXPECT_THROW(LoadConfig("/", {}, kTasks), ConfigError);
+  EXPECT_THROW(LoadConfig("/nowhere", {}, kTasks), ConfigError);
 }
 
 TEST(Config, JsonComesBackTheSame) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "trainer/base/error.h"
 #include "trainer/base/file.h"
 
 namespace trainyard {
@@ -35,6 +36,25 @@ TEST_F(RecordTest, TheLineOfTheContract) {
   EXPECT_EQ(ReadFile(path_),
             "{\"attempt\":1,\"step\":1,\"samples\":[7,9],\"input_xxh3\":\"00000000000000ff\",\"loss\":0.100000001,"
             "\"grad_norm\":\"nan\",\"lr\":0.001}\n");
+}
+
+TEST_F(RecordTest, NothingButARecordIsTouched) {
+  for (const std::string text : {"my thesis\n", "{\"step\":1}\n", "{\"attempt\":1}\n", "\n"}) {
+    WriteFileAtomic(path_, text);
+    EXPECT_THROW(Record(path_, 0), ConfigError) << text;
+    EXPECT_EQ(ReadFile(path_), text);
+  }
+  for (const std::string text : {"", "{\"att", "{\"attempt\":1,\"st"}) {  // empty, or torn by a crash
+    WriteFileAtomic(path_, text);
+    Steps(1, 1, 1);
+    EXPECT_TRUE(ReadFile(path_).starts_with("{\"attempt\":1,\"step\":1,")) << text;
+  }
+  Steps(1, 1, 2);
+  Steps(2, 1, 1);  // a record of ours is one
+  const fs::path folder = path_.string() + "-none";
+  EXPECT_THROW(Record(folder / "record", 0), ConfigError);
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_THROW(Record(fs::path(testing::TempDir()), 0), ConfigError);
 }
 
 TEST_F(RecordTest, ResumeCutsWhatIsDoneAgain) {

@@ -49,6 +49,10 @@ struct DataError : Error {
 struct PeerError : Error {
   explicit PeerError(const std::string& what) : Error(ExitCode::kPeer, what) {}
 };
+// What was asked for does not fit into memory.
+struct OutOfMemoryError : Error {
+  explicit OutOfMemoryError(const std::string& what) : Error(ExitCode::kOutOfMemory, what) {}
+};
 struct NonFiniteError : Error {
   explicit NonFiniteError(const std::string& what) : Error(ExitCode::kNonFinite, what) {}
 };

@@ -10,6 +10,8 @@ using Json = nlohmann::json;
 constexpr auto kIdentity = FieldClass::kIdentity;
 constexpr auto kSchedule = FieldClass::kSchedule;
 constexpr auto kFree = FieldClass::kFree;
+// Far above what anyone means, and low enough that no product of them leaves 64 bits.
+constexpr int64_t kMaxBatch = int64_t{1} << 24, kMaxSteps = int64_t{1} << 38, kMaxEpochs = int64_t{1} << 24;
 constexpr double kInfinity = FieldTable::kInfinity;
 
 void Betas(FieldTable& t, const std::string& path, std::vector<double>& value, FieldClass c, const std::string& doc) {
@@ -73,19 +75,22 @@ void DataFields(FieldTable& t, Config& c) {
   t.Choice("data.last", c.data.last, {"carry", "drop"}, kIdentity,
            "The end of an epoch that fills no batch: carried into the next batch, or dropped.");
   t.OptInt("data.workers", c.data.workers, "auto", 1, kFree,
-           "Threads that collate batches, per rank; auto is 1 for a small task.");
+           "Threads that collate batches, per rank; auto is 1 for a small task.", 1024);
   t.Int("data.prefetch", c.data.prefetch, 1, kFree, "Micro-batches read ahead of training, per rank.", 1024);
   t.OptInt("batch.global", c.batch.global, "auto", 1, kIdentity,
-           "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.");
+           "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.",
+           kMaxBatch);
   t.OptInt("batch.micro", c.batch.micro, "auto", 1, kFree,
            "Samples of one forward and backward on one rank; accumulation follows. auto: the whole share of a rank, at "
-           "most 64.");
+           "most 64.",
+           kMaxBatch);
 }
 
 void TrainFields(FieldTable& t, Config& c) {
   t.OptInt("train.steps", c.train.steps, "null", 1, kSchedule,
-           "Optimizer steps. Exactly one of steps and epochs is set.");
-  t.OptInt("train.epochs", c.train.epochs, "null", 1, kSchedule, "Passes over the data, rounded up to whole steps.");
+           "Optimizer steps. Exactly one of steps and epochs is set.", kMaxSteps);
+  t.OptInt("train.epochs", c.train.epochs, "null", 1, kSchedule, "Passes over the data, rounded up to whole steps.",
+           kMaxEpochs);
   t.Int("train.eval_every", c.train.eval_every, 0, kSchedule,
         "Steps between evaluations; 0: only after the last step.");
   t.Int("train.log_every", c.train.log_every, 1, kFree, "Steps between lines of the log and points in TensorBoard.");

@@ -1,6 +1,11 @@
 #include "trainer/config/load.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "common/yaml.h"
@@ -8,6 +13,7 @@
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/config/fields.h"
+#include "trainer/config/relations.h"
 
 namespace trainyard {
 namespace {
@@ -81,17 +87,25 @@ std::shared_ptr<TaskOptions> OptionsOfTask(std::span<const Assignment> assignmen
   return nullptr;
 }
 
-void RequireRelations(const Config& c) {
-  if (!c.task.options) MissingTask();
-  if (c.train.steps.has_value() == c.train.epochs.has_value()) {
-    throw ConfigError(std::string("train.steps, train.epochs: ") + (c.train.steps ? "both are" : "neither is") +
-                      " set; set exactly one");
+// A file or a pipe, as far as the reader of YAML would take it: some never end.
+std::string ReadBounded(const fs::path& path) {
+  const size_t limit = YamlLimits{}.bytes + 1;
+  std::string text(limit, '\0');
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? -1 : 1;
+  size_t size = 0;
+  while (got > 0 && size < limit) {
+    got = read(fd, text.data() + size, limit - size);
+    if (got < 0 && errno == EINTR)
+      got = 1;
+    else if (got > 0)
+      size += static_cast<size_t>(got);
   }
-  if (c.data.path.empty())
-    throw ConfigError("data.path: missing; `trainyard synth " + c.task.name + " --out DIR` writes a data set");
-  if (c.schedule.name == "plateau" && c.schedule.metric.empty())
-    throw ConfigError("schedule.metric: missing; plateau watches an evaluation metric");
-  c.task.options->Check(c);
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (got < 0) throw ConfigError("--config: cannot read " + path.string() + ": " + std::strerror(error));
+  text.resize(size);
+  return text;
 }
 
 std::string Heading(const std::string& title, const std::string& text) {
@@ -139,7 +153,8 @@ Config ParseConfig(const std::string& yaml, const std::string& origin, const std
   Target target{Fields(config), {}, config.task.options != nullptr};
   for (const Field& field : target.fields) target.known.push_back(field.path);
   for (const Assignment& given : assignments) Apply(given, target);
-  RequireRelations(config);
+  if (!config.task.options) MissingTask();
+  CheckRelations(config);
   ResolvePaths(config);
   return config;
 }
@@ -149,13 +164,7 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& sets,
   std::string file = path;
   if (const char* environment = std::getenv("TRAINYARD_CONFIG"); file.empty() && environment) file = environment;
   if (file.empty()) throw UsageError("--config: missing, and TRAINYARD_CONFIG is not set");
-  std::string text;
-  try {
-    text = ReadFile(ResolveVolume(file));
-  } catch (const StorageError& error) {
-    throw ConfigError(std::string("--config: ") + error.what());
-  }
-  return ParseConfig(text, file, sets, tasks);
+  return ParseConfig(ReadBounded(ResolveVolume(file)), file, sets, tasks);
 }
 
 Json ToJson(const Config& config) {

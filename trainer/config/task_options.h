@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trainer/config/field_table.h"
+#include "trainer/config/metric.h"
 
 namespace trainyard {
 
@@ -22,6 +24,9 @@ class TaskOptions {
   virtual void Check(const Config& config) const = 0;
   // What the banner says of the task after its name, such as "standard, loss at last_position".
   virtual std::string Describe() const = 0;
+  // What every evaluation gives, the periodic ones and the final one, measured in the same way: only
+  // these can be watched. What one of them alone measures has a name of its own and is not listed.
+  virtual std::vector<Metric> Metrics() const = 0;
 };
 
 // What loading a configuration needs to know of a task.

@@ -42,7 +42,9 @@ hid_t MakeBoolType() {
 
 Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
   SilenceLibrary();
-  if (!std::filesystem::is_regular_file(path)) throw DataError(path.string() + ": no such file");
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) throw DataError(path.string() + ": no such file");
+  if (!std::filesystem::is_regular_file(path, error)) throw DataError(path.string() + ": not a file");
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   if (id < 0)
     throw DataError(path.string() + ": not an HDF5 file, or truncated (" +

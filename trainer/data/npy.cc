@@ -53,7 +53,10 @@ constexpr ConvertFrom kConversions[] = {
 }  // namespace
 
 IntArray ReadNpy(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) throw DataError(path.string() + ": no such file");
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) throw DataError(path.string() + ": no such file");
+  // A pipe or a device may never end, or never begin.
+  if (!std::filesystem::is_regular_file(path, error)) throw DataError(path.string() + ": not a file");
   const std::string content = ReadFile(path);
   if (!content.starts_with(kMagic)) Fail(path, 0, "not an NPY file of version 1.0");
   if (content.size() < 10) Fail(path, content.size(), "truncated header");

@@ -27,10 +27,27 @@ uintmax_t KeptBytes(const fs::path& path, int64_t last_step) {
 
 }  // namespace
 
-Record::Record(const fs::path& path, int64_t last_step) : path_(path) {
+void CheckRecordFile(const fs::path& path) {
   std::error_code error;
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  if (fs::exists(path, error)) fs::resize_file(path, KeptBytes(path, last_step), error);
+  if (fs::is_directory(path, error)) throw ConfigError("train.record: " + path.string() + " is a directory");
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
+  // Of a line in a file of strangers no more is read than ours have at the front.
+  std::ifstream in(path, std::ios::binary);
+  std::string start(64, '\0');
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(in.gcount()));
+  const std::string front = "{\"attempt\":";
+  const bool torn = start.size() < 64 && start.find('\n') == std::string::npos;  // by a crash, in the first line
+  const bool ours = start.starts_with(front) && (torn || start.find(",\"step\":") != std::string::npos);
+  if (!ours && !(torn && front.starts_with(start)))
+    throw ConfigError("train.record: " + path.string() +
+                      " is not a record, and would be overwritten; name another file, or remove it");
+}
+
+Record::Record(const fs::path& path, int64_t last_step) : path_(path) {
+  CheckRecordFile(path);
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) fs::resize_file(path, KeptBytes(path, last_step), error);
   file_ = std::fopen(path.c_str(), "abe");
   if (!file_) throw ConfigError("train.record: cannot write " + path.string() + ": " + std::strerror(errno));
 }

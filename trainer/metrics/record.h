@@ -17,11 +17,16 @@ struct RecordLine {
   double loss = 0, grad_norm = 0, lr = 0;
 };
 
+// Throws ConfigError when there is a file that is not a record: neither empty nor beginning with one of
+// its lines. A pipe or a device is not looked into.
+void CheckRecordFile(const std::filesystem::path& path);
+
 // {attempt, step, samples, input_xxh3, loss, grad_norm, lr}: what training did, to the bit.
 class Record {
  public:
   // Keeps the lines up to `last_step` of an existing file and cuts the rest: those steps are done
-  // again. Throws ConfigError when the file cannot be written.
+  // again. Throws ConfigError when the file cannot be written, or is something else (CheckRecordFile);
+  // then nothing was changed.
   Record(const std::filesystem::path& path, int64_t last_step);
   ~Record();
   Record(const Record&) = delete;

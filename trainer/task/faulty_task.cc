@@ -86,7 +86,6 @@ class FaultyTask : public Task {
     return result;
   }
 
-  std::vector<std::string> evaluation_metrics() const override { return inner_->evaluation_metrics(); }
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, Weights& weights, int rank,
                                        int world) const override {
     return std::make_unique<FaultyEvaluation>(inner_->Evaluate(kind, step, weights, rank, world), fault_);

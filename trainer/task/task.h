@@ -71,8 +71,6 @@ class Task {
   // `denominators`: Batch::denominators summed over the step's micro-batches and ranks.
   virtual LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const = 0;
 
-  // What every evaluation reports, whatever its kind.
-  virtual std::vector<std::string> evaluation_metrics() const = 0;
   // This rank's part of an evaluation of these weights, which must outlive it; it draws from (run.seed, step) alone.
   virtual std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t step, Weights& weights, int rank,
                                                int world) const = 0;

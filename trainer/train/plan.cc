@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trainer/base/error.h"
+#include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/kernels/kernels.h"
 #include "trainer/optim/schedule.h"
@@ -46,6 +47,10 @@ Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resu
   const int64_t wanted_micro = config.batch.micro.value_or(kAutoMicro);
   const int64_t auto_global = wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world));
   plan.global_batch = config.batch.global.value_or(resumed_global > 0 ? resumed_global : auto_global);
+  if (config.batch.global.value_or(0) > num_samples) {
+    throw ConfigError(Format("batch.global: %lld is more than the %lld samples of the data set",
+                             static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples)));
+  }
   plan.world = world;
   const int64_t share = plan.ShareOf(0).size();  // the largest
   const int64_t pieces = (share + kAutoMicro - 1) / kAutoMicro;
@@ -71,6 +76,17 @@ Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resu
   plan.loader_threads = static_cast<int>(config.data.workers.value_or(1));
   plan.peak_lr = ScaledRate(config.optim, world);
   return plan;
+}
+
+void RequireMemory(const MemoryPlan& of_a_rank, int64_t num_parameters, int ranks) {
+  const MemoryLimit limit = MemoryLimitHere();
+  const double needed = static_cast<double>(of_a_rank.total()) * ranks;
+  if (needed <= static_cast<double>(limit.bytes)) return;
+  throw OutOfMemoryError(
+      Format("model: %lld parameters need %s (%d rank%s here, activations not counted), and %s is %s; "
+             "choose a smaller model, or a machine with more memory",
+             static_cast<Long>(num_parameters), HumanBytes(needed).c_str(), ranks, ranks == 1 ? "" : "s",
+             limit.source.c_str(), HumanBytes(static_cast<double>(limit.bytes)).c_str()));
 }
 
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples) {

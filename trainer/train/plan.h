@@ -32,6 +32,10 @@ struct Plan {
 // resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.
 Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resumed_global);
 
+// Throws OutOfMemoryError when `ranks` ranks of this machine together need more for their models than
+// there is; nothing is allocated. Less may still be too little: activations are not counted.
+void RequireMemory(const MemoryPlan& of_a_rank, int64_t num_parameters, int ranks);
+
 // The banner: everything decided, one line each.
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples);
 

@@ -11,11 +11,13 @@
 #include "trainer/base/hash.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/config/relations.h"
 #include "trainer/data/loader.h"
 #include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/checkpoints.h"
 #include "trainer/train/evaluator.h"
+#include "trainer/train/places.h"
 #include "trainer/train/step.h"
 
 namespace trainyard {
@@ -59,23 +61,12 @@ GatheredInputs GatherInputs(const Share& share, ControlPlane& control) {
   return gathered;
 }
 
-// Losses are better when smaller, everything else when larger.
-double Badness(const std::string& metric, double value) {
-  return metric.find("loss") != std::string::npos ? value : -value;
-}
-
-// Metrics that decide something must be ones that every evaluation gives.
-void RequireKnownMetrics(const Config& config, const Task& task) {
-  const std::vector<std::string> known = task.evaluation_metrics();
-  auto require = [&](const char* field, const std::string& name) {
-    if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
-    const std::string nearest = NearestName(name, known);
-    throw ConfigError(std::string(field) + ": no metric " + name + "; expected one of " + Join(known) +
-                      (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
-  };
-  require("checkpoint.keep_best", config.checkpoint.keep_best);
-  require("train.early_stop.metric", config.train.early_stop.metric);
-  require("schedule.metric", config.schedule.metric);
+// Of a declared metric, less is better.
+double Badness(const Config& config, const std::string& metric, const std::map<std::string, double>& values) {
+  const auto value = values.find(metric);
+  if (value == values.end())
+    throw std::logic_error("the evaluation does not give " + metric + ", which the task declares");
+  return Badness(config.task.options->Metrics(), metric, value->second);
 }
 
 std::unique_ptr<Engine> BuildEngine(const Config& config, const Plan& plan, const Task& task,
@@ -87,6 +78,13 @@ std::unique_ptr<Engine> BuildEngine(const Config& config, const Plan& plan, cons
                      .optim = config.optim,
                      .trainable = {}},
                     static_cast<uint64_t>(config.run.seed), collectives);
+}
+
+// What does not fit together, or into memory, is refused before anything is written or allocated.
+Plan FirstPlan(const Config& config, const Task& task, int world, int ranks_here) {
+  const Plan plan = MakePlan(config, task.dataset().size(), world, 0);
+  RequireMemory(PlanDdpMemory(task.model(), plan.precision, world), task.model().num_parameters(), ranks_here);
+  return plan;
 }
 
 // The parts of a run, in the order in which they are built.
@@ -111,6 +109,12 @@ class Training {
                                              StatusAddressFromEnvironment().c_str(), publisher.port())
                                     : ""));
     for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
+    for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
+    if (AtEnd()) {
+      reporter_.Say(Format("  %-12s nothing is left to train: %s", "complete",
+                           train_.ended_early ? "an early stop has ended this run"
+                                              : "all its steps are done; more train.steps or train.epochs go on"));
+    }
   }
 
   void Run() {
@@ -204,9 +208,9 @@ class Training {
   // What follows from an evaluation; the same on every rank.
   void Act(const std::map<std::string, double>& metrics) {
     if (config_.schedule.name == "plateau")
-      train_.plateau.Update(config_.schedule, Badness(config_.schedule.metric, metrics.at(config_.schedule.metric)));
+      train_.plateau.Update(config_.schedule, Badness(config_, config_.schedule.metric, metrics));
     if (const std::string& best = config_.checkpoint.keep_best; !best.empty()) {
-      const double badness = Badness(best, metrics.at(best));
+      const double badness = Badness(config_, best, metrics);
       if (badness < train_.best) {
         train_.best = badness;
         train_.best_step = train_.step;
@@ -218,8 +222,7 @@ class Training {
       }
     }
     const EarlyStopConfig& early = config_.train.early_stop;
-    if (!early.metric.empty() && !AtEnd() &&
-        train_.early_stop.Update(early, Badness(early.metric, metrics.at(early.metric)))) {
+    if (!early.metric.empty() && !AtEnd() && train_.early_stop.Update(early, Badness(config_, early.metric, metrics))) {
       train_.ended_early = true;
       reporter_.Say(Format("early stop after step %lld: %s has not improved for %lld evaluations",
                            static_cast<long long>(train_.step), early.metric.c_str(),
@@ -279,7 +282,7 @@ void ApplyDeterminism(const Config& config) {
 struct Alone {
   explicit Alone(const Config& config)
       : task(BuildTask(config)),
-        plan(MakePlan(config, task->dataset().size(), 1, 0)),
+        plan(FirstPlan(config, *task, 1, 1)),
         communicator(MakeSingleCommunicator()),
         engine(BuildEngine(config, plan, *task, *communicator)) {
     ApplyDeterminism(config);
@@ -296,10 +299,9 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   ApplyDeterminism(config);
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
+  if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
-  MakePlan(config, task->dataset().size(), world.size,
-           0);  // What does not fit together is refused before anything is written.
-  RequireKnownMetrics(config, *task);
+  FirstPlan(config, *task, world.size, world.local_size);
   Session session = JoinWorld(config, task->dataset().fingerprint());
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
@@ -318,7 +320,9 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
 }
 
 void DryRun(const Config& config) {
+  CheckPlaces(config);
   Alone alone(config);
+  if (!config.init.from.empty()) LoadWeights(config.init.from, *alone.engine);
   PhaseClock clock;
   Step step(config, alone.plan, *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;
@@ -327,6 +331,8 @@ void DryRun(const Config& config) {
   std::printf("%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
               Describe(alone.plan, config, alone.task->model().num_parameters(), alone.task->dataset().size()).c_str(),
               result.loss, result.grad_norm);
+  for (const std::string& doubt : Doubts(config, alone.plan.total_steps))
+    std::printf("  %-12s %s\n", "warning", doubt.c_str());
 }
 
 void EvaluateCheckpoint(const Config& config, const std::string& path) {

@@ -96,10 +96,6 @@ class DistillationTask : public Task {
     return {action.share + options_.type_loss_weight * type.share, at::cat({action.metrics, type.metrics})};
   }
 
-  std::vector<std::string> evaluation_metrics() const override {
-    if (!compressed_) return {"test/loss_action", "test/acc_action"};
-    return {"test/loss_action", "test/acc_action", "test/loss_token_type", "test/acc_token_type"};
-  }
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, Weights& weights, int rank,
                                        int world) const override {
     const EvaluationSetup setup{config_, model_, weights, test_, set_, rank, world};

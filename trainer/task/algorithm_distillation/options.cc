@@ -24,7 +24,7 @@ void Options::Declare(FieldTable& t) {
   t.Int("task.eval_windows", eval_windows, 1, FieldClass::kSchedule,
         "Windows of the held-out tasks in one evaluation of test loss and accuracy.");
   t.Int("task.eval_episodes", eval_episodes, 0, FieldClass::kFree,
-        "Episodes of the in-context evaluation after the last step; 0 leaves it out.");
+        "Episodes of the in-context evaluation after the last step; 0 leaves it out.", 1 << 20);
   t.Int("task.eval_plays", eval_plays, 1, FieldClass::kFree,
         "Independent plays of so many episodes for each held-out goal; the table's interval is over them.", 4096);
   t.Int("model.context", model.context, 2, kIdentity,
@@ -34,7 +34,8 @@ void Options::Declare(FieldTable& t) {
   t.Int("model.dim", model.dim, 1, kIdentity, "Width of the residual stream; a multiple of model.heads.", 65536);
   t.Int("model.layers", model.layers, 1, kIdentity, "Transformer layers.", 1024);
   t.Int("model.heads", model.heads, 1, kIdentity, "Attention heads.", 1024);
-  t.OptInt("model.ffn", model.ffn, "auto", 1, kIdentity, "Width of the feed-forward layer; auto is 4 x dim.");
+  t.OptInt("model.ffn", model.ffn, "auto", 1, kIdentity, "Width of the feed-forward layer; auto is 4 x dim.",
+           int64_t{1} << 24);
   t.Number("model.dropout", model.dropout, 0, 0.99, kIdentity,
            "Dropout probability, everywhere that the reference model has it.");
 }
@@ -52,6 +53,15 @@ void Options::Check(const Config&) const {
 }
 
 std::string Options::Describe() const { return mode + ", loss at " + loss; }
+
+std::vector<Metric> Options::Metrics() const {
+  std::vector<Metric> metrics = {{"test/loss_action", Better::kLower}, {"test/acc_action", Better::kHigher}};
+  if (mode == "compressed") {
+    metrics.push_back({"test/loss_token_type", Better::kLower});
+    metrics.push_back({"test/acc_token_type", Better::kHigher});
+  }
+  return metrics;
+}
 
 std::shared_ptr<TaskOptions> MakeOptions() { return std::make_shared<Options>(); }
 

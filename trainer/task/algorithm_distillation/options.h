@@ -33,6 +33,7 @@ struct Options : TaskOptions {
   void Declare(FieldTable& table) override;
   void Check(const Config& config) const override;
   std::string Describe() const override;
+  std::vector<Metric> Metrics() const override;
 };
 
 std::shared_ptr<TaskOptions> MakeOptions();

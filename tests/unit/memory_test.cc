@@ -1,0 +1,48 @@
+#include "trainer/base/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MemoryTest : public testing::Test {
+ protected:
+  MemoryTest() : root_(fs::path(testing::TempDir()) / ("memory-" + std::to_string(getpid()))) {}
+  ~MemoryTest() override { fs::remove_all(root_); }
+  void Write(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  fs::path root_;
+};
+
+TEST_F(MemoryTest, TheSmallestLimitOfAllGroupsCounts) {
+  const MemoryLimit machine = MemoryLimitHere(root_);
+  EXPECT_GT(machine.bytes, uint64_t{64} << 20);
+  EXPECT_EQ(machine.source, "the machine's memory");
+  Write("proc/self/cgroup", "0::/kubepods/pod1\n");
+  Write("sys/fs/cgroup/kubepods/pod1/memory.max", "max\n");
+  EXPECT_EQ(MemoryLimitHere(root_).bytes, machine.bytes);
+  Write("sys/fs/cgroup/kubepods/memory.max", "1000000\n");
+  EXPECT_EQ(MemoryLimitHere(root_).bytes, 1000000u);
+  EXPECT_EQ(MemoryLimitHere(root_).source, (root_ / "sys/fs/cgroup/kubepods/memory.max").string());
+  Write("sys/fs/cgroup/kubepods/pod1/memory.max", "4096\n");
+  EXPECT_EQ(MemoryLimitHere(root_).bytes, 4096u);
+}
+
+// In a container the group is often shown as the root.
+TEST_F(MemoryTest, TheRootGroupAndVersionOne) {
+  Write("proc/self/cgroup", "12:cpu,cpuacct:/x\n4:memory:/\n");
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "8192\n");
+  EXPECT_EQ(MemoryLimitHere(root_).bytes, 8192u);
+  Write("proc/self/cgroup", "0::/\n");
+  Write("sys/fs/cgroup/memory.max", "2048");
+  EXPECT_EQ(MemoryLimitHere(root_).bytes, 2048u);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,50 @@
+#include "trainer/base/memory.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <vector>
+
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Lower(MemoryLimit& limit, const fs::path& file) {
+  std::ifstream in(file);
+  std::string word;
+  uint64_t bytes = 0;
+  if (!(in >> word)) return;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), bytes);  // "max" is no number
+  if (error == std::errc() && end == word.data() + word.size() && bytes < limit.bytes) limit = {bytes, file.string()};
+}
+
+// The group's limit and those of the groups around it.
+void LowerAll(MemoryLimit& limit, const fs::path& mount, fs::path group, const char* name) {
+  for (;; group = group.parent_path()) {
+    Lower(limit, mount / group.relative_path() / name);
+    if (!group.has_relative_path()) return;
+  }
+}
+
+}  // namespace
+
+MemoryLimit MemoryLimitHere(const fs::path& root) {
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)),
+             page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  MemoryLimit limit{pages * page, "the machine's memory"};
+  // "0::/kubepods/pod1", or of version 1 "4:memory:/kubepods/pod1" (cgroups(7)).
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::vector<std::string> parts = Split(line, ':');
+    if (parts.size() != 3) continue;
+    if (parts[1].empty()) LowerAll(limit, root / "sys/fs/cgroup", parts[2], "memory.max");
+    if (parts[1] == "memory") LowerAll(limit, root / "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes");
+  }
+  return limit;
+}
+
+}  // namespace trainyard

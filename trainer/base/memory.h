@@ -1,0 +1,22 @@
+// How much memory this process may use.
+#ifndef TRAINYARD_TRAINER_BASE_MEMORY_H_
+#define TRAINYARD_TRAINER_BASE_MEMORY_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace trainyard {
+
+struct MemoryLimit {
+  uint64_t bytes;
+  std::string source;  // "the machine's memory", or the file with the limit
+};
+
+// The smallest of the machine's memory and the limits of the process's cgroups (version 1 or 2). What
+// cannot be read does not limit. `root`: where /proc and /sys lie.
+MemoryLimit MemoryLimitHere(const std::filesystem::path& root = "/");
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_BASE_MEMORY_H_

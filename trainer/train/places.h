@@ -1,0 +1,17 @@
+// The places that a configuration names, looked at before anything is started: a mistake is named
+// once, at once, with its field, and nothing is made or changed.
+#ifndef TRAINYARD_TRAINER_TRAIN_PLACES_H_
+#define TRAINYARD_TRAINER_TRAIN_PLACES_H_
+
+#include "trainer/config/config.h"
+
+namespace trainyard {
+
+// run.dir and checkpoint.dir can be written or made; init.from and checkpoint.resume are there;
+// train.record can be written and is nothing but a record. Throws ConfigError naming field and path.
+// For the node of rank 0, which reads and writes them.
+void CheckPlaces(const Config& config);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_PLACES_H_
