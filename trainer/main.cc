@@ -64,7 +64,7 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
 // What people read: LibTorch puts its C++ frames behind its errors.
 std::string MessageOf(const std::exception& error) {
   const std::string text = error.what();
-  return text.substr(0, text.find("\nException raised from"));
+  return text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #")));
 }
 
 int CodeOf(const std::exception& error) {

@@ -50,7 +50,7 @@ def test_unknown_key_names_the_nearest(job):
     "assignment, words",
     [
         ("optim.lr=fast", ["optim.lr", '"fast"', "a number >= 0"]),
-        ("batch.global=2.5", ["batch.global", "2.5", "an integer >= 1"]),
+        ("batch.global=2.5", ["batch.global", "2.5", "an integer from 1 to 16777216"]),
         ("optim.betas=[0.9]", ["optim.betas", "two numbers"]),
         ("run.deterministic=maybe", ["run.deterministic", "true or false"]),
         ("schedule.name=cosin", ["schedule.name", "did you mean cosine?"]),

@@ -1,6 +1,7 @@
 #include "trainer/data/loader.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -159,6 +160,18 @@ TEST(Loader, ARankWithoutSamplesGetsEmptyShares) {
   NumberDataset dataset;
   Loader loader(dataset, Stream(), CollateNumbers, {.global_batch = 2, .begin = 2, .end = 2, .micro = 1}, 0, 5, {});
   for (int step = 0; step < 5; ++step) EXPECT_TRUE(loader.Next().empty());
+}
+
+// Where a stack takes a third of the address space, some threads start and the next one does not.
+TEST(Loader, AThreadThatCannotBeStartedIsAnError) {
+  NumberDataset dataset;
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{44} << 40), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THROW(Loader(dataset, Stream(), CollateNumbers, kShare, 0, 10, {.threads = 8, .prefetch = 2}), Error);
+  pthread_setattr_default_np(&before);
 }
 
 TEST(Loader, CanBeDroppedAtAnyMoment) {
