@@ -22,12 +22,12 @@ constexpr TaskEntry kTasks[] = {
 
 }  // namespace
 
-std::span<const TaskEntry> Tasks() { return kTasks; }
+std::span<const TaskEntry> ShippedTasks() { return kTasks; }
 
-std::vector<TaskDeclaration> TaskDeclarations() { return {std::begin(kTasks), std::end(kTasks)}; }
+std::vector<TaskDeclaration> TaskDeclarations() { return {Tasks().begin(), Tasks().end()}; }
 
 std::unique_ptr<Task> BuildTask(const Config& config) {
-  for (const TaskEntry& entry : kTasks) {
+  for (const TaskEntry& entry : Tasks()) {
     if (entry.name == config.task.name && entry.build) return entry.build(config);
   }
   throw std::logic_error("task.name: " + config.task.name + " is in no table");

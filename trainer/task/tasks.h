@@ -17,7 +17,10 @@ struct TaskEntry : TaskDeclaration {
   std::unique_ptr<Task> (*build)(const Config& config);
 };
 
+// Every task of this program. (The tests' trainer defines a table of its own, with one task more.)
 std::span<const TaskEntry> Tasks();
+// Those that people get.
+std::span<const TaskEntry> ShippedTasks();
 // What LoadConfig needs of them.
 std::vector<TaskDeclaration> TaskDeclarations();
 

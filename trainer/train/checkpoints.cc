@@ -105,7 +105,7 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
     : config_(config),
       plan_(plan),
       fingerprint_(fingerprint),
-      engine_(engine),
+      engine_(&engine),
       session_(session),
       last_saved_(resume.step > 0 && !IsAuto(config) ? -1 : resume.step),
       resume_path_(resume.step > 0 ? (IsAuto(config) ? config.checkpoint.dir + "/" + StepName(resume.step)
@@ -148,9 +148,9 @@ void Checkpoints::Load() {
   if (session_.world.rank == 0) {
     try {
       if (!resume_path_.empty()) {
-        LoadTensors(VerifyCheckpoint(resume_path_), TargetsOf(engine_, ""));
+        LoadTensors(VerifyCheckpoint(resume_path_), TargetsOf(*engine_, ""));
       } else if (!config_.init.from.empty()) {
-        LoadWeights(config_.init.from, engine_);
+        LoadWeights(config_.init.from, *engine_);
       }
     } catch (...) {
       error = std::current_exception();
@@ -160,18 +160,23 @@ void Checkpoints::Load() {
   communicator.AllReduceNow(std::span(&failed, 1), "loading");
   if (error) std::rethrow_exception(error);
   if (failed > 0) throw PeerError("rank 0 could not load the weights");
-  for (const StateSlice& slice : engine_.Slices()) {
+  for (const StateSlice& slice : engine_->Slices()) {
     at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
     communicator.Wait(communicator.Broadcast(values, 0, "loading"));
   }
-  engine_.Publish();
+  engine_->Publish();
+}
+
+void Checkpoints::SetEngine(Engine& engine) {
+  writer_.WaitCopied();
+  engine_ = &engine;
 }
 
 std::vector<SourceSlice> Checkpoints::Slices() const {
   // What every rank holds is written by all of them, an equal part each; without a common directory rank 0 writes all.
   const int64_t rank = session_.world.rank, world = session_.world.size;
   std::vector<SourceSlice> slices;
-  for (const StateSlice& slice : engine_.Slices()) {
+  for (const StateSlice& slice : engine_->Slices()) {
     const int64_t size = slice.end - slice.begin;
     int64_t from = 0, to = size;
     if (slice.replicated && shared_) {

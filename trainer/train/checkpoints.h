@@ -41,6 +41,9 @@ class Checkpoints {
   // leaves the initial values. All ranks call it.
   void Load();
 
+  // From now on this engine is saved: a new stage's. Returns when nothing of the old one is needed any more.
+  void SetEngine(Engine& engine);
+
   // Starts saving when checkpoint.every says so.
   void MaybeSave(const TrainState& train);
   // Saves unless this step is already saved, and returns when it is durable.
@@ -55,7 +58,7 @@ class Checkpoints {
   const Config& config_;
   const Plan& plan_;
   std::string fingerprint_;
-  Engine& engine_;
+  Engine* engine_;
   Session& session_;
   int64_t last_saved_;
   std::string resume_path_;

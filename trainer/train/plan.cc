@@ -42,9 +42,11 @@ Range Plan::ShareOf(int rank) const {
   return {begin, begin + least + (rank < more ? 1 : 0)};
 }
 
-Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resumed_global) {
+Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global) {
+  const int64_t num_samples = task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items();
   Plan plan;
-  const int64_t wanted_micro = config.batch.micro.value_or(kAutoMicro);
+  // Limited, so that the products below stay in range whatever was asked for.
+  const int64_t wanted_micro = std::min(config.batch.micro.value_or(kAutoMicro), std::max(num_samples, kAutoMicro));
   const int64_t auto_global = wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world));
   plan.global_batch = config.batch.global.value_or(resumed_global > 0 ? resumed_global : auto_global);
   if (config.batch.global.value_or(0) > num_samples) {
@@ -56,7 +58,13 @@ Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resu
   const int64_t pieces = (share + kAutoMicro - 1) / kAutoMicro;
   const int64_t even =
       plan.global_batch % world == 0 ? LargestDivisor(share, kAutoMicro) : (share + pieces - 1) / pieces;
-  plan.micro = config.batch.micro.value_or(even);
+  plan.micro = config.batch.micro.value_or(task.batch_coupled() ? share : even);
+  if (task.batch_coupled() && plan.micro < share) {
+    throw ConfigError(
+        Format("batch.micro: %lld is not allowed for the task %s, whose samples of a batch interact: a "
+               "rank's share of %lld is one micro-batch",
+               static_cast<Long>(plan.micro), config.task.name.c_str(), static_cast<Long>(share)));
+  }
   if (plan.micro > share) {
     throw ConfigError(Format("batch.micro: %lld is more than a rank's share of %lld (batch.global %lld / %d ranks)",
                              static_cast<Long>(plan.micro), static_cast<Long>(share),
@@ -72,6 +80,7 @@ Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resu
   plan.steps_per_epoch = (epoch + plan.global_batch - 1) / plan.global_batch;
   plan.total_steps = config.train.steps ? *config.train.steps
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
+  plan.schedule_steps = plan.total_steps;
   plan.precision = config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
   plan.loader_threads = static_cast<int>(config.data.workers.value_or(1));
   plan.peak_lr = ScaledRate(config.optim, world);

@@ -9,6 +9,7 @@
 #include "trainer/data/sample_stream.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/memory_plan.h"
+#include "trainer/task/task.h"
 
 namespace trainyard {
 
@@ -18,6 +19,7 @@ struct Plan {
   int64_t micro = 0;         // most samples of one forward
   int64_t accumulation = 0;  // micro-batches of the rank that has most
   int64_t total_steps = 0;
+  int64_t schedule_steps = 0;   // of the stage: what schedules run over
   int64_t steps_per_epoch = 0;  // rounded up
   Precision precision = Precision::kFp32;
   int loader_threads = 1;
@@ -30,7 +32,7 @@ struct Plan {
 
 // `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
 // resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.
-Plan MakePlan(const Config& config, int64_t num_samples, int world, int64_t resumed_global);
+Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global);
 
 // Throws OutOfMemoryError when `ranks` ranks of this machine together need more for their models than
 // there is; nothing is allocated. Less may still be too little: activations are not counted.

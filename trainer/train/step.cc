@@ -115,7 +115,7 @@ StepResult Step::Agree(const Local& local) {
 
 void Step::Update(TrainState& train, StepResult& result, CheckpointWriter* writer) {
   result.lr =
-      LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.total_steps) * train.plateau.multiplier;
+      LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.schedule_steps) * train.plateau.multiplier;
   if (train.plateau.multiplier < 1) result.lr = std::max(result.lr, config_.schedule.min_lr);
   const auto wait_for_checkpoint = [&] {
     if (!writer) return;

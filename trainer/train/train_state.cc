@@ -16,8 +16,18 @@ double FromExact(const Json& json) { return std::strtod(json.get<std::string>().
 
 }  // namespace
 
+void TrainState::BeginStage(int64_t next) {
+  stage = next;
+  clean_steps = 0;
+  plateau = {};
+  early_stop = {};
+  best = std::numeric_limits<double>::infinity();
+  best_step = 0;
+}
+
 Json TrainState::ToJson() const {
   return {{"step", step},
+          {"stage", stage},
           {"clean_steps", clean_steps},
           {"skipped_in_row", skipped_in_row},
           {"plateau", {{"multiplier", Exact(plateau.multiplier)}, {"best", Exact(plateau.best)}, {"bad", plateau.bad}}},
@@ -31,6 +41,7 @@ Json TrainState::ToJson() const {
 TrainState TrainState::FromJson(const Json& json) {
   TrainState state;
   state.step = json.at("step").get<int64_t>();
+  state.stage = json.value("stage", int64_t{0});  // older checkpoints knew one stage
   state.clean_steps = json.at("clean_steps").get<int64_t>();
   state.skipped_in_row = json.at("skipped_in_row").get<int64_t>();
   state.plateau = {FromExact(json.at("plateau").at("multiplier")), FromExact(json.at("plateau").at("best")),

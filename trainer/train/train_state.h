@@ -14,7 +14,8 @@ namespace trainyard {
 
 struct TrainState {
   int64_t step = 0;         // steps taken, skipped ones included; samples consumed = step x batch.global
-  int64_t clean_steps = 0;  // updates of the optimizer; what schedules count
+  int64_t stage = 0;        // the one that `step` belongs to; at its end, before the hand-over, still the same
+  int64_t clean_steps = 0;  // updates of the optimizer in this stage; what schedules count
   int64_t skipped_in_row = 0;
   Plateau plateau;
   EarlyStop early_stop;
@@ -22,6 +23,9 @@ struct TrainState {
   double best = std::numeric_limits<double>::infinity();  // of checkpoint.keep_best
   int64_t best_step = 0;
   bool evaluation_pending = false;  // a stop left out the evaluation of `step`
+
+  // What a stage counts starts anew.
+  void BeginStage(int64_t next);
 
   nlohmann::json ToJson() const;
   static TrainState FromJson(const nlohmann::json& json);

@@ -1,0 +1,96 @@
+"""Two stages, a loss over the global batch, batch norm, tied and frozen and sometimes unused parameters: the tests' own task."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import harness
+
+BIN = os.environ.get("TRAINYARD_TEST_TASKS_BIN", "build/release/bin/trainyard-with-test-tasks")
+FIRST, STEPS = 8, 20
+PATCHWORK = {
+    "task": {"name": "patchwork", "first": FIRST},
+    "model": {"dropout": 0.1},
+    "data": {"path": "computed"},
+    "batch": {"global": 12},
+    "train": {"steps": STEPS, "eval_every": 3, "log_every": 1},
+    "optim": {"lr": 1e-2},
+    "schedule": {"name": "cosine", "warmup": 2},
+    "checkpoint": {"every": 1, "keep_last": 100, "keep_best": "test/loss_class"},
+}
+
+
+def train(tmp_path, name, world, fault=None, **sections):
+    directory = tmp_path / name
+    config = harness.write_config(tmp_path / f"{name}.json", harness.merged(PATCHWORK, run={"dir": str(directory)}, **sections))
+    extra = {"TRAINYARD_TEST_FAULT": fault} if fault else {}
+    return subprocess.run([BIN, "launch", "--nproc", str(world), "--config", str(config), "--record", str(directory) + ".jsonl"],
+                          capture_output=True, text=True, timeout=240, env=harness.environment(**extra), errors="replace", check=False)
+
+
+def outcome(tmp_path, name):
+    return harness.records(tmp_path / f"{name}.jsonl"), load_file(tmp_path / name / "export" / "model.safetensors")
+
+
+def saved(tmp_path, name, step, key):
+    """A tensor of a checkpoint."""
+    directory = tmp_path / name / "checkpoints" / f"step-{step:08d}"
+    tensor = json.loads((directory / "manifest.json").read_text())["tensors"][key]
+    return np.concatenate([load_file(directory / s["file"])[s["key"]] for s in tensor["slices"]]).reshape(tensor["shape"])
+
+
+def test_world_sizes_agree(tmp_path):
+    """Shares of 12, 6, and 2 or 3: sums in another order, nothing else. With one rank's risk sets and statistics they would be far apart."""
+    for world in (1, 2, 5):
+        result = train(tmp_path, f"w{world}", world, model={"dropout": 0})
+        assert result.returncode == 0, result.stderr
+    reference, _ = outcome(tmp_path, "w1")
+    for world in (2, 5):
+        for mine, expected in zip(outcome(tmp_path, f"w{world}")[0], reference, strict=True):
+            assert mine["samples"] == expected["samples"]
+            assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+# In each stage, and before and after the boundary: the fault comes in the step after so many.
+@pytest.mark.parametrize("steps", [3, FIRST - 1, FIRST, FIRST + 1, 15])
+def test_an_interruption_changes_no_bit(tmp_path, steps):
+    assert train(tmp_path, "whole", 2).returncode == 0
+    broken = train(tmp_path, "broken", 2, fault=f"forward:1:{steps}")
+    assert broken.returncode == 70, broken.stderr
+    again = train(tmp_path, "broken", 2)
+    assert again.returncode == 0, again.stderr
+    assert f"step-{steps:08d}" in again.stderr
+    (lines, weights), (expected, expected_weights) = outcome(tmp_path, "broken"), outcome(tmp_path, "whole")
+    assert lines == expected
+    assert {k: v.tobytes() for k, v in weights.items()} == {k: v.tobytes() for k, v in expected_weights.items()}
+
+
+def test_a_stage_changes_what_it_trains_alone(tmp_path):
+    result = train(tmp_path, "run", 2)
+    assert result.returncode == 0, result.stderr
+    assert f"stage 2 of 2, heads: steps {FIRST + 1} to {STEPS}" in result.stderr
+    first, boundary, last = 1, FIRST, STEPS
+    for name in ("hidden.weight", "rare.weight", "codes.weight"):  # trained in the first stage alone
+        assert (saved(tmp_path, "run", boundary, f"model.{name}") == saved(tmp_path, "run", last, f"model.{name}")).all(), name
+        assert (saved(tmp_path, "run", first, f"model.{name}") != saved(tmp_path, "run", boundary, f"model.{name}")).any(), name
+    for name in ("norm.weight", "risk.weight"):  # in the second alone
+        assert (saved(tmp_path, "run", first, f"model.{name}") == saved(tmp_path, "run", boundary, f"model.{name}")).all(), name
+        assert (saved(tmp_path, "run", boundary, f"model.{name}") != saved(tmp_path, "run", last, f"model.{name}")).any(), name
+    # The moments are those of the stage: each starts its own.
+    manifest = json.loads((tmp_path / "run" / "checkpoints" / f"step-{last:08d}" / "manifest.json").read_text())
+    assert "adamw.exp_avg.norm.weight" in manifest["tensors"] and "adamw.exp_avg.hidden.weight" not in manifest["tensors"]
+    assert not any(key.endswith("frozen.weight") for key in manifest["tensors"])
+    exported = load_file(tmp_path / "run" / "export" / "model.safetensors")
+    assert (exported["classifier.weight"] == exported["codes.weight"]).all()
+    assert {"frozen.weight", "norm.running_var"} <= set(exported)
+    assert (tmp_path / "run" / "best" / "body" / "best.json").exists() and (tmp_path / "run" / "best" / "heads" / "best.json").exists()
+
+
+def test_stages_have_to_make_up_the_run(tmp_path):
+    result = train(tmp_path, "run", 1, batch={"micro": 5})
+    assert result.returncode == 64
+    assert "batch.micro: 5 is not allowed for the task patchwork" in result.stderr

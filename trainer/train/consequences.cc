@@ -1,0 +1,27 @@
+#include "trainer/train/consequences.h"
+
+#include <stdexcept>
+
+namespace trainyard {
+
+Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, bool last, TrainState& train) {
+  const std::vector<Metric> declared = config.task.options->Metrics();
+  const auto badness = [&](const std::string& name) {
+    const auto value = metrics.find(name);
+    if (value == metrics.end())
+      throw std::logic_error("the evaluation does not give " + name + ", which the task declares");
+    return Badness(declared, name, value->second);
+  };
+  Consequences consequences;
+  if (config.schedule.name == "plateau") train.plateau.Update(config.schedule, badness(config.schedule.metric));
+  if (const std::string& best = config.checkpoint.keep_best; !best.empty() && badness(best) < train.best) {
+    train.best = badness(best);
+    train.best_step = train.step;
+    consequences.new_best = true;
+  }
+  const EarlyStopConfig& early = config.train.early_stop;
+  if (!early.metric.empty() && !last) consequences.stop_early = train.early_stop.Update(early, badness(early.metric));
+  return consequences;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,24 @@
+// What follows from an evaluation.
+#ifndef TRAINYARD_TRAINER_TRAIN_CONSEQUENCES_H_
+#define TRAINYARD_TRAINER_TRAIN_CONSEQUENCES_H_
+
+#include <map>
+#include <string>
+
+#include "trainer/config/config.h"
+#include "trainer/train/train_state.h"
+
+namespace trainyard {
+
+struct Consequences {
+  bool new_best = false;    // of checkpoint.keep_best: these weights are to be kept
+  bool stop_early = false;  // train.early_stop has seen enough
+};
+
+// Moves plateau, best and early stop in `train`; the same on every rank. `last`: training has ended anyway.
+// REQUIRES: `metrics` holds what the configuration watches.
+Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, bool last, TrainState& train);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_CONSEQUENCES_H_

@@ -1,0 +1,37 @@
+#include "trainer/train/inputs.h"
+
+#include "trainer/base/hash.h"
+
+namespace trainyard {
+
+std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank, int64_t first,
+                                   int64_t end) {
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const Range share = plan.ShareOf(rank);
+  return std::make_unique<Loader>(
+      task.dataset(),
+      SampleStream(task.MakeOrder(seed), seed, config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry,
+                   plan.global_batch),
+      [&task](std::span<const Sample* const> samples) { return task.Collate(samples); },
+      ShareLayout{plan.global_batch, share.begin, share.end, plan.micro}, first, end,
+      LoaderOptions{.threads = plan.loader_threads,
+                    .prefetch = config.data.prefetch,
+                    .hash_inputs = !config.train.record.empty(),
+                    .skip_bad = config.faults.bad_sample == "skip"});
+}
+
+GatheredInputs GatherInputs(const Share& share, ControlPlane& control) {
+  std::vector<int64_t> ids, hashes;
+  for (const auto& batch : share) {
+    ids.insert(ids.end(), batch->ids.begin(), batch->ids.end());
+    hashes.insert(hashes.end(), batch->input_hashes.begin(), batch->input_hashes.end());
+  }
+  hashes.resize(ids.size(), 0);
+  GatheredInputs gathered;
+  gathered.ids = control.AllGatherNow(ids, "record");
+  const std::vector<int64_t> all = control.AllGatherNow(hashes, "record");
+  gathered.hash = Xxh3Of(std::span<const int64_t>(all));
+  return gathered;
+}
+
+}  // namespace trainyard

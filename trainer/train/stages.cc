@@ -1,0 +1,76 @@
+#include "trainer/train/stages.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <map>
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/train/checkpoints.h"
+
+namespace trainyard {
+
+std::vector<StageRun> PlanStages(const Config& config, const Plan& plan, const Task& task) {
+  const int64_t total_steps = plan.total_steps;
+  const std::vector<Stage> stages = task.Stages();
+  std::vector<StageRun> runs;
+  int64_t step = 0;
+  std::string sum;
+  for (const Stage& stage : stages) {
+    StageRun run{stage,  step, step + (stages.size() == 1 ? total_steps : stage.steps),
+                 config, plan, config.run.dir + "/best"};
+    if (stages.size() > 1) run.best_dir += "/" + stage.name;
+    run.config.optim = stage.optim.value_or(config.optim);
+    run.config.schedule = stage.schedule.value_or(config.schedule);
+    run.plan.schedule_steps = run.end - run.first;
+    run.plan.peak_lr = ScaledRate(run.config.optim, plan.world);
+    step = run.end;
+    sum += (sum.empty() ? "" : " + ") + std::to_string(stage.steps) + " (" + stage.name + ")";
+    if (stage.from_best && config.checkpoint.keep_best.empty())
+      throw ConfigError("checkpoint.keep_best: missing; the stage " + stage.name +
+                        " starts from the best weights of the one before");
+    runs.push_back(std::move(run));
+  }
+  if (step != total_steps)
+    throw ConfigError(Format("train.steps: %lld is not what the stages add up to: %s",
+                             static_cast<long long>(total_steps), sum.c_str()));
+  return runs;
+}
+
+void HandOver(Engine& from, Engine& to, const std::string& best, Communicator& communicator) {
+  std::map<std::string, std::vector<float>> values;
+  for (ExportedTensor& tensor : from.Export()) values[tensor.name] = std::move(tensor.values);
+  const std::vector<ParameterSpec>& parameters = to.declaration().parameters;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    to.SetParameter({static_cast<int32_t>(i)}, values.at(parameters[i].name));
+  for (const StateSlice& slice : to.Slices()) {
+    if (!slice.key.starts_with("buffer.")) continue;
+    const std::vector<float>& whole = values.at(slice.key.substr(7));
+    std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
+  }
+  if (!best.empty()) {
+    std::exception_ptr error;
+    double failed = 0;
+    if (communicator.rank() == 0) {
+      try {
+        LoadWeights(best, to);
+      } catch (...) {
+        error = std::current_exception();
+        failed = 1;
+      }
+    }
+    communicator.AllReduceNow(std::span(&failed, 1), "best weights of the last stage");
+    if (error) std::rethrow_exception(error);
+    if (failed > 0) throw PeerError("rank 0 could not read " + best);
+    for (const StateSlice& slice : to.Slices()) {
+      if (!slice.key.starts_with("model.")) continue;
+      at::Tensor part = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
+      communicator.Wait(communicator.Broadcast(part, 0, "best weights of the last stage"));
+    }
+  }
+  to.Publish();
+}
+
+}  // namespace trainyard

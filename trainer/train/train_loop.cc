@@ -1,0 +1,197 @@
+#include "trainer/train/train_loop.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/text.h"
+#include "trainer/config/relations.h"
+#include "trainer/train/consequences.h"
+#include "trainer/train/evaluator.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+}  // namespace
+
+std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives) {
+  return MakeEngine(task.model(),
+                    {.precision = stage.plan.precision,
+                     .bucket_bytes = static_cast<int64_t>(stage.config.parallel.bucket_mib * (1 << 20)),
+                     .micro_batch = stage.plan.micro,
+                     .optim = stage.config.optim,
+                     .trainable = stage.stage.trainable},
+                    static_cast<uint64_t>(stage.config.run.seed), collectives);
+}
+
+TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
+                     const Resume& resume)
+    : config_(config),
+      publisher_(publisher),
+      task_(std::move(task)),
+      session_(std::move(session)),
+      train_(resume.train),
+      plan_(MakePlan(config, *task_, session_.world.size, resume.global_batch)),
+      stages_(PlanStages(config, plan_, *task_)),
+      engine_(BuildEngine(stage(), *task_, *session_.communicator)),
+      checkpoints_(config, plan_, task_->dataset().fingerprint(), *engine_, session_, resume),
+      step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
+      reporter_(config, plan_, *task_, session_, publisher, train_) {
+  checkpoints_.Load();
+  reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
+                Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
+                (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
+                                           StatusAddressFromEnvironment().c_str(), publisher.port())
+                                  : ""));
+  for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
+  for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
+  if (AtEnd()) {
+    reporter_.Say(Format("  %-12s nothing is left to train: %s", "complete",
+                         train_.ended_early ? "an early stop has ended this run"
+                                            : "all its steps are done; more train.steps or train.epochs go on"));
+  }
+}
+
+void TrainLoop::Run() {
+  publisher_.board().Progress("training");
+  if (AgreeOnStop(*session_.communicator, "before the first step"))
+    throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
+  if (train_.evaluation_pending) Evaluate();
+  loader_ = MakeLoader(config_, plan_, *task_, session_.world.rank, train_.step, plan_.total_steps);
+  while (!AtEnd()) {
+    if (train_.step >= stage().end) NextStage();
+    const bool stop = TakeStep();
+    const bool due = EvaluationDue();
+    if (stop) SaveAndStop(due);
+    if (due) Evaluate();
+    clock_.Enter("checkpoint");
+    checkpoints_.MaybeSave(train_);
+    clock_.Enter("other");
+  }
+  Finish();
+}
+
+bool TrainLoop::EvaluationDue() const {
+  return AtEnd() || train_.step == stage().end ||
+         (config_.train.eval_every > 0 && train_.step % config_.train.eval_every == 0);
+}
+
+// What a stage has trained becomes what the next one starts from.
+void TrainLoop::NextStage() {
+  const StageRun &last = stage(), &next = stages_[static_cast<size_t>(train_.stage) + 1];
+  std::unique_ptr<Engine> engine = BuildEngine(next, *task_, *session_.communicator);
+  HandOver(*engine_, *engine, next.stage.from_best ? last.best_dir + "/model.safetensors" : "", *session_.communicator);
+  checkpoints_.SetEngine(*engine);
+  step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine, *session_.communicator, clock_);
+  engine_ = std::move(engine);
+  train_.BeginStage(train_.stage + 1);
+  reporter_.Say(Format("stage %lld of %zu, %s: steps %lld to %lld", static_cast<long long>(train_.stage) + 1,
+                       stages_.size(), next.stage.name.c_str(), static_cast<long long>(next.first) + 1,
+                       static_cast<long long>(next.end)));
+}
+
+bool TrainLoop::TakeStep() {
+  const auto fetch = [&]() -> const Share& { return share_ = loader_->Next(); };
+  const StepResult result = step_->Run(fetch, train_, checkpoints_.writer());
+  for (const auto& batch : share_) {
+    for (const SkippedSample& skipped : batch->skipped)
+      reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)", static_cast<long long>(skipped.id),
+                  skipped.error.c_str()));
+  }
+  GatheredInputs inputs;
+  if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
+  reporter_.ReportStep(train_, result, inputs.ids, inputs.hash, clock_, *checkpoints_.writer());
+  if (!result.finite) OnNonFinite(result, inputs.ids);
+  return result.stop;
+}
+
+// Every rank comes here or none: loss and norm are global.
+void TrainLoop::OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids) {
+  const std::string file = config_.run.dir + Format("/nonfinite-step-%lld.json", static_cast<long long>(train_.step));
+  const std::string what = Format("step %lld is not finite (loss %g, gradient norm %g); its samples are in %s",
+                                  static_cast<long long>(train_.step), result.loss, result.grad_norm, file.c_str());
+  if (session_.world.rank == 0)
+    WriteFileAtomic(file, Json{{"step", train_.step},
+                               {"loss", JsonFloat(result.loss)},
+                               {"grad_norm", JsonFloat(result.grad_norm)},
+                               {"samples", ids}}
+                                  .dump() +
+                              "\n");
+  if (config_.faults.nonfinite == "stop") throw NonFiniteError(what + " (faults.nonfinite: stop)");
+  if (train_.skipped_in_row > config_.faults.max_skips)
+    throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)",
+                                       static_cast<long long>(train_.skipped_in_row)));
+  reporter_.Warn(what + "; the update was skipped");
+}
+
+void TrainLoop::Evaluate() {
+  clock_.Enter("evaluation");
+  RunOneEvaluation(AtEnd() ? EvaluationKind::kFinal : EvaluationKind::kPeriodic);
+  if (train_.ended_early && !final_done_) RunOneEvaluation(EvaluationKind::kFinal);
+  train_.evaluation_pending = false;
+  clock_.Enter("other");
+}
+
+void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
+  publisher_.board().Progress("evaluating");
+  const auto result = RunEvaluation(*task_, kind, train_.step, *engine_, *session_.communicator,
+                                    [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
+  if (!result) SaveAndStop(true);
+  reporter_.ReportEvaluation(train_.step, *result);
+  if (kind == EvaluationKind::kFinal) {
+    final_done_ = true;
+    table_ = result->table;
+    Json evaluation = result->Numbers();
+    evaluation["step"] = train_.step;
+    evaluation["table"] = result->table;
+    if (session_.world.rank == 0) WriteFileAtomic(config_.run.dir + "/evaluation.json", evaluation.dump(1) + "\n");
+  }
+  if (kind == EvaluationKind::kFinal && train_.ended_early) return;  // The periodic one has been acted upon.
+  Act(result->metrics);
+}
+
+void TrainLoop::Act(const std::map<std::string, double>& metrics) {
+  const Consequences consequences = ActOn(metrics, stage().config, AtEnd(), train_);
+  if (consequences.new_best && session_.world.rank == 0) {
+    const std::string& best = config_.checkpoint.keep_best;
+    ExportModel(*engine_, stage().best_dir + "/model.safetensors");
+    WriteFileAtomic(stage().best_dir + "/best.json",
+                    Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
+  }
+  if (!consequences.stop_early) return;
+  train_.ended_early = true;
+  const EarlyStopConfig& early = config_.train.early_stop;
+  reporter_.Say(Format("early stop after step %lld: %s has not improved for %lld evaluations",
+                       static_cast<long long>(train_.step), early.metric.c_str(),
+                       static_cast<long long>(early.patience)));
+}
+
+void TrainLoop::SaveAndStop(bool evaluation_pending) {
+  publisher_.board().Progress("saving");
+  train_.evaluation_pending = evaluation_pending;
+  checkpoints_.SaveNow(train_);
+  reporter_.ReportCheckpoint(*checkpoints_.writer());
+  throw StoppedError(Format("stopped on request after step %lld of %lld; its checkpoint is durable",
+                            static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps)));
+}
+
+void TrainLoop::Finish() {
+  publisher_.board().Progress("saving");
+  checkpoints_.SaveNow(train_);
+  reporter_.ReportCheckpoint(*checkpoints_.writer());
+  if (session_.world.rank == 0) ExportModel(*engine_, config_.run.dir + "/export/model.safetensors");
+  session_.communicator->Barrier("end");
+  publisher_.board().Progress("done");
+  reporter_.ReportComplete(train_.step);
+  if (session_.world.rank != 0) return;
+  std::string text = table_.empty() ? "" : "\n" + table_;
+  text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run",
+                 config_.run.dir.c_str(), "checkpoint", config_.checkpoint.dir.c_str(), StepName(train_.step).c_str(),
+                 "weights", config_.run.dir.c_str(), "TensorBoard", config_.run.dir.c_str());
+  reporter_.Say(text);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,66 @@
+// The training of one rank, from the first step of this attempt to the final checkpoint.
+#ifndef TRAINYARD_TRAINER_TRAIN_TRAIN_LOOP_H_
+#define TRAINYARD_TRAINER_TRAIN_TRAIN_LOOP_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/train/checkpoints.h"
+#include "trainer/train/inputs.h"
+#include "trainer/train/reporter.h"
+#include "trainer/train/stages.h"
+#include "trainer/train/step.h"
+
+namespace trainyard {
+
+// The engine of a stage.
+std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives);
+
+class TrainLoop {
+ public:
+  // Every rank makes one, with the same resume: loads the weights and prints the banner.
+  TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
+            const Resume& resume);
+
+  // Trains to the end. Throws StoppedError when a stop was requested and everything is durable.
+  void Run();
+  // A failing rank still helps to complete a checkpoint that is being written, for a moment.
+  void SettleCheckpoint() { checkpoints_.writer()->Settle(std::chrono::seconds(3)); }
+
+ private:
+  const StageRun& stage() const { return stages_[static_cast<size_t>(train_.stage)]; }
+  bool AtEnd() const { return train_.step >= plan_.total_steps || train_.ended_early; }
+  bool EvaluationDue() const;
+  void NextStage();
+  // Returns whether some rank was asked to stop.
+  bool TakeStep();
+  void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
+  void Evaluate();
+  void RunOneEvaluation(EvaluationKind kind);
+  void Act(const std::map<std::string, double>& metrics);
+  [[noreturn]] void SaveAndStop(bool evaluation_pending);
+  void Finish();
+
+  const Config& config_;
+  StatusPublisher& publisher_;
+  std::unique_ptr<Task> task_;
+  Session session_;
+  TrainState train_;
+  Plan plan_;
+  std::vector<StageRun> stages_;
+  std::unique_ptr<Engine> engine_;  // of the stage
+  PhaseClock clock_;
+  Checkpoints checkpoints_;
+  std::unique_ptr<Step> step_;  // of the stage
+  Reporter reporter_;
+  std::unique_ptr<Loader> loader_;
+  Share share_;
+  bool final_done_ = false;
+  std::string table_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_TRAIN_LOOP_H_
