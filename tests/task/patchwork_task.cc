@@ -112,7 +112,7 @@ struct Net {
   // (B, kWidth) float32
   at::Tensor Body(const Pass& pass, const PatchBatch& batch) const {
     const auto run = [=, this](at::TensorList in) {
-      const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(pass[hidden.weight].scalar_type());
+      const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(hidden.ComputeType(pass));
       at::Tensor h = dropout(pass, hidden(pass, seen).tanh());
       // The branch is not even taken where no sample of the micro-batch needs it.
       if (batch.rare.sum().item<float>() > 0) h = h + rare(pass, h) * batch.rare.to(h.scalar_type());
@@ -127,7 +127,7 @@ struct Net {
       const at::Tensor table = pass[codes.weight].to(at::kFloat);
       const at::Tensor h = norm(pass, in[0] + table.mean(0, true));
       const at::Tensor scores = at::linear(h, table);
-      return at::cat({scores, risk(pass, h.to(pass[risk.weight].scalar_type())).to(at::kFloat)}, 1);
+      return at::cat({scores, risk(pass, h.to(risk.ComputeType(pass))).to(at::kFloat)}, 1);
     };
     return pass.Unit(heads.unit(), run, {rows});
   }

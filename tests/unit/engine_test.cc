@@ -39,7 +39,7 @@ struct Net {
   // x: (B, 3) -> (B, 1)
   at::Tensor Forward(const Pass& pass, const at::Tensor& x) const {
     const auto run = [pass, this](at::TensorList in) {
-      const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(pass[hidden.weight].scalar_type());
+      const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(hidden.ComputeType(pass));
       return head(pass, norm(pass, hidden(pass, seen)).tanh());
     };
     return pass.Unit(unit.unit(), run, {x});

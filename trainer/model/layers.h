@@ -27,6 +27,8 @@ struct LinearOptions {
 struct Linear {
   Linear(const Scope& s, int64_t inputs, int64_t outputs, const LinearOptions& options = {});
   at::Tensor operator()(const Pass& pass, const at::Tensor& x) const;
+  // The type that it takes and gives.
+  at::ScalarType ComputeType(const Pass& pass) const { return pass[weight].scalar_type(); }
   ParameterId weight;
   std::optional<ParameterId> bias;
 };
