@@ -264,6 +264,9 @@ class PatchworkTask : public Task {
 }  // namespace
 
 std::shared_ptr<TaskOptions> MakeOptions() { return std::make_shared<Options>(); }
+void DeclareNet(const Config& config, ModelDeclaration& model) {
+  Net(Scope(model), dynamic_cast<const Options&>(*config.task.options).dropout);
+}
 std::unique_ptr<Task> BuildPatchworkTask(const Config& config) { return std::make_unique<PatchworkTask>(config); }
 
 }  // namespace trainyard::patchwork

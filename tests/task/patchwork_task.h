@@ -12,6 +12,7 @@ namespace trainyard::patchwork {
 
 // task.first: steps of the first stage. task.samples: of the data set, which is computed.
 std::shared_ptr<TaskOptions> MakeOptions();
+void DeclareNet(const Config& config, ModelDeclaration& model);
 std::unique_ptr<Task> BuildPatchworkTask(const Config& config);
 
 }  // namespace trainyard::patchwork

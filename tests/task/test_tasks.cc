@@ -9,6 +9,7 @@ std::span<const TaskEntry> Tasks() {
     std::vector<TaskEntry> entries(ShippedTasks().begin(), ShippedTasks().end());
     entries.push_back({{"patchwork", "what the other tasks lack, for tests", patchwork::MakeOptions},
                        nullptr,
+                       patchwork::DeclareNet,
                        patchwork::BuildPatchworkTask});
     return entries;
   }();

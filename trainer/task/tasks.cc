@@ -13,11 +13,12 @@ constexpr TaskEntry kTasks[] = {
     {{"algorithm_distillation", "a causal transformer that learns in context from learning histories on Dark Room",
       ad::MakeOptions},
      ad::MakeSynthesis,
+     ad::DeclareTransformer,
      ad::BuildDistillationTask},
-    {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr}, nullptr, nullptr},
-    {{"hybrid_vit_cascade", "progressive diffusion from X-ray to CT", nullptr}, nullptr, nullptr},
-    {{"mimic_cxr", "chest X-ray question answering and findings", nullptr}, nullptr, nullptr},
-    {{"prs_med", "segmentation from a prompt, LoRA on a language model", nullptr}, nullptr, nullptr},
+    {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr}, nullptr, nullptr, nullptr},
+    {{"hybrid_vit_cascade", "progressive diffusion from X-ray to CT", nullptr}, nullptr, nullptr, nullptr},
+    {{"mimic_cxr", "chest X-ray question answering and findings", nullptr}, nullptr, nullptr, nullptr},
+    {{"prs_med", "segmentation from a prompt, LoRA on a language model", nullptr}, nullptr, nullptr, nullptr},
 };
 
 }  // namespace
@@ -26,11 +27,19 @@ std::span<const TaskEntry> ShippedTasks() { return kTasks; }
 
 std::vector<TaskDeclaration> TaskDeclarations() { return {Tasks().begin(), Tasks().end()}; }
 
-std::unique_ptr<Task> BuildTask(const Config& config) {
+namespace {
+
+const TaskEntry& EntryOf(const Config& config) {
   for (const TaskEntry& entry : Tasks()) {
-    if (entry.name == config.task.name && entry.build) return entry.build(config);
+    if (entry.name == config.task.name && entry.build) return entry;
   }
   throw std::logic_error("task.name: " + config.task.name + " is in no table");
 }
+
+}  // namespace
+
+void DeclareModel(const Config& config, ModelDeclaration& model) { EntryOf(config).declare(config, model); }
+
+std::unique_ptr<Task> BuildTask(const Config& config) { return EntryOf(config).build(config); }
 
 }  // namespace trainyard

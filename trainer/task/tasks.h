@@ -13,7 +13,9 @@ namespace trainyard {
 
 struct TaskEntry : TaskDeclaration {
   std::unique_ptr<Synthesis> (*synthesis)();  // null for a task without synthetic data
-  // Null for a task that is not there yet. Throws DataError when the data cannot be read.
+  // Declares the model of a configuration; reads no data. The three are null for a task that is not there yet.
+  void (*declare)(const Config& config, ModelDeclaration& model);
+  // Throws DataError when the data cannot be read.
   std::unique_ptr<Task> (*build)(const Config& config);
 };
 
@@ -24,7 +26,9 @@ std::span<const TaskEntry> ShippedTasks();
 // What LoadConfig needs of them.
 std::vector<TaskDeclaration> TaskDeclarations();
 
-// REQUIRES: `config` was loaded with the declarations above. Throws what the task's build throws.
+// REQUIRES of both: `config` was loaded with the declarations above.
+void DeclareModel(const Config& config, ModelDeclaration& model);
+// Throws what the task's build throws.
 std::unique_ptr<Task> BuildTask(const Config& config);
 
 }  // namespace trainyard

@@ -117,6 +117,8 @@ class DistillationTask : public Task {
 
 }  // namespace
 
+void DeclareTransformer(const Config& config, ModelDeclaration& model) { Transformer(Scope(model), OptionsOf(config)); }
+
 std::unique_ptr<Task> BuildDistillationTask(const Config& config) { return std::make_unique<DistillationTask>(config); }
 
 }  // namespace trainyard::ad

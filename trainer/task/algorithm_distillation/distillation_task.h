@@ -8,6 +8,7 @@
 
 namespace trainyard::ad {
 
+void DeclareTransformer(const Config& config, ModelDeclaration& model);
 // Reads the histories. Throws DataError.
 std::unique_ptr<Task> BuildDistillationTask(const Config& config);
 
