@@ -21,6 +21,7 @@
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/places.h"
+#include "trainer/train/plan_command.h"
 #include "trainer/train/run.h"
 
 namespace trainyard {
@@ -160,7 +161,8 @@ struct Commands {
   CommonOptions common;
   std::string nproc, checkpoint, out, first, second;
   std::unique_ptr<SynthCommand> synth;
-  bool dry_run = false, quiet = false;
+  int ranks = 1;
+  bool dry_run = false, quiet = false, json = false;
 };
 
 CLI::App* Add(Commands& c, const char* name, const std::string& description, const std::string& example) {
@@ -210,7 +212,11 @@ void Build(Commands& c) {
   diff->add_option("dir", c.first, "one checkpoint")->required();
   diff->add_option("other", c.second, "the other")->required();
   Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
-  Add(c, "plan", "What hardware is seen and what would be chosen (not there yet).", "trainyard plan --config job.yaml");
+  CLI::App* plan = Add(c, "plan", "What a model takes on a rank, and whether it fits this machine; reads no data.",
+                       "trainyard plan --config job.yaml --ranks 2");
+  AddConfigOptions(plan, c.common);
+  plan->add_option("--ranks", c.ranks, "ranks on this machine")->capture_default_str()->check(CLI::Range(1, 4096));
+  plan->add_flag("--json", c.json, "the same as JSON");
   Add(c, "selftest", "Checks communication and storage of this machine (not there yet).", "trainyard selftest");
   Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
 }
@@ -228,6 +234,8 @@ int Run(Commands& c) {
   } else if (name == "checkpoint") {
     return RunCheckpointCommand(command.get_subcommands().at(0)->get_name(), ResolveVolume(c.first),
                                 ResolveVolume(c.second), ResolveVolume(c.out));
+  } else if (name == "plan") {
+    PrintPlan(Load(c.common), c.ranks, c.json);
   } else if (name == "tasks") {
     ListTasks();
   } else if (name == "config-reference") {

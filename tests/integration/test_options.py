@@ -97,3 +97,15 @@ def test_init_from_starts_with_those_weights(job, tmp_path):
     save_file({k: v for k, v in before.items() if k != name}, tmp_path / "partial.safetensors")
     result, _ = job("fourth", init={"from": str(tmp_path / "partial.safetensors")})
     assert result.returncode == 64 and name in result.stderr
+
+
+def test_plan_counts_without_allocating(tmp_path):
+    """Gigabytes of a model that nobody builds: the process stays as small as the libraries that it loads."""
+    import resource
+
+    config = harness.write_config(tmp_path / "large.json", harness.merged(harness.SMALL, data={"path": "/nowhere"}, model={"dim": 2048, "layers": 24, "heads": 16, "context": 1024}))
+    result = harness.run("plan", "--config", config, "--ranks", 2, "--json")
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert plan["parameters"] > 1.2e9 and plan["bytes_per_rank"]["AdamW moments, fp32"] > 9e9
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20  # KiB: a gigabyte, of 24 planned

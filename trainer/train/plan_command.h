@@ -6,8 +6,8 @@
 
 namespace trainyard {
 
-// Prints the parameters, the bytes per component of a rank in a world of `ranks` on this machine, and whether they fit it; as
-// JSON if asked. Reads no data and makes no tensor. Throws ConfigError.
+// Prints the parameters, the bytes per component of a rank in a world of `ranks` on this machine, and whether they fit
+// it; as JSON if asked. Reads no data and makes no tensor. Throws ConfigError.
 void PrintPlan(const Config& config, int ranks, bool json);
 
 }  // namespace trainyard

@@ -98,8 +98,8 @@ bool TrainLoop::TakeStep() {
   const StepResult result = step_->Run(fetch, train_, checkpoints_.writer());
   for (const auto& batch : share_) {
     for (const SkippedSample& skipped : batch->skipped)
-      reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)", static_cast<long long>(skipped.id),
-                  skipped.error.c_str()));
+      reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)",
+                            static_cast<long long>(skipped.id), skipped.error.c_str()));
   }
   GatheredInputs inputs;
   if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
