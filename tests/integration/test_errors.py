@@ -314,7 +314,7 @@ def test_nonfinite_loss(tmp_path, data, policy, code):
         (["lunch"], ["did you mean launch?"]),
         (["launch", "--confg", "x"], ["did you mean --config?", "Run `trainyard launch --help`"]),
         (["launch", "--nproc", "many", "--config", "/dev/null", "--set", "task.name=algorithm_distillation", "--set", "train.steps=1", "--set", "data.path=/x"], ["--nproc: many"]),
-        (["plan"], ["plan is not there yet"]),
+        (["selftest"], ["selftest is not there yet"]),
         (["selftest"], ["selftest is not there yet"]),
         (["synth", "algorithm_distilation", "--out", "/tmp/x"], ["did you mean algorithm_distillation?", "Run `trainyard synth --help`"]),
         (["synth", "mace_survival", "--out", "/tmp/x"], ["expected one of algorithm_distillation"]),
