@@ -27,15 +27,25 @@ inline uint32_t MixColumn(uint32_t seed, uint32_t column) {
   return x ^ (x >> 16);
 }
 
+// What the elements of one row are multiplied by. Without dropout nothing is hashed; the factor stays a
+// value that the compiler does not know, so that it is multiplied and rounded in the same places.
+template <bool kDrops>
 struct DropoutRow {
-  uint32_t seed, threshold;
+  uint32_t seed = 0, threshold = 0;
   float keep_scale;
-  DropoutRow(const Dropout& d, uint64_t row)
-      : seed(static_cast<uint32_t>(RowKey(d.key, row))),
-        threshold(static_cast<uint32_t>(static_cast<double>(d.p) * 4294967296.0)),
-        keep_scale(1.0f / (1.0f - d.p)) {}
-  float Factor(uint32_t column) const { return MixColumn(seed, column) >= threshold ? keep_scale : 0.0f; }
+  DropoutRow(const Dropout& d, uint64_t row) : keep_scale(1.0f / (1.0f - d.p)) {
+    if (!kDrops) return;
+    seed = static_cast<uint32_t>(RowKey(d.key, row));
+    threshold = static_cast<uint32_t>(static_cast<double>(d.p) * 4294967296.0);
+  }
+  float Factor(uint32_t column) const { return !kDrops || MixColumn(seed, column) >= threshold ? keep_scale : 0.0f; }
 };
+
+// Calls run.operator()<true>() if anything is dropped, else run.operator()<false>().
+template <class Run>
+inline void WithDropout(const Dropout& dropout, Run run) {
+  dropout.p > 0 ? run.template operator()<true>() : run.template operator()<false>();
+}
 
 inline float Load(float x) { return x; }
 inline float Load(Bf16 x) {
@@ -90,7 +100,12 @@ inline float NormalCdf(float x, float e) {
 // Heads are copied into aligned fp32 scratch, their width padded with zeros to P, a multiple of 16.
 // Query rows go in groups of kGroup, so that every key and value that is loaded serves all of them.
 
-constexpr int64_t kLanes = 16, kGroup = 4;
+constexpr int64_t kLanes = 16;
+#ifdef __AVX512F__
+constexpr int64_t kGroup = 8;  // 16 sums of products at once, half of the registers
+#else
+constexpr int64_t kGroup = 4;
+#endif
 constexpr uint32_t kSelfColumn = 0xFFFFFFFFu;  // of dropout: a query's weight for itself
 typedef float Lanes __attribute__((vector_size(64)));
 
@@ -102,9 +117,10 @@ constexpr int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 
 // Scratch of floats at a multiple of 64 bytes; keeps its memory from use to use.
 class Scratch {
  public:
-  // Zero-filled.
+  // What an earlier use left there, or zero.
   float* Get(int64_t count) {
-    bytes_.assign(static_cast<size_t>(count) * sizeof(float) + 64, 0);
+    const size_t bytes = static_cast<size_t>(count) * sizeof(float) + 64;
+    if (bytes_.size() < bytes) bytes_.resize(bytes);
     const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
     return reinterpret_cast<float*>((address + 63) / 64 * 64);
   }
@@ -141,20 +157,27 @@ struct Head {
     kt = scratch.kt.Get(P * pitch);
     for (int64_t r = 0; r < R; ++r) {
       const int64_t offset = (b * R + r) * s.kv_stride + h * s.E;
-      for (int64_t e = 0; e < s.E; ++e) {
-        k[r * P + e] = Load(a.k[offset + e]);
-        v[r * P + e] = Load(a.v[offset + e]);
-      }
+      LoadRow(a.k + offset, s.E, k + r * P);
+      LoadRow(a.v + offset, s.E, v + r * P);
     }
     Transpose(k, kt);
     if (backward) Transpose(v, vt = scratch.vt.Get(P * pitch));
   }
 
+  // A row of the head's width, with zeros up to P.
+  void LoadRow(const T* from, int64_t width, float* to) const {
+    for (int64_t e = 0; e < width; ++e) to[e] = Load(from[e]);
+    for (int64_t e = width; e < P; ++e) to[e] = 0;
+  }
+
+  // The context's rows as columns, with zeros behind them: a row of scores ends in whole lanes.
   void Transpose(const float* from, float* to) const {
-    for (int64_t c = 0; c < s.C; c += kLanes) {
-      const int64_t count = std::min(kLanes, s.C - c);
-      for (int64_t e = 0; e < s.E; ++e) {
-        for (int64_t i = 0; i < count; ++i) to[e * pitch + c + i] = from[(c + i) * P + e];
+    for (int64_t c = 0; c < pitch; c += kLanes) {
+      const int64_t count = std::clamp<int64_t>(s.C - c, 0, kLanes);
+      for (int64_t e = 0; e < P; ++e) {
+        float* column = to + e * pitch + c;
+        for (int64_t i = 0; i < count; ++i) column[i] = from[(c + i) * P + e];
+        for (int64_t i = count; i < kLanes; ++i) column[i] = 0;
       }
     }
   }
@@ -193,8 +216,9 @@ struct Head {
       for (int64_t e = 0; e < s.E; ++e) dout[g * P + e] = Load(row[e]);
     }
   }
-  DropoutRow DropoutOf(const View& view) const {
-    return DropoutRow(s.dropout, static_cast<uint64_t>(bh * R + view.row));
+  template <bool kDrops>
+  DropoutRow<kDrops> DropoutOf(const View& view) const {
+    return DropoutRow<kDrops>(s.dropout, static_cast<uint64_t>(bh * R + view.row));
   }
 };
 
@@ -265,7 +289,8 @@ inline int64_t PadScores(float* w, int64_t n) {
 
 // Softmax of w[0, visible) in place, with dropout; `self` is the score of the row itself, or
 // -infinity. Returns the log of the sum of exponentials; *self becomes its weight.
-inline float SoftmaxRow(float* w, int64_t visible, float* self, const DropoutRow& drop, bool drops) {
+template <bool kDrops>
+inline float SoftmaxRow(float* w, int64_t visible, float* self, const DropoutRow<kDrops>& drop) {
   const int64_t n = PadScores(w, visible);
   float top = *self;
 #pragma omp simd reduction(max : top)
@@ -280,18 +305,18 @@ inline float SoftmaxRow(float* w, int64_t visible, float* self, const DropoutRow
   *self = has_self ? Exp(*self - top) : 0;
   sum += *self;
   const float inverse = 1.0f / sum;
-  if (drops) {
+  if (kDrops) {
 #pragma omp simd
     for (int64_t j = 0; j < n; ++j) w[j] *= inverse * drop.Factor(static_cast<uint32_t>(j));
   } else {
 #pragma omp simd
     for (int64_t j = 0; j < n; ++j) w[j] *= inverse;
   }
-  *self *= inverse * (drops ? drop.Factor(kSelfColumn) : 1.0f);
+  *self *= inverse * (kDrops ? drop.Factor(kSelfColumn) : 1.0f);
   return top + std::log(sum);
 }
 
-template <class T>
+template <bool kDrops, class T>
 void AttentionForwardHead(const Head<T>& head, HeadScratch& scratch) {
   const int64_t P = head.P, pitch = head.pitch;
   float *q = scratch.q.Get(kGroup * P), *w = scratch.scores.Get(kGroup * pitch), *out = scratch.dout.Get(kGroup * P);
@@ -308,8 +333,7 @@ void AttentionForwardHead(const Head<T>& head, HeadScratch& scratch) {
       }
       const auto view = head.ViewOf(r + g);
       float self = view.self ? DotRow(q + g * P, head.k + view.row * P, P) : -INFINITY;
-      head.a.lse[head.bh * head.rows + r + g] =
-          SoftmaxRow(row_w, view.n, &self, head.DropoutOf(view), head.s.dropout.p > 0);
+      head.a.lse[head.bh * head.rows + r + g] = SoftmaxRow(row_w, view.n, &self, head.template DropoutOf<kDrops>(view));
       std::fill(row_w + view.n, row_w + padded, 0.f);
       if (view.self) AddScaled(self, head.v + view.row * P, P, out + g * P);
     }
@@ -323,8 +347,9 @@ void AttentionForwardHead(const Head<T>& head, HeadScratch& scratch) {
 
 // From scores (w) and the gradient of the dropped weights (dw) to the gradient of the scores (w) and
 // the dropped weights (dw), for one row.
+template <bool kDrops>
 inline void SoftmaxBackwardRow(float* w, float* dw, int64_t visible, float lse, float* self, float* dself,
-                               const DropoutRow& drop) {
+                               const DropoutRow<kDrops>& drop) {
   const int64_t n = PadScores(w, visible);
   float delta = 0;
 #pragma omp simd reduction(+ : delta)
@@ -346,12 +371,14 @@ inline void SoftmaxBackwardRow(float* w, float* dw, int64_t visible, float lse, 
   *dself = weight * self_factor;
 }
 
-template <class T>
+template <bool kDrops, class T>
 void AttentionBackwardHead(const Head<T>& head, HeadScratch& scratch) {
   const int64_t P = head.P, pitch = head.pitch, E = head.s.E;
   float *q = scratch.q.Get(kGroup * P), *dout = scratch.dout.Get(kGroup * P), *dq = scratch.dq.Get(kGroup * P);
   float *w = scratch.scores.Get(kGroup * pitch), *dw = scratch.gradients.Get(kGroup * pitch);
   float *dk = scratch.dk.Get(head.R * P), *dv = scratch.dv.Get(head.R * P);
+  std::fill_n(dk, head.R * P, 0.f);
+  std::fill_n(dv, head.R * P, 0.f);
   for (int64_t r = 0; r < head.rows; r += kGroup) {
     const int64_t size = head.GroupSize(r), longest = head.LongestView(r), padded = RoundUp(longest, kLanes);
     // q carries the scale, so the scores' gradient times q is already the keys' gradient.
@@ -368,7 +395,7 @@ void AttentionBackwardHead(const Head<T>& head, HeadScratch& scratch) {
         float self = view.self ? DotRow(q + g * P, k_self, P) : -INFINITY;
         float dself = view.self ? DotRow(dout + g * P, v_self, P) : 0;
         SoftmaxBackwardRow(row_w, row_dw, view.n, head.a.lse[head.bh * head.rows + r + g], &self, &dself,
-                           head.DropoutOf(view));
+                           head.template DropoutOf<kDrops>(view));
         if (view.self) {
           AddScaled(self, k_self, P, dq + g * P);
           AddScaled(self, q + g * P, P, dk + view.row * P);
@@ -400,21 +427,23 @@ void Attention(const AttentionShape& s, const AttentionArgs<T>& a, int64_t begin
   thread_local HeadScratch scratch;
   for (int64_t bh = begin; bh < end; ++bh) {
     const Head<T> head(s, a, bh, scratch, kBackward);
-    kBackward ? AttentionBackwardHead(head, scratch) : AttentionForwardHead(head, scratch);
+    WithDropout(s.dropout, [&]<bool kDrops>() {
+      kBackward ? AttentionBackwardHead<kDrops>(head, scratch) : AttentionForwardHead<kDrops>(head, scratch);
+    });
   }
 }
 
 // ---- Dropout, residual, LayerNorm --------------------------------------------------------------
 
-template <class T>
-void NormForward(const NormArgs<T>& a, int64_t begin, int64_t end) {
+template <bool kDrops, class T>
+void NormForwardRows(const NormArgs<T>& a, int64_t begin, int64_t end) {
   const int64_t D = a.D;
   const float inverse = 1.0f / static_cast<float>(D);
   for (int64_t n = begin; n < end; ++n) {
     const T *x = a.x + n * D, *r = a.r + n * D;
     T *y = a.y + n * D, *z = a.z + n * D;
-    if (a.dropout.p > 0) {
-      const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+    if (kDrops) {
+      const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
       for (int64_t d = 0; d < D; ++d) Store(Load(x[d]) + Load(r[d]) * drop.Factor(static_cast<uint32_t>(d)), z[d]);
     } else {
@@ -436,7 +465,12 @@ void NormForward(const NormArgs<T>& a, int64_t begin, int64_t end) {
 }
 
 template <class T>
-void NormBackward(const NormArgs<T>& a, int64_t begin, int64_t end) {
+void NormForward(const NormArgs<T>& a, int64_t begin, int64_t end) {
+  WithDropout(a.dropout, [&]<bool kDrops>() { NormForwardRows<kDrops>(a, begin, end); });
+}
+
+template <bool kDrops, class T>
+void NormBackwardRows(const NormArgs<T>& a, int64_t begin, int64_t end) {
   const int64_t D = a.D;
   const float inverse = 1.0f / static_cast<float>(D);
   for (int64_t n = begin; n < end; ++n) {
@@ -458,7 +492,7 @@ void NormBackward(const NormArgs<T>& a, int64_t begin, int64_t end) {
       a.dgamma[d] += g * normal;
       a.dbeta[d] += g;
     }
-    const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+    const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
     for (int64_t d = 0; d < D; ++d) {
       const float normal = (Load(z[d]) - mean) * rstd;
@@ -469,14 +503,19 @@ void NormBackward(const NormArgs<T>& a, int64_t begin, int64_t end) {
   }
 }
 
+template <class T>
+void NormBackward(const NormArgs<T>& a, int64_t begin, int64_t end) {
+  WithDropout(a.dropout, [&]<bool kDrops>() { NormBackwardRows<kDrops>(a, begin, end); });
+}
+
 // ---- GELU and dropout --------------------------------------------------------------------------
 
-template <class T>
-void GeluForward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
+template <bool kDrops, class T>
+void GeluForwardRows(const GeluArgs<T>& a, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; ++n) {
     const T* x = a.x + n * a.D;
     T* y = a.y + n * a.D;
-    const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+    const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
     for (int64_t d = 0; d < a.D; ++d) {
       const float v = Load(x[d]);
@@ -486,13 +525,13 @@ void GeluForward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
   }
 }
 
-template <class T>
-void GeluBackward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
+template <bool kDrops, class T>
+void GeluBackwardRows(const GeluArgs<T>& a, int64_t begin, int64_t end) {
   constexpr float kInverseSqrt2Pi = 0.3989422804f;
   for (int64_t n = begin; n < end; ++n) {
     const T *x = a.x + n * a.D, *dy = a.dy + n * a.D;
     T* dx = a.dx + n * a.D;
-    const DropoutRow drop(a.dropout, static_cast<uint64_t>(n));
+    const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
     for (int64_t d = 0; d < a.D; ++d) {
       const float v = Load(x[d]), e = Exp(-0.5f * v * v);
@@ -500,6 +539,16 @@ void GeluBackward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
       Store(Load(dy[d]) * drop.Factor(static_cast<uint32_t>(d)) * slope, dx[d]);
     }
   }
+}
+
+template <class T>
+void GeluForward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
+  WithDropout(a.dropout, [&]<bool kDrops>() { GeluForwardRows<kDrops>(a, begin, end); });
+}
+
+template <class T>
+void GeluBackward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
+  WithDropout(a.dropout, [&]<bool kDrops>() { GeluBackwardRows<kDrops>(a, begin, end); });
 }
 
 // ---- Optimizer, norms, conversion --------------------------------------------------------------
