@@ -12,7 +12,7 @@ OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard
 
 
 def environment(**extra):
-    """One thread per rank: the tests' ranks share few processors, and bits depend on the threads."""
+    """One thread per rank: the tests' ranks share few processors."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINYARD_", "PET_", "SLURM_")) and k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
     env.update(OMP_NUM_THREADS="1", TRAINYARD_PROGRESS="none")
     env.update({k: str(v) for k, v in extra.items()})

@@ -8,12 +8,12 @@ import harness
 COMPRESSED = dict(task={"mode": "compressed", "loss": "last_position"}, model={"context": 164})
 
 
-def train(tmp_path, data, name, world, **sections):
+def train(tmp_path, data, name, world, threads=1, **sections):
     directory = tmp_path / name
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(directory)}, **sections)
     path = harness.write_config(tmp_path / f"{name}.json", config)
     record = directory / "record.jsonl"
-    result = harness.run("launch", "--nproc", world, "--config", path, "--record", record, timeout=240)
+    result = harness.run("launch", "--nproc", world, "--config", path, "--record", record, timeout=240, OMP_NUM_THREADS=str(threads))
     assert result.returncode == 0, result.stderr
     return harness.records(record), load_file(directory / "export" / "model.safetensors")
 
@@ -37,6 +37,17 @@ def test_losses_agree_between_world_sizes(tmp_path, data, mode, accumulation):
             assert mine["samples"] == expected["samples"]
             assert mine["input_xxh3"] == expected["input_xxh3"]
             assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_threads_do_not_change_a_bit(tmp_path, data, precision):
+    """Large enough that products, kernels and optimizer are really shared between the threads."""
+    sections = dict(
+        batch={"global": 8}, train={"steps": 4}, model={"context": 64, "dim": 64, "layers": 2, "dropout": 0.1}, precision={"compute": precision}
+    )
+    results = [train(tmp_path, data, f"t{threads}", 1, threads, **sections) for threads in (1, 2)]
+    assert results[0][0] == results[1][0]
+    assert all(results[0][1][k].tobytes() == results[1][1][k].tobytes() for k in results[0][1])
 
 
 @pytest.mark.parametrize("world", [2, 3])

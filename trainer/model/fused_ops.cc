@@ -1,12 +1,12 @@
 #include "trainer/model/fused_ops.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainer/kernels/kernels.h"
+#include "trainer/model/parallel_for.h"
 
 namespace trainyard {
 namespace {
@@ -57,7 +57,7 @@ kernels::AttentionArgs<T> ArgsOf(const kernels::AttentionShape& s, const at::Ten
 
 template <class Run>
 void OverHeads(const kernels::AttentionShape& s, Run run) {
-  at::parallel_for(0, s.B * s.H, 1, run);
+  ParallelFor(0, s.B * s.H, 1, run);
 }
 
 void RunForward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
@@ -171,7 +171,7 @@ struct NormFunction : Function<NormFunction> {
       a.r = Data<T>(r);
       a.beta = beta.data_ptr<float>();
       a.y = Data<T>(y);
-      at::parallel_for(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
+      ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
     };
     IsBf16(x) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_forward_bf16)
               : run(static_cast<float*>(nullptr), Kernels().norm_forward);
@@ -191,7 +191,7 @@ struct NormFunction : Function<NormFunction> {
     auto run = [&]<class T>(T*, auto kernel) {
       const auto base = NormArgsOf<T>(gamma, ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), p), z,
                                       saved[2], saved[3]);
-      at::parallel_for(0, tasks, 1, [&](int64_t first, int64_t last) {
+      ParallelFor(0, tasks, 1, [&](int64_t first, int64_t last) {
         for (int64_t task = first; task < last; ++task) {
           auto a = base;
           a.dy = Data<T>(dy);
@@ -234,7 +234,7 @@ struct GeluFunction : Function<GeluFunction> {
     auto run = [&]<class T>(T*, auto kernel) {
       const kernels::GeluArgs<T> a{
           D, ToDropout(static_cast<uint64_t>(key), p), Data<T>(x), Data<T>(y), Data<T>(dy), Data<T>(dx)};
-      at::parallel_for(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
+      ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
     };
     if (IsBf16(x)) {
       run(static_cast<Bf16*>(nullptr), backward ? Kernels().gelu_backward_bf16 : Kernels().gelu_forward_bf16);

@@ -9,10 +9,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/rsqrt.h>
 
 #include <cmath>
+
+#include "trainer/model/product.h"
 
 namespace trainyard {
 namespace {
@@ -38,7 +39,7 @@ Linear::Linear(const Scope& s, int64_t inputs, int64_t outputs, const LinearOpti
 }
 
 at::Tensor Linear::operator()(const Pass& pass, const at::Tensor& x) const {
-  return at::linear(x, pass[weight], bias ? std::optional(pass[*bias]) : std::nullopt);
+  return Product(x, pass[weight], bias ? std::optional(pass[*bias]) : std::nullopt);
 }
 
 LoRALinear::LoRALinear(const Scope& s, int64_t inputs, int64_t outputs, int64_t rank, double scale, bool bias)

@@ -5,8 +5,14 @@
 
 #include "trainer/base/error.h"
 #include "trainer/kernels/kernels.h"
+#include "trainer/model/parallel_for.h"
 
 namespace trainyard {
+namespace {
+
+constexpr int64_t kBlocksPerTask = 256;  // at least: 16,384 elements are worth a thread
+
+}  // namespace
 
 namespace {
 
@@ -70,7 +76,10 @@ void AdamW::Step(int64_t step, double lr, float grad_scale) {
   for (const Group& group : groups_) {
     args.lr = static_cast<float>(lr * group.lr);
     args.weight_decay = static_cast<float>(group.weight_decay);
-    kernels::Kernels().adamw(args, group.range.begin, group.range.end);
+    // Elements do not depend on each other, and a cut at a block leaves the kernel's vectors whole: the
+    // same bits for any number of threads.
+    ParallelFor(group.range.begin / kBlock, group.range.end / kBlock, kBlocksPerTask,
+                [&](int64_t begin, int64_t end) { kernels::Kernels().adamw(args, begin * kBlock, end * kBlock); });
   }
 }
 

@@ -4,12 +4,20 @@
 #include <cmath>
 
 #include "trainer/kernels/kernels.h"
+#include "trainer/model/parallel_for.h"
 
 namespace trainyard {
+namespace {
+
+constexpr int64_t kBlocksPerTask = 256;  // at least: 16,384 elements are worth a thread
+
+}  // namespace
 
 double BlockNorm(std::span<const float> flat, std::vector<double>& scratch) {
   scratch.resize(flat.size() / 64);
-  kernels::Kernels().block_squares(flat.data(), scratch.data(), 0, static_cast<int64_t>(scratch.size()));
+  ParallelFor(0, static_cast<int64_t>(scratch.size()), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    kernels::Kernels().block_squares(flat.data(), scratch.data(), begin, end);
+  });
   double sum = 0;
   for (double block : scratch) sum += block;
   return std::sqrt(sum);

@@ -4,8 +4,14 @@
 
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/initialize.h"
+#include "trainer/model/parallel_for.h"
 
 namespace trainyard {
+namespace {
+
+constexpr int64_t kElementsPerTask = 16384;  // at least
+
+}  // namespace
 
 std::span<float> Floats(const at::Tensor& flat) { return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())}; }
 
@@ -34,8 +40,10 @@ void FlatState::Initialize(uint64_t seed) {
 
 void FlatState::PublishParameters() {
   if (!compute_.defined()) return;
-  kernels::Kernels().to_bf16(master.data_ptr<float>(), reinterpret_cast<kernels::Bf16*>(compute_.data_ptr()),
-                             layout_.total());
+  const float* from = master.data_ptr<float>();
+  auto* to = reinterpret_cast<kernels::Bf16*>(compute_.data_ptr());
+  ParallelFor(0, layout_.total(), kElementsPerTask,
+              [&](int64_t begin, int64_t end) { kernels::Kernels().to_bf16(from + begin, to + begin, end - begin); });
 }
 
 }  // namespace trainyard

@@ -8,8 +8,14 @@
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/kernels/kernels.h"
+#include "trainer/model/parallel_for.h"
 
 namespace trainyard {
+namespace {
+
+constexpr int64_t kElementsPerTask = 16384;  // at least
+
+}  // namespace
 
 struct GradientReducer::Hook : torch::autograd::PostAccumulateGradHook {
   Hook(GradientReducer* owner, size_t parameter) : owner(owner), parameter(parameter) {}
@@ -83,8 +89,10 @@ void GradientReducer::Accumulate(size_t parameter, const at::Tensor& gradient) {
     return;
   }
   if (first) flat.zero_();
-  kernels::Kernels().add_bf16(reinterpret_cast<const kernels::Bf16*>(values.data_ptr()), flat.data_ptr<float>(),
-                              range.size());
+  const auto* from = reinterpret_cast<const kernels::Bf16*>(values.data_ptr());
+  auto* to = flat.data_ptr<float>();
+  ParallelFor(0, range.size(), kElementsPerTask,
+              [&](int64_t begin, int64_t end) { kernels::Kernels().add_bf16(from + begin, to + begin, end - begin); });
 }
 
 void GradientReducer::SendReady(bool all) {

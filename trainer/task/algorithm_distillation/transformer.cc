@@ -3,12 +3,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 #include <string>
 
+#include "trainer/model/product.h"
 #include "trainer/task/algorithm_distillation/windows.h"
 
 namespace trainyard::ad {
@@ -50,11 +50,11 @@ at::Tensor EncoderLayer::operator()(const Pass& pass, const at::Tensor& x, const
   if (queries_only) {
     // The context's rows give keys and values, nothing more.
     residual = x.narrow(1, C, Q);
-    const at::Tensor kv = at::linear(x, weight.narrow(0, dim, 2 * dim), bias.narrow(0, dim, 2 * dim));
-    const at::Tensor q = at::linear(residual, weight.narrow(0, 0, dim), bias.narrow(0, 0, dim));
+    const at::Tensor kv = Product(x, weight.narrow(0, dim, 2 * dim), bias.narrow(0, dim, 2 * dim));
+    const at::Tensor q = Product(residual, weight.narrow(0, 0, dim), bias.narrow(0, 0, dim));
     attended = PrefixAttentionOfQueries(q, kv, input.visible, layout, drop);
   } else {
-    attended = PrefixAttention(at::linear(x, weight, bias), input.visible, layout, drop);
+    attended = PrefixAttention(Product(x, weight, bias), input.visible, layout, drop);
   }
   const at::Tensor y =
       DropoutAddNorm(residual, out(pass, attended), pass[norm1.weight], pass[norm1.bias], attended_dropout.Draw(pass));

@@ -1,0 +1,110 @@
+// What computes in several threads: the same bits for any number of them. Runs under the address sanitizer too.
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/sin.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "trainer/model/fused_ops.h"
+#include "trainer/model/parallel_for.h"
+#include "trainer/model/product.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/parallel/block_norm.h"
+
+namespace trainyard {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Runs `compute` with one, two and three threads; restores the number.
+void ExpectTheSameBits(const std::function<Tensors()>& compute) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const Tensors alone = compute();
+  for (int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    // Some attempts: which thread takes what, and when, is not decided by the program.
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      const Tensors several = compute();
+      for (size_t i = 0; i < alone.size(); ++i)
+        ASSERT_TRUE(several[i].equal(alone[i])) << "tensor " << i << " with " << threads << " threads";
+    }
+  }
+  at::set_num_threads(before);
+}
+
+Tensors WithGradients(const at::Tensor& output, const Tensors& inputs) {
+  const at::Tensor weight = at::cos(at::arange(output.numel(), at::kFloat)).view(output.sizes());
+  Tensors all = torch::autograd::grad({(output.to(at::kFloat) * weight).sum()}, inputs);
+  all.push_back(output.detach());
+  return all;
+}
+
+at::Tensor Random(at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); }
+
+TEST(Threads, LoopsRunOnSeveral) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  ParallelFor(0, 2, 1, [&](int64_t, int64_t) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  at::set_num_threads(before);
+  EXPECT_EQ(threads.size(), 2u);
+}
+
+TEST(Threads, Product) {
+  for (const auto& [rows, inputs, outputs] :
+       {std::tuple{3200, 64, 192}, {952, 256, 64}, {480, 64, 64}, {480, 64, 5}, {700, 10, 7}}) {
+    const at::Tensor x = Random({2, rows / 2, inputs}), weight = Random({outputs, inputs}), bias = Random({outputs});
+    SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " -> " << outputs);
+    ExpectTheSameBits([&] { return WithGradients(Product(x, weight, bias), {x, weight, bias}); });
+  }
+}
+
+TEST(Threads, Attention) {
+  const at::Tensor qkv = Random({5, 60, 3 * 32}), visible = at::randint(0, 41, {5, 20}, at::kInt);
+  const at::Tensor q = Random({5, 20, 32}), kv = Random({5, 60, 2 * 32});
+  for (double p : {0.0, 0.2}) {
+    ExpectTheSameBits([&] { return WithGradients(PrefixAttention(qkv, visible, {40, 4}, {7, p}), {qkv}); });
+    ExpectTheSameBits([&] {
+      return WithGradients(PrefixAttentionOfQueries(q, kv, visible, {40, 4}, {7, p}), {q, kv});
+    });
+  }
+}
+
+TEST(Threads, NormAndGelu) {
+  const at::Tensor x = Random({2500, 48}), r = Random({2500, 48}), gamma = Random({48}), beta = Random({48});
+  ExpectTheSameBits([&] { return WithGradients(DropoutAddNorm(x, r, gamma, beta, {3, 0.1}), {x, r, gamma, beta}); });
+  ExpectTheSameBits([&] { return WithGradients(GeluDropout(x, {4, 0.1}), {x}); });
+}
+
+TEST(Threads, NormUpdateAndCasts) {
+  constexpr int64_t kElements = 100000;  // several tasks
+  ExpectTheSameBits([] {
+    FlatState state(FlatLayout({{"w", {kElements}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1), Precision::kBf16);
+    state.Initialize(1);
+    state.gradient.copy_(at::sin(at::arange(state.gradient.numel(), at::kFloat)));
+    std::vector<double> scratch;
+    const double norm = BlockNorm(Floats(state.gradient), scratch);
+    AdamW(OptimConfig{}, state).Step(1, 0.1, ClipScale(norm, 1));
+    state.PublishParameters();
+    return Tensors{state.master, state.exp_avg, state.exp_avg_sq, state.leaves()[0].detach(),
+                   at::full({1}, norm, at::kDouble)};
+  });
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,20 @@
+// Loops over the threads of a rank.
+#ifndef TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_
+#define TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_
+
+#include <cstdint>
+#include <functional>
+
+namespace trainyard {
+
+// Calls `run` for parts of [begin, end) that cover it once, on as many of LibTorch's threads as there are pieces of
+// `least` indices, and returns when all have ended; one of their exceptions is thrown. Inside such a loop, and with one
+// thread: one call with the whole. Where the cuts lie depends on the number of threads: no sum may depend on them.
+//
+// Use this and not at::parallel_for: that one is a template, and silently serial in a file that is compiled without
+// OpenMP.
+void ParallelFor(int64_t begin, int64_t end, int64_t least, const std::function<void(int64_t begin, int64_t end)>& run);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_

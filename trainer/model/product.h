@@ -1,0 +1,19 @@
+// The product of rows with a weight, and its gradients, with the same bits for any number of threads.
+#ifndef TRAINYARD_TRAINER_MODEL_PRODUCT_H_
+#define TRAINYARD_TRAINER_MODEL_PRODUCT_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace trainyard {
+
+// x weight^T + bias, differentiable like at::linear, and with its bits on one thread.
+//   x: (..., inputs), weight: (outputs, inputs), bias: (outputs) -> (..., outputs)
+// The library cuts a weight's gradient, a sum over all rows, by threads; here each thread computes whole
+// sums of fixed parts of the weight.
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_MODEL_PRODUCT_H_
