@@ -1,6 +1,13 @@
 """What a configuration can ask for beyond the plain run, seen from outside: files, logs, exit codes."""
 
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
 
 import numpy as np
 import pytest
@@ -19,6 +26,7 @@ def job(tmp_path, data):
         path = harness.write_config(tmp_path / f"{name}.json", config)
         return harness.run("launch", "--nproc", 2, "--config", path, "--record", directory / "record.jsonl"), directory
 
+    launch.data = {"path": str(data)}
     return launch
 
 
@@ -109,3 +117,42 @@ def test_plan_counts_without_allocating(tmp_path):
     plan = json.loads(result.stdout)
     assert plan["parameters"] > 1.2e9 and plan["bytes_per_rank"]["AdamW moments, fp32"] > 9e9
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20  # KiB: a gigabyte, of 24 planned
+
+
+def test_a_finished_run_says_so(job):
+    good(job("run")[0])
+    result, directory = job("run")
+    good(result)
+    assert "the run is complete: step 10 of 10" in result.stderr
+    assert len(harness.records(directory / "record.jsonl")) == 10
+
+
+def test_eval_finds_the_checkpoints_of_a_run(job, tmp_path):
+    _, directory = job("run")
+    tables = [harness.run("eval", "--config", tmp_path / "run.json", "--checkpoint", path) for path in (directory, directory / "checkpoints")]
+    assert good(tables[0]).stdout == good(tables[1]).stdout
+
+
+@pytest.mark.parametrize("columns", [40, 70, 200])
+def test_the_bar_fits_its_terminal(job, tmp_path, columns):
+    """On a terminal of its own, through the launcher's pipe: no drawn line is as wide as the terminal."""
+    config = harness.write_config(tmp_path / "bar.json", harness.merged(harness.SMALL, data=job.data, run={"dir": str(tmp_path / "bar")}))
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {k: v for k, v in harness.environment().items() if k not in ("TRAINYARD_PROGRESS", "COLUMNS")}
+    process = subprocess.Popen([harness.BIN, "launch", "--config", str(config)], stderr=terminal, stdout=subprocess.DEVNULL, env=env, start_new_session=True,
+                               preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0))
+    os.close(terminal)
+    output = b""
+    try:
+        while chunk := os.read(controller, 65536):
+            output += chunk
+    except OSError:  # The other side is closed.
+        pass
+    os.close(controller)
+    assert process.wait(timeout=90) == 0, output
+    drawn = [part for part in output.decode().split("\r\033[K") if part.startswith("step ")]
+    lines = [re.split(r"[\r\n]", part)[0] for part in drawn]
+    assert lines and all(len(line) < columns for line in lines), lines
+    assert "10/10" in lines[-1]
+    assert ("[####" in lines[-1]) == (columns >= 70)

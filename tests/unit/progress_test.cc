@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace trainyard {
@@ -29,6 +30,27 @@ TEST(Progress, TheCallersEstimateWins) {
   Progress progress("step", 1200, ProgressStyle::kBar);
   EXPECT_NE(Shown(progress, 448, 65).find("448/1200  ETA 1m05s"), std::string::npos);
 }
+
+TEST(BarLine, NeverWraps) {
+  const std::string detail = "loss 0.1234  lr 1.00e-03  12345 samples/s";
+  for (int columns = -1; columns < 200; ++columns) {
+    const std::string line = BarLine("step", 123456, 1000000, detail, "ETA 1h02m", columns);
+    ASSERT_LT(static_cast<int>(line.size()), std::max(2, columns)) << line;
+  }
+}
+
+TEST(BarLine, GivesUpTheBarFirstThenTheDetail) {
+  const std::string detail = "loss 0.1234  lr 1.00e-03";
+  EXPECT_EQ(BarLine("step", 5, 10, detail, "ETA 3.0s", 100),
+            "step [############------------] 5/10  loss 0.1234  lr 1.00e-03  ETA 3.0s");
+  EXPECT_EQ(BarLine("step", 5, 10, detail, "ETA 3.0s", 59),
+            "step [#####-----] 5/10  loss 0.1234  lr 1.00e-03  ETA 3.0s");
+  EXPECT_EQ(BarLine("step", 5, 10, detail, "ETA 3.0s", 50), "step 5/10  loss 0.1234  lr 1.00e-03  ETA 3.0s");
+  EXPECT_EQ(BarLine("step", 5, 10, detail, "ETA 3.0s", 34), "step 5/10  loss 0.1234  ETA 3.0s");
+  EXPECT_EQ(BarLine("step", 0, 0, "", "1.0s", 60), "step [########################] 0/0  1.0s");
+}
+
+TEST(TerminalColumns, IsPositive) { EXPECT_GT(TerminalColumns(), 0); }
 
 }  // namespace
 }  // namespace trainyard

@@ -1,7 +1,10 @@
 #include "trainer/base/progress.h"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -24,23 +27,52 @@ Progress::Progress(std::string label, int64_t total, ProgressStyle style)
 
 Progress::~Progress() { Clear(); }
 
+int TerminalColumns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    if (const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC); terminal >= 0) {
+      if (ioctl(terminal, TIOCGWINSZ, &size) != 0) size.ws_col = 0;
+      close(terminal);
+    }
+  }
+  if (size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  const int value = columns ? std::atoi(columns) : 0;
+  return value > 0 ? value : 80;
+}
+
+std::string BarLine(const std::string& label, int64_t done, int64_t total, const std::string& detail,
+                    const std::string& time, int columns) {
+  constexpr size_t kBar = 24, kSmallestBar = 4;
+  const size_t room = static_cast<size_t>(std::max(1, columns - 1));
+  const std::string counts = Format("%lld/%lld", static_cast<long long>(done), static_cast<long long>(total));
+  const std::string end = "  " + time;
+  std::string middle = detail.empty() ? "" : "  " + detail;
+  const size_t words = label.size() + 1 + counts.size() + end.size();
+  const size_t free = room > words + middle.size() + 3 ? room - words - middle.size() - 3 : 0;
+  const size_t width = std::min(kBar, free);
+  std::string bar;
+  if (width >= kSmallestBar) {
+    const double share = total > 0 ? std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0) : 1;
+    bar = "[" + std::string(width, '-') + "] ";
+    std::fill_n(bar.begin() + 1, std::lround(share * static_cast<double>(width)), '#');
+  }
+  if (bar.empty()) {
+    middle.resize(std::min(middle.size(), room > words ? room - words : 0));
+    middle.erase(middle.find_last_not_of(' ') + 1);
+  }
+  return (label + " " + bar + counts + middle + end).substr(0, room);
+}
+
 std::optional<double> Progress::AtPace(int64_t done) const {
   if (done <= *first_done_) return std::nullopt;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - first_).count();
   return seconds * static_cast<double>(total_ - done) / static_cast<double>(done - *first_done_);
 }
 
-std::string Progress::Text(int64_t done, const std::string& detail, std::optional<double> remaining) const {
-  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const double share = total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 1;
-  constexpr int kWidth = 24;
-  std::string bar;
-  for (int i = 0; i < kWidth; ++i) bar += i < std::lround(share * kWidth) ? "#" : "-";
-  std::string text = style_ == ProgressStyle::kBar ? Format("%s [%s] ", label_.c_str(), bar.c_str()) : label_ + " ";
-  text += Format("%lld/%lld", static_cast<long long>(done), static_cast<long long>(total_));
-  if (!detail.empty()) text += "  " + detail;
-  return text +
-         (done < total_ ? "  ETA " + (remaining ? HumanSeconds(*remaining) : "?") : "  " + HumanSeconds(elapsed));
+std::string Progress::Time(int64_t done, std::optional<double> remaining) const {
+  if (done < total_) return "ETA " + (remaining ? HumanSeconds(*remaining) : "?");
+  return HumanSeconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
 }
 
 void Progress::Update(int64_t done, const std::string& detail, std::optional<double> remaining) {
@@ -54,11 +86,12 @@ void Progress::Update(int64_t done, const std::string& detail, std::optional<dou
   const double interval = style_ == ProgressStyle::kBar ? 0.1 : kLineSeconds;
   if (done < total_ && since < interval) return;
   last_ = now;
-  const std::string text = Text(done, detail, remaining ? remaining : AtPace(done));
+  const std::string time = Time(done, remaining ? remaining : AtPace(done));
   if (style_ == ProgressStyle::kLines) {
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s %lld/%lld  %s%s%s\n", label_.c_str(), static_cast<long long>(done),
+                 static_cast<long long>(total_), detail.c_str(), detail.empty() ? "" : "  ", time.c_str());
   } else {
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fprintf(stderr, "\r\033[K%s", BarLine(label_, done, total_, detail, time, TerminalColumns()).c_str());
     drawn_ = true;
     if (done >= total_) {
       std::fputc('\n', stderr);

@@ -16,6 +16,15 @@ enum class ProgressStyle { kBar, kLines, kNone };
 // standard error is a terminal.
 ProgressStyle ProgressStyleFromEnvironment();
 
+// Columns of the terminal that the bar is drawn on, asked anew each time: of standard error, else (it
+// is a pipe to the launcher) of the controlling terminal, else COLUMNS, else 80.
+int TerminalColumns();
+
+// The bar's line, at most `columns` - 1 characters, so that no terminal wraps it: the bar itself
+// shrinks first, then `detail` is cut.
+std::string BarLine(const std::string& label, int64_t done, int64_t total, const std::string& detail,
+                    const std::string& time, int columns);
+
 // Not for concurrent use: one thread draws.
 class Progress {
  public:
@@ -30,7 +39,7 @@ class Progress {
 
  private:
   static constexpr double kLineSeconds = 5;
-  std::string Text(int64_t done, const std::string& detail, std::optional<double> remaining) const;
+  std::string Time(int64_t done, std::optional<double> remaining) const;
   std::optional<double> AtPace(int64_t done) const;
 
   std::string label_;
