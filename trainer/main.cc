@@ -16,6 +16,7 @@
 #include "trainer/comm/c10d_store.h"
 #include "trainer/config/load.h"
 #include "trainer/launch/launcher.h"
+#include "trainer/launch/preflight.h"
 #include "trainer/launch/verdict.h"
 #include "trainer/metrics/status_server.h"
 #include "trainer/synth_command.h"
@@ -23,6 +24,7 @@
 #include "trainer/train/places.h"
 #include "trainer/train/plan_command.h"
 #include "trainer/train/run.h"
+#include "trainer/train/session.h"
 
 namespace trainyard {
 namespace {
@@ -97,6 +99,7 @@ int Train(const CommonOptions& options, bool dry_run) {
     message = MessageOf(error);
     std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
     publisher.channel().SendEnd(message);
+    SayEnded(world, message);
   }
   if (!publisher.channel().connected()) WriteTerminationMessage(publisher.board().Get(), code, message);
   return code;
@@ -115,6 +118,7 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
   }
   LaunchOptions launch;
   launch.world = NodeWorldFromEnvironment(procs);
+  RequireSensible(launch.world);
   if (launch.world.node == 0) CheckPlaces(config);
   launch.command = {"/proc/self/exe", "train"};
   if (!options.config.empty()) launch.command.insert(launch.command.end(), {"--config", options.config});
@@ -134,13 +138,12 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
                                                                                   .stop = {}});
                             },
                             [&](const std::string& address, int port) -> std::unique_ptr<Store> {
-                              return std::make_unique<C10dStore>(
-                                  C10dStoreOptions{.host = address,
-                                                   .port = port,
-                                                   .host_here = false,
-                                                   .listen_fd = {},
-                                                   .timeout = std::chrono::duration<double>(launch.rendezvous_seconds),
-                                                   .stop = {}});
+                              return std::make_unique<C10dStore>(C10dStoreOptions{.host = address,
+                                                                                  .port = port,
+                                                                                  .host_here = false,
+                                                                                  .listen_fd = {},
+                                                                                  .timeout = std::chrono::seconds(1),
+                                                                                  .stop = {}});
                             }};
   return Launch(launch, stores);
 }
@@ -189,7 +192,8 @@ void Build(Commands& c) {
   CLI::App* eval = Add(c, "eval", "Evaluates a checkpoint thoroughly.",
                        "trainyard eval --config job.yaml --checkpoint runs/" + task + "/checkpoints");
   AddConfigOptions(eval, c.common);
-  eval->add_option("--checkpoint", c.checkpoint, "a checkpoint, a directory of checkpoints, or a .safetensors file")
+  eval->add_option("--checkpoint", c.checkpoint,
+                   "a checkpoint, a directory of checkpoints, a run.dir, or a .safetensors file")
       ->required();
   CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in a task's format, with its ground truth.",
                         "trainyard synth " + task + " --out data/" + task + " --seed 1");
@@ -221,14 +225,21 @@ void Build(Commands& c) {
   Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
 }
 
+// A run's directory holds its checkpoints one level down.
+std::string CheckpointPath(const std::string& given) {
+  const fs::path path = ResolveVolume(given), inside = path / "checkpoints";
+  return fs::is_directory(inside) ? inside.string() : path.string();
+}
+
 int Run(Commands& c) {
   const CLI::App& command = *c.app.get_subcommands().at(0);
   const std::string name = command.get_name();
   if (name == "launch") return LaunchRanks(c.common, c.nproc, c.quiet);
   if (name == "train") return Train(c.common, c.dry_run);
+  if (name != "eval") UnblockStopSignals();
   if (name == "eval") {
     InstallStopHandlers();
-    EvaluateCheckpoint(Load(c.common), ResolveVolume(c.checkpoint).string());
+    EvaluateCheckpoint(Load(c.common), CheckpointPath(c.checkpoint));
   } else if (name == "synth") {
     c.synth->Run();
   } else if (name == "checkpoint") {

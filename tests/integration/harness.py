@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
@@ -86,6 +87,20 @@ def wait_until(condition, timeout=60, what="condition"):
             return value
         time.sleep(0.005)
     raise AssertionError(f"waited {timeout} s for {what}")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def is_running(pid, program):
+    """Whether the process has got to the program: between fork and exec it still is the test itself."""
+    try:
+        return os.path.samefile(f"/proc/{pid}/exe", program)
+    except OSError:
+        return False
 
 
 def kill(pid, number=signal.SIGKILL):

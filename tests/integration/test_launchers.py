@@ -1,6 +1,5 @@
 """Other ways to start ranks: two launchers as two nodes, torchrun, SLURM's and bare environments."""
 
-import socket
 import subprocess
 import sys
 
@@ -32,12 +31,6 @@ def reference(job):
     return harness.records(record)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def finish(processes):
     """Output of each process, once all have ended well."""
     outputs = [p.communicate(timeout=90)[0] for p in processes]
@@ -48,7 +41,7 @@ def finish(processes):
 
 def test_two_launchers_are_two_nodes(job, reference):
     config, record = job("nodes")
-    port = free_port()
+    port = harness.free_port()
     # The second node's pod has an address of its own, as on a cluster; all of 127/8 is loopback.
     nodes = [
         harness.start("launch", "--config", config, "--record", record, TRAINYARD_POD_IP=f"127.0.0.{node + 1}", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
@@ -65,7 +58,7 @@ def test_two_nodes_of_two_ranks(job):
     assert result.returncode == 0, result.stderr
     expected = harness.records(record)
     config, record = job("two-by-two")
-    port = free_port()
+    port = harness.free_port()
     finish([harness.start("launch", "--config", config, "--record", record, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, PET_NNODES=2, PET_NODE_RANK=node,
                           PET_NPROC_PER_NODE=2) for node in (0, 1)])
     assert harness.records(record) == expected
@@ -73,7 +66,7 @@ def test_two_nodes_of_two_ranks(job):
 
 def test_torchrun_starts_ranks(job, reference):
     config, record = job("torchrun")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", "--no-python", harness.BIN, "train",
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={harness.free_port()}", "--no-python", harness.BIN, "train",
                "--config", config, "--record", record]
     result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, env=harness.environment())
     assert result.returncode == 0, result.stderr
@@ -84,7 +77,7 @@ def test_torchrun_starts_ranks(job, reference):
 def test_ranks_from_the_environment(job, reference, kind):
     """RANK and WORLD_SIZE, as a plain PyTorch script reads them, and what srun sets."""
     config, record = job(kind)
-    port = free_port()
+    port = harness.free_port()
     environments = {
         "bare": lambda r: dict(RANK=r, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
         "slurm": lambda r: dict(SLURM_PROCID=r, SLURM_NTASKS=2, SLURM_LOCALID=r, SLURM_NTASKS_PER_NODE=2, SLURM_NODEID=0, SLURM_JOB_ID=7,

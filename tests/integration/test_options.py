@@ -123,7 +123,7 @@ def test_a_finished_run_says_so(job):
     good(job("run")[0])
     result, directory = job("run")
     good(result)
-    assert "the run is complete: step 10 of 10" in result.stderr
+    assert "complete     nothing is left to train" in result.stderr
     assert len(harness.records(directory / "record.jsonl")) == 10
 
 

@@ -107,20 +107,20 @@ def test_status_and_metrics_while_training(tmp_path, data):
     process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_JOB_UID="11111111-2222", TRAINYARD_ATTEMPT=3)
     try:
         lines = []
-        address = harness.wait_until(lambda: lines.append(process.stdout.readline()) or re.search(r"http://[\d.:]+", lines[-1]), 20, "the banner").group(0)
+        address = harness.wait_until(lambda: lines.append(process.stdout.readline()) or re.search(r"http://[\d.:]+", lines[-1]), 90, "the banner").group(0)
 
         def get(path):
-            return urllib.request.urlopen(address + path, timeout=5).read().decode()
+            return urllib.request.urlopen(address + path, timeout=60).read().decode()
 
-        status = harness.wait_until(lambda: (lambda s: s if s["step"] > 3 else None)(json.loads(get("/status"))), 20, "steps in /status")
+        status = harness.wait_until(lambda: (lambda s: s if s["step"] > 3 else None)(json.loads(get("/status"))), 90, "steps in /status")
         assert (status["job_uid"], status["attempt"], status["world"], status["total_steps"]) == ("11111111-2222", 3, 2, 100000)
         assert status["phase"] == "training" and status["samples_per_second"] > 0 and status["eta_seconds"] > 0
         for rank in (0, 1):
-            harness.wait_until(lambda: re.search(rf'trainyard_step{{rank="{rank}"}} [1-9]', get("/metrics")), 20, f"steps of rank {rank} in /metrics")
+            harness.wait_until(lambda: re.search(rf'trainyard_step{{rank="{rank}"}} [1-9]', get("/metrics")), 90, f"steps of rank {rank} in /metrics")
         metrics = get("/metrics")
         assert 'trainyard_phase_seconds_total{phase="backward",rank="0"}' in metrics
         assert get("/healthz") == "ok\n" and get("/readyz") == "ok\n"
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=90)
     assert process.returncode == 75

@@ -66,8 +66,8 @@ def interrupt(rng, process, directory, action):
         harness.kill(process.pid, signal.SIGINT)
     else:
         harness.kill(process.pid)
-    output = process.communicate(timeout=60)[0]
-    harness.wait_until(lambda: not any(harness.alive(pid) for pid in ranks.values()), 20, "the ranks to end")
+    output = process.communicate(timeout=120)[0]
+    harness.wait_until(lambda: not any(harness.alive(pid) for pid in ranks.values()), 90, "the ranks to end")
     return output
 
 
@@ -103,9 +103,9 @@ def test_twenty_interruptions_change_no_bit(tmp_path, data):
         record = directory / "record.jsonl"
         size = record.stat().st_size if record.exists() else 0
         if phase in ("step", "evaluation"):
-            harness.wait_until(lambda: process.poll() is not None or (record.exists() and record.stat().st_size > size + 400), 60, "a step")
+            harness.wait_until(lambda: process.poll() is not None or (record.exists() and record.stat().st_size > size + 400), 120, "a step")
         else:
-            harness.wait_until(lambda: process.poll() is not None or phase_reached(phase, directory, record, process), 60, phase)
+            harness.wait_until(lambda: process.poll() is not None or phase_reached(phase, directory, record, process), 120, phase)
         time.sleep(rng.uniform(0, 0.3))
         if process.poll() is not None and process.returncode == 0:  # It was faster: compare, and start another run.
             process.communicate()
@@ -139,7 +139,7 @@ def test_a_stop_is_durable(tmp_path, data, action):
     config, directory = configuration(tmp_path, data, "run")
     process = harness.start(*arguments(config, directory))
     record = directory / "record.jsonl"
-    harness.wait_until(lambda: record.exists() and record.stat().st_size > 2000, 60, "some steps")
+    harness.wait_until(lambda: record.exists() and record.stat().st_size > 2000, 120, "some steps")
     output = interrupt(random.Random(1), process, directory, action)
     assert process.returncode == 75, output
     last = harness.records(record)[-1]["step"]
@@ -151,15 +151,15 @@ def test_an_old_attempt_is_never_resumed_from(tmp_path, data):
     config, directory = configuration(tmp_path, data, "run")
     old = harness.start(*arguments(config, directory))
     record = directory / "record.jsonl"
-    harness.wait_until(lambda: record.exists() and newest(directory), 60, "a checkpoint")
+    harness.wait_until(lambda: record.exists() and newest(directory), 120, "a checkpoint")
     ranks = harness.ranks_of(old.pid)
     for pid in [*ranks.values(), old.pid]:
         harness.kill(pid, signal.SIGSTOP)
     new = harness.start(*arguments(config, directory))
-    harness.wait_until(lambda: (directory / "checkpoints" / "fence").read_text().count("attempt") == 2, 60, "the newer attempt")
+    harness.wait_until(lambda: (directory / "checkpoints" / "fence").read_text().count("attempt") == 2, 120, "the newer attempt")
     for pid in [*ranks.values(), old.pid]:
         harness.kill(pid, signal.SIGCONT)
-    output = old.communicate(timeout=60)[0]
+    output = old.communicate(timeout=120)[0]
     assert old.returncode == 69, output
     assert "another attempt owns the checkpoints" in output
     new_output = new.communicate(timeout=120)[0]

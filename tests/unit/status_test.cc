@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cmath>
+#include <list>
 
 #include "trainer/base/error.h"
 #include "trainer/metrics/status_server.h"
@@ -77,6 +82,73 @@ TEST(StatusServer, ServesWhatItIsToldNow) {
   EXPECT_EQ(client.Get("/readyz")->status, 503);
   EXPECT_EQ(client.Get("/nothing")->status, 404);
   EXPECT_THROW(StatusServer("127.0.0.1", server.port(), [] { return std::vector<RankStatus>(); }), PeerError);
+}
+
+// A client of the test's own: connects, and sends what it is told.
+struct RawClient {
+  RawClient(int port, const std::string& text) : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    where.sin_port = htons(static_cast<uint16_t>(port));
+    connected = connect(fd, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0;
+    Send(text);
+  }
+  ~RawClient() { close(fd); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+  void Send(const std::string& text) { send(fd, text.data(), text.size(), MSG_NOSIGNAL); }
+  // Everything up to the end of the connection.
+  std::string Receive() {
+    std::string all;
+    char buffer[4096];
+    for (ssize_t n; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;) all.append(buffer, static_cast<size_t>(n));
+    return all;
+  }
+  int fd;
+  bool connected = false;
+};
+
+TEST(StatusServer, AnswersBesideHundredsThatDoNotFinish) {
+  const StatusServer server("127.0.0.1", 0, [] { return std::vector<RankStatus>{Example(0)}; });
+  std::list<RawClient> crowd;
+  for (int i = 0; i < 400; ++i) crowd.emplace_back(server.port(), i % 2 ? "GET /status HTTP/1.1\r\nX: " : "");
+  ASSERT_TRUE(crowd.back().connected);
+  // With a thread for each, or a queue behind them, this takes as long as the crowd is patient.
+  httplib::Client client("127.0.0.1", server.port());
+  client.set_read_timeout(60);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) {
+    for (RawClient& slow : crowd) slow.Send("x");
+    const auto answer = client.Get("/status");
+    ASSERT_TRUE(answer) << i;
+    EXPECT_EQ(answer->status, 200);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "a second each, at most";
+}
+
+TEST(StatusServer, ARequestInPiecesAndOneThatNeverEnds) {
+  const StatusServer server("127.0.0.1", 0, [] { return std::vector<RankStatus>{Example(0)}; });
+  RawClient pieces(server.port(), "GET /hea");
+  pieces.Send("lthz?x=1 HTTP/1.1\r\nHost: a\r\n");
+  pieces.Send("\r\n");
+  const std::string answer = pieces.Receive();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nok\n")) << answer;
+  RawClient endless(server.port(), "GET /status HTTP/1.1\r\n" + std::string(9000, 'x'));
+  EXPECT_TRUE(endless.Receive().starts_with("HTTP/1.1 431 "));
+  RawClient silent(server.port(), "");
+  EXPECT_EQ(silent.Receive(), "") << "cut after five seconds";
+  RawClient post(server.port(), "POST /status HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(post.Receive().starts_with("HTTP/1.1 405 "));
+}
+
+TEST(StatusServer, AClientThatDoesNotReadHoldsNobodyUp) {
+  RankStatus large = Example(0);
+  large.warnings = {std::string(32 << 20, 'w')};  // more than sockets buffer
+  const StatusServer server("127.0.0.1", 0, [&] { return std::vector<RankStatus>{large}; });
+  RawClient deaf(server.port(), "GET /status HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(httplib::Client("127.0.0.1", server.port()).Get("/healthz")->status, 200);
 }
 
 }  // namespace

@@ -124,5 +124,57 @@ TEST_F(WorldTest, WrongVariablesAreNamed) {
   EXPECT_THROW(WorldFromEnvironment(), ConfigError);
 }
 
+TEST_F(WorldTest, NumbersHaveARange) {
+  const std::map<std::string, std::string> good = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29501"}, {"LOCAL_WORLD_SIZE", "2"}};
+  Set(good);
+  EXPECT_EQ(WorldFromEnvironment().size, 2);
+  const std::pair<const char*, const char*> bad[] = {{"MASTER_PORT", "99999"},
+                                                     {"MASTER_PORT", "0"},
+                                                     {"WORLD_SIZE", "99999999999"},
+                                                     {"RANK", "4294967297"},
+                                                     {"LOCAL_RANK", "-1"},
+                                                     {"LOCAL_WORLD_SIZE", "3"},
+                                                     {"GROUP_RANK", "12345678901234567"},
+                                                     {"LOCAL_WORLD_SIZE", "two"}};
+  for (const auto& [name, value] : bad) {
+    SetUp();
+    Set(good);
+    setenv(name, value, 1);
+    try {
+      WorldFromEnvironment();
+      ADD_FAILURE() << name << "=" << value;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(std::string(error.what()).find(std::string(name) + ": " + value + " is not allowed"), 0u)
+          << error.what();
+    }
+  }
+}
+
+TEST_F(WorldTest, ALargerWorldNeedsTheMastersAddress) {
+  Set({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  EXPECT_THROW(WorldFromEnvironment(), ConfigError);
+  SetUp();
+  Set({{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}});
+  EXPECT_THROW(NodeWorldFromEnvironment(1), ConfigError);
+  Set({{"PET_MASTER_ADDR", "m"}});
+  EXPECT_EQ(NodeWorldFromEnvironment(1).master_addr, "m");
+}
+
+TEST_F(WorldTest, NodesHaveARange) {
+  const std::map<std::string, std::string> good = {
+      {"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"PET_MASTER_ADDR", "m"}, {"PET_NPROC_PER_NODE", "1"}};
+  const std::pair<const char*, const char*> bad[] = {
+      {"PET_NNODES", "99999999999"}, {"PET_NNODES", "65536"},  // times two ranks
+      {"PET_NODE_RANK", "2"},        {"PET_NPROC_PER_NODE", "0"}, {"PET_MASTER_PORT", "99999"}, {"MASTER_PORT", "x"}};
+  for (const auto& [name, value] : bad) {
+    Set(good);
+    if (std::string(name) == "PET_NNODES") setenv("PET_NPROC_PER_NODE", "2", 1);
+    setenv(name, value, 1);
+    EXPECT_THROW(NodeWorldFromEnvironment(std::nullopt), ConfigError) << name << "=" << value;
+    SetUp();
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -10,9 +10,12 @@ namespace trainyard {
 
 // Empty when unset.
 std::string EnvText(const char* name);
-// Nothing when unset or empty. Throws ConfigError naming variable and value when it is not an
-// integer of at least `low`.
-std::optional<int64_t> EnvInt(const char* name, int64_t low = 0);
+// Nothing when unset or empty. Throws ConfigError naming variable, value and what is allowed when it
+// is not, as a whole, an integer from `low` to `high`.
+std::optional<int> EnvInt(const char* name, int low, int high);
+std::optional<int64_t> EnvInt64(const char* name, int64_t low, int64_t high);
+// The same for a TCP port that others can be told of: 1 to 65535.
+std::optional<int> EnvPort(const char* name);
 
 }  // namespace trainyard
 

@@ -33,8 +33,10 @@ void InstallStopHandlers() {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  // A launcher starts its ranks with these blocked, so that a stop during the first moments waits
-  // for the handler instead of killing the process.
+  UnblockStopSignals();
+}
+
+void UnblockStopSignals() {
   sigset_t stop_signals;
   sigemptyset(&stop_signals);
   sigaddset(&stop_signals, SIGTERM);

@@ -1,24 +1,23 @@
 #include "trainer/comm/store.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "trainer/base/error.h"
-#include "trainer/base/text.h"
+#include "trainer/comm/patience.h"
 
 namespace trainyard {
 
 std::string Store::Wait(const std::string& key, std::chrono::duration<double> deadline, const std::string& what,
                         const std::function<bool()>& stop) {
-  const auto start = std::chrono::steady_clock::now();
-  auto pause = std::chrono::microseconds(200);
+  Patience patience(deadline, what, stop);
   for (;;) {
     if (std::optional<std::string> value = Get(key)) return *value;
-    if (stop && stop()) throw StoppedError("stopped on request while waiting for " + what);
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (waited > deadline) throw PeerError("waited " + HumanSeconds(deadline.count()) + " for " + what);
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(20000));
+    try {
+      CheckWorld();
+    } catch (const PeerError&) {
+      // It may have set the key and ended between our two questions.
+      if (std::optional<std::string> value = Get(key)) return *value;
+      throw;
+    }
+    patience.Pause();
   }
 }
 

@@ -23,8 +23,13 @@ class Store {
   // Adds to an integer (absent: 0) and returns the sum.
   virtual int64_t Add(const std::string& key, int64_t amount) = 0;
 
+  // Throws PeerError when those who would set a key cannot come any more (gathering.h); asked while
+  // something waits.
+  virtual void CheckWorld() {}
+
   // Waits until the key is set. `what` completes "waited 30s for ...". Throws PeerError at the
-  // deadline, and StoppedError as soon as `stop` (may be empty) returns true.
+  // deadline and where CheckWorld does, and StoppedError as soon as `stop` (may be empty) returns
+  // true; a key that was set before is always returned.
   std::string Wait(const std::string& key, std::chrono::duration<double> deadline, const std::string& what,
                    const std::function<bool()>& stop = {});
 };
@@ -49,6 +54,7 @@ class PrefixStore : public Store {
   void Set(const std::string& key, const std::string& value) override { store_->Set(prefix_ + key, value); }
   std::optional<std::string> Get(const std::string& key) override { return store_->Get(prefix_ + key); }
   int64_t Add(const std::string& key, int64_t amount) override { return store_->Add(prefix_ + key, amount); }
+  void CheckWorld() override { store_->CheckWorld(); }
 
  private:
   std::shared_ptr<Store> store_;

@@ -1,11 +1,8 @@
 #include "trainer/launch/launcher.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +16,9 @@
 
 #include "operator/api/exit_reason.h"
 #include "operator/api/worker_env.h"
-#include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/listen.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
 #include "trainer/launch/child.h"
@@ -37,28 +34,9 @@ namespace {
 using Json = nlohmann::json;
 constexpr double kCollectSeconds = 5;  // after the first failure, before SIGKILL
 constexpr double kSecondSignalSeconds = 2;
+constexpr double kSignOffSeconds = 5;
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// A listening TCP socket on the address; port 0 chooses one. Returns descriptor and port.
-std::pair<int, int> Listen(const std::string& address, int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(static_cast<uint16_t>(port));
-  if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1)
-    throw ConfigError("TRAINYARD_POD_IP: " + address + " is not an IPv4 address");
-  if (bind(fd, reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 || listen(fd, 1024) != 0) {
-    const std::string reason = std::strerror(errno);
-    close(fd);
-    throw PeerError("MASTER_PORT: cannot listen on " + address + ":" + std::to_string(port) + ": " + reason);
-  }
-  socklen_t size = sizeof where;
-  getsockname(fd, reinterpret_cast<sockaddr*>(&where), &size);
-  return {fd, ntohs(where.sin_port)};
-}
 
 // Waits for the operator to publish rank 0's address.
 std::string MasterAddress(const NodeWorld& world, double deadline_seconds, int signal_fd) {
@@ -99,22 +77,19 @@ class Node {
 
   void Start(const std::string& master_addr, int master_port) {
     const NodeWorld& world = options_.world;
-    const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     for (int local = 0; local < world.procs; ++local) {
       const int rank = world.node * world.procs + local;
-      ChildOptions child{options_.command,
-                         {{env::kRank, std::to_string(rank)},
-                          {env::kLocalRank, std::to_string(local)},
-                          {env::kWorldSize, std::to_string(world.nodes * world.procs)},
-                          {env::kLocalWorldSize, std::to_string(world.procs)},
-                          {env::kGroupRank, std::to_string(world.node)},
-                          {env::kMasterAddr, master_addr},
-                          {env::kMasterPort, std::to_string(master_port)},
-                          {env::kUseAgentStore, "True"},
-                          {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
-      if (EnvText("OMP_NUM_THREADS").empty())
-        child.environment["OMP_NUM_THREADS"] = std::to_string(std::max(1, cpus / world.procs));
-      const bool echo = rank == 0 && !options_.quiet;
+      const ChildOptions child{options_.command,
+                               {{env::kRank, std::to_string(rank)},
+                                {env::kLocalRank, std::to_string(local)},
+                                {env::kWorldSize, std::to_string(world.nodes * world.procs)},
+                                {env::kLocalWorldSize, std::to_string(world.procs)},
+                                {env::kGroupRank, std::to_string(world.node)},
+                                {env::kMasterAddr, master_addr},
+                                {env::kMasterPort, std::to_string(master_port)},
+                                {env::kUseAgentStore, "True"},
+                                {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
+      const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
       const std::lock_guard lock(mutex_);  // The status server already asks.
       ranks_.push_back({started, RankOutput(echo ? stderr : nullptr), "", {}, "", true, {}});
@@ -251,7 +226,15 @@ class Node {
   }
 
   void KillStragglers() {
-    if (first_failure_ > 0 && !killing_ && Now() - first_failure_ > kCollectSeconds) KillAll();
+    if (first_failure_ == 0 || killing_ || Now() - first_failure_ <= kCollectSeconds) return;
+    std::vector<std::string> late;
+    for (const Rank& rank : ranks_) {
+      if (rank.running) late.push_back(std::to_string(rank.end.rank));
+    }
+    if (late.empty()) return;
+    std::fprintf(stderr, "launch: %s after the first failure rank %s did not end by themselves: killed\n",
+                 HumanSeconds(kCollectSeconds).c_str(), Join(late, ", ").c_str());
+    KillAll();
   }
 
   void KillAll() {
@@ -279,30 +262,39 @@ int BlockSignals() {
   return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-// Leaves the store up until every node's launcher is done with it.
-void SignOff(Store& store, const NodeWorld& world) {
+bool StopPending() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+// Leaves the store up until every node's launcher is done with it. Only then do other nodes than 0
+// need it: `store` is null there.
+void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFactory& stores,
+             const std::string& master, int port) {
   if (world.nodes == 1) return;
-  const double deadline = Now() + 5;
   try {
-    int64_t left = store.Add("launchers/done", 1);
-    while (world.node == 0 && left < world.nodes && Now() < deadline) {
+    if (!store) store = stores.connect(master, port);
+    const double deadline = Now() + kSignOffSeconds;
+    int64_t done = store->Add("launchers/done", 1);
+    while (world.node == 0 && done < world.nodes && Now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      left = store.Add("launchers/done", 0);
+      done = store->Add("launchers/done", 0);
     }
   } catch (const Error&) {
     // The host is gone: it waited long enough.
   }
 }
 
-void Explain(const RankEnd& culprit, size_t ranks) {
+void Explain(const RankEnd& culprit, int ranks) {
   if (culprit.exit_code == 0) return;
   if (culprit.message.empty()) {
     for (const std::string& line : culprit.tail) std::fprintf(stderr, "[rank %d] %s\n", culprit.rank, line.c_str());
     std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
                  ExitReason(culprit.exit_code).c_str());
   } else {
-    std::fprintf(stderr, "launch: rank %d of %zu: %s (exit code %d, %s)\n", culprit.rank, ranks,
-                 culprit.message.c_str(), culprit.exit_code, ExitReason(culprit.exit_code).c_str());
+    std::fprintf(stderr, "launch: rank %d of %d: %s (exit code %d, %s)\n", culprit.rank, ranks, culprit.message.c_str(),
+                 culprit.exit_code, ExitReason(culprit.exit_code).c_str());
   }
 }
 
@@ -315,32 +307,23 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   std::pair<int, int> listening{-1, world.master_port};
   std::string master = options.rank0_address;
   if (world.node == 0) {
-    listening = Listen(options.rank0_address, world.master_port);
+    listening = Listen(env::kMasterPort, options.rank0_address, world.master_port);
   } else {
     master = MasterAddress(world, options.rendezvous_seconds, signal_fd);
   }
   StatusServer server(options.rank0_address, options.status_port, [&node] { return node.Statuses(); });
+  if (StopPending()) throw StoppedError("stopped on request before the ranks were started");
   // Ranks start first: their connections wait in the socket's queue while this process makes the
   // store behind it.
   node.Start(master, listening.second);
-  std::unique_ptr<Store> store;
-  std::thread hosting([&] {
-    try {
-      store = world.node == 0   ? stores.host(listening.first, listening.second)
-              : world.nodes > 1 ? stores.connect(master, listening.second)
-                                : nullptr;
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "launch: %s\n", error.what());
-    }
-  });
+  std::unique_ptr<Store> store = world.node == 0 ? stores.host(listening.first, listening.second) : nullptr;
   std::fprintf(stderr, "launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
                world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(), server.port());
   node.Watch(signal_fd);
-  hosting.join();
-  if (store) SignOff(*store, world);
+  SignOff(std::move(store), world, stores, master, listening.second);
   const std::vector<RankEnd> ends = node.Ends();
   const RankEnd& culprit = ends[Culprit(ends)];
-  Explain(culprit, ends.size());
+  Explain(culprit, world.nodes * world.procs);
   if (!options.termination_log.empty()) {
     std::FILE* file =
         std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.

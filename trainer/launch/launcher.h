@@ -4,7 +4,9 @@
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).
 //   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off.
-//   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log; rank 0's also to the terminal.
+//     Another node's connects only then: a stop is obeyed while rank 0 is not there yet.
+//   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log; the node's first rank's also to
+//     the terminal (of other ranks than 0 it is only what they wait for and why they failed).
 // Nothing here links LibTorch: the store is made through a function.
 #ifndef TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
 #define TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
@@ -29,14 +31,16 @@ struct LaunchOptions {
   bool quiet = false;                // leaves rank 0's output to the log
 };
 
-// Serves the store on an already listening socket (owned by the store), or connects to it.
+// Serves the store on an already listening socket (owned by the store), or connects to one that must
+// be there already, in a second or so; PeerError.
 struct StoreFactory {
   std::function<std::unique_ptr<Store>(int listen_fd, int port)> host;
   std::function<std::unique_ptr<Store>(const std::string& address, int port)> connect;
 };
 
 // Returns the exit code. Blocks SIGTERM, SIGINT and SIGCHLD in the calling thread for good: call it
-// from main, before any thread is started. Throws ConfigError, PeerError (69: a port is in use).
+// from main, before any thread is started. A stop that is pending when it is called is obeyed.
+// Throws ConfigError, PeerError (69: a port is in use), StoppedError before there are ranks.
 int Launch(const LaunchOptions& options, const StoreFactory& stores);
 
 }  // namespace trainyard

@@ -17,11 +17,11 @@ std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 }  // namespace
 
 ReportChannel ReportChannel::FromEnvironment() {
-  const auto fd = EnvInt(kReportFdVariable);
+  const auto fd = EnvInt(kReportFdVariable, 0, 1 << 20);
   if (!fd) return ReportChannel(-1);
-  fcntl(static_cast<int>(*fd), F_SETFD, FD_CLOEXEC);
-  fcntl(static_cast<int>(*fd), F_SETFL, O_NONBLOCK);
-  return ReportChannel(static_cast<int>(*fd));
+  fcntl(*fd, F_SETFD, FD_CLOEXEC);
+  fcntl(*fd, F_SETFL, O_NONBLOCK);
+  return ReportChannel(*fd);
 }
 
 // One write of at most PIPE_BUF bytes is atomic; a longer one may be cut when the pipe is full, and

@@ -11,31 +11,67 @@ namespace {
 
 constexpr int kDefaultPort = 29500;  // torchrun's
 
-int Need(const char* name, int64_t low) {
-  const std::optional<int64_t> value = EnvInt(name, low);
+int Need(const char* name, int low, int high) {
+  const std::optional<int> value = EnvInt(name, low, high);
   if (!value) throw ConfigError(std::string(name) + ": missing, although other variables of the world are set");
-  return static_cast<int>(*value);
+  return *value;
 }
 
 void RequireRank(int rank, int size, const char* name) {
   if (rank >= size) throw ConfigError(Format("%s: %d is not allowed; the world has %d ranks", name, rank, size));
 }
 
+void RequireAddress(const std::string& address, const char* world) {
+  if (address.empty())
+    throw ConfigError(Format("%s: missing, although %s; it is the address of rank 0", env::kMasterAddr, world));
+}
+
+// One port per job: two jobs of a node do not meet.
+int SlurmPort() { return static_cast<int>(20000 + EnvInt64("SLURM_JOB_ID", 0, INT64_MAX).value_or(0) % 10000); }
+
+// `SLURM_NNODES` hosts are one or many; the first of them is the master unless MASTER_ADDR says so.
+std::string SlurmMaster(int nodes) {
+  const std::string master = EnvText(env::kMasterAddr);
+  if (!master.empty() || nodes == 1) return master.empty() ? "127.0.0.1" : master;
+  const std::string first = FirstSlurmHost(EnvText("SLURM_JOB_NODELIST"));
+  RequireAddress(first, "SLURM_NNODES is more than 1 and SLURM_JOB_NODELIST is empty");
+  return first;
+}
+
 World SlurmWorld() {
   World world;
-  world.rank = Need("SLURM_PROCID", 0);
-  world.size = Need("SLURM_NTASKS", 1);
-  world.local_rank = Need("SLURM_LOCALID", 0);
-  world.node = static_cast<int>(EnvInt("SLURM_NODEID").value_or(0));
-  const int nodes = static_cast<int>(EnvInt("SLURM_NNODES", 1).value_or(1));
+  world.rank = Need("SLURM_PROCID", 0, kMaxRanks);
+  world.size = Need("SLURM_NTASKS", 1, kMaxRanks);
+  world.local_rank = Need("SLURM_LOCALID", 0, kMaxRanks);
+  world.node = EnvInt("SLURM_NODEID", 0, kMaxRanks).value_or(0);
+  const int nodes = EnvInt("SLURM_NNODES", 1, world.size).value_or(1);
   world.local_size = world.size / nodes;
-  const std::string master = EnvText(env::kMasterAddr), list = EnvText("SLURM_JOB_NODELIST");
-  world.master_addr = !master.empty() ? master : list.empty() || nodes == 1 ? "127.0.0.1" : FirstSlurmHost(list);
-  // One port per job: two jobs of a node do not meet.
-  const int64_t job = EnvInt("SLURM_JOB_ID").value_or(0);
-  world.master_port = static_cast<int>(EnvInt(env::kMasterPort, 1).value_or(20000 + job % 10000));
+  world.master_addr = SlurmMaster(nodes);
+  world.master_port = EnvPort(env::kMasterPort).value_or(SlurmPort());
   RequireRank(world.rank, world.size, "SLURM_PROCID");
   return world;
+}
+
+// How many nodes there are, which one this is, and what SLURM says of the master.
+void ReadNodes(NodeWorld& node) {
+  const int local = EnvInt(env::kLocalWorldSize, 1, kMaxRanks).value_or(1);
+  if (const std::optional<int> pet_nodes = EnvInt(env::kPetNodes, 1, kMaxRanks)) {
+    node.nodes = *pet_nodes;
+    node.node = EnvInt(env::kPetNodeRank, 0, kMaxRanks).value_or(0);
+  } else if (const std::optional<int> world = EnvInt(env::kWorldSize, local, kMaxRanks)) {
+    node.nodes = *world / local;
+    node.node = EnvInt(env::kGroupRank, 0, kMaxRanks).value_or(EnvInt(env::kRank, 0, kMaxRanks).value_or(0));
+  } else if (const std::optional<int> slurm = EnvInt("SLURM_NNODES", 1, kMaxRanks)) {
+    node.nodes = *slurm;
+    node.node = EnvInt("SLURM_NODEID", 0, kMaxRanks).value_or(0);
+    if (node.nodes > 1) node.master_addr = SlurmMaster(node.nodes);
+    if (node.nodes > 1) node.master_port = SlurmPort();
+  }
+  if (node.node >= node.nodes)
+    throw ConfigError(Format("the node's number: %d is not allowed; there are %d nodes", node.node, node.nodes));
+  if (int64_t{node.nodes} * node.procs > kMaxRanks)
+    throw ConfigError(
+        Format("%s: %d nodes of %d ranks are more than %d ranks", env::kPetNodes, node.nodes, node.procs, kMaxRanks));
 }
 
 }  // namespace
@@ -51,44 +87,37 @@ World WorldFromEnvironment() {
     return EnvText("SLURM_PROCID").empty() ? World{} : SlurmWorld();
   }
   World world;
-  world.rank = Need(env::kRank, 0);
-  world.size = Need(env::kWorldSize, 1);
-  world.local_rank = static_cast<int>(EnvInt(env::kLocalRank).value_or(0));
-  world.local_size = static_cast<int>(EnvInt(env::kLocalWorldSize, 1).value_or(1));
-  world.node = static_cast<int>(EnvInt(env::kGroupRank).value_or(0));
+  world.rank = Need(env::kRank, 0, kMaxRanks);
+  world.size = Need(env::kWorldSize, 1, kMaxRanks);
+  world.local_rank = EnvInt(env::kLocalRank, 0, kMaxRanks).value_or(0);
+  world.local_size = EnvInt(env::kLocalWorldSize, 1, world.size).value_or(1);
+  world.node = EnvInt(env::kGroupRank, 0, kMaxRanks).value_or(0);
   world.store_is_hosted = EnvText(env::kUseAgentStore) == "True";
-  if (const std::string master = EnvText(env::kMasterAddr); !master.empty()) world.master_addr = master;
-  const std::optional<int64_t> port = EnvInt(env::kMasterPort, 1);
-  world.master_port = static_cast<int>(port.value_or(world.size > 1 ? kDefaultPort : 0));
+  world.master_port = EnvPort(env::kMasterPort).value_or(world.size > 1 ? kDefaultPort : 0);
   RequireRank(world.rank, world.size, env::kRank);
+  if (world.size > 1) {
+    world.master_addr = EnvText(env::kMasterAddr);
+    RequireAddress(world.master_addr, "WORLD_SIZE is more than 1");
+  }
   return world;
 }
 
 NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc) {
   NodeWorld node;
-  const std::optional<int64_t> pet_nodes = EnvInt(env::kPetNodes, 1), local = EnvInt(env::kLocalWorldSize, 1);
-  node.procs = nproc.value_or(static_cast<int>(EnvInt(env::kPetProcsPerNode, 1).value_or(local.value_or(1))));
-  if (pet_nodes) {
-    node.nodes = static_cast<int>(*pet_nodes);
-    node.node = static_cast<int>(EnvInt(env::kPetNodeRank).value_or(0));
-  } else if (const std::optional<int64_t> world = EnvInt(env::kWorldSize, 1)) {
-    node.nodes = static_cast<int>(*world / local.value_or(1));
-    node.node = static_cast<int>(EnvInt(env::kGroupRank).value_or(EnvInt(env::kRank).value_or(0)));
-  } else if (const std::optional<int64_t> slurm = EnvInt("SLURM_NNODES", 1)) {
-    node.nodes = static_cast<int>(*slurm);
-    node.node = static_cast<int>(EnvInt("SLURM_NODEID").value_or(0));
-    if (node.nodes > 1) node.master_addr = FirstSlurmHost(EnvText("SLURM_JOB_NODELIST"));
-    if (node.nodes > 1) node.master_port = static_cast<int>(20000 + EnvInt("SLURM_JOB_ID").value_or(0) % 10000);
+  if (!nproc) nproc = EnvInt(env::kPetProcsPerNode, 1, kMaxRanks);
+  if (!nproc) nproc = EnvInt(env::kLocalWorldSize, 1, kMaxRanks);
+  node.procs = nproc.value_or(1);
+  ReadNodes(node);
+  for (const char* name : {env::kPetMasterAddr, env::kMasterAddr}) {  // The later one wins.
+    if (const std::string address = EnvText(name); !address.empty()) node.master_addr = address;
   }
-  RequireRank(node.node, node.nodes, "the node's number");
-  const std::string master = EnvText(env::kMasterAddr), pet_master = EnvText(env::kPetMasterAddr);
-  if (!master.empty() || !pet_master.empty()) node.master_addr = !master.empty() ? master : pet_master;
-  if (const std::optional<int64_t> port = EnvInt(env::kMasterPort, 1)) node.master_port = static_cast<int>(*port);
-  if (const std::optional<int64_t> port = EnvInt(env::kPetMasterPort, 1); port && node.master_port == 0)
-    node.master_port = static_cast<int>(*port);
+  for (const char* name : {env::kPetMasterPort, env::kMasterPort}) {
+    if (const std::optional<int> port = EnvPort(name)) node.master_port = *port;
+  }
   if (node.nodes > 1 && node.master_port == 0) node.master_port = kDefaultPort;
   if (const std::string file = EnvText(env::kMasterFile); !file.empty())
     node.master_file = ResolveVolume(file).string();
+  if (node.node > 0 && node.master_file.empty()) RequireAddress(node.master_addr, "this is not the first node");
   return node;
 }
 

@@ -8,6 +8,9 @@
 
 namespace trainyard {
 
+// No world is larger; a number above it is a mistake, not a plan.
+inline constexpr int kMaxRanks = 65536;
+
 // One rank.
 struct World {
   int rank = 0, size = 1;
@@ -20,20 +23,21 @@ struct World {
 
 // RANK and WORLD_SIZE (trainyard launch, torchrun, a pod with one process), else SLURM_PROCID and
 // SLURM_NTASKS with the first host of the node list as master, else a world of one.
-// Throws ConfigError naming a variable that is missing or wrong.
+// Throws ConfigError naming a variable that is missing or wrong; MASTER_ADDR is needed by every rank
+// of a larger world.
 World WorldFromEnvironment();
 
 // What one launcher starts.
 struct NodeWorld {
   int node = 0, nodes = 1;
-  int procs = 1;  // ranks of this node
-  std::string master_addr = "127.0.0.1";
+  int procs = 1;            // ranks of this node
+  std::string master_addr;  // empty only on node 0, or with a master_file
   int master_port = 0;      // 0: any free one; only with one node
   std::string master_file;  // when set, holds the master's address once it is known
 };
 
 // `nproc`: --nproc, or nothing to take it from the environment (PET_NPROC_PER_NODE,
-// LOCAL_WORLD_SIZE), else 1.
+// LOCAL_WORLD_SIZE), else 1. Throws ConfigError like WorldFromEnvironment.
 NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc);
 
 // The first host of SLURM's compressed node list: "node[03-05,7],b1" -> "node03".

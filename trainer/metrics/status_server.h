@@ -11,17 +11,20 @@
 
 namespace trainyard {
 
-// Serves on threads of its own until it is destroyed, which takes at most a second.
+// What is asked of a pod is small and the same for everyone, but anyone may connect: so one thread
+// of its own that never waits for a client, at most 128 connections (the oldest makes way for the
+// newest), 8 KiB of a request, five seconds for a whole exchange, and one request per connection.
 class StatusServer {
  public:
-  // `ranks` is asked at every request, from several threads at once; the first is the pod's lowest
-  // rank. Port 0 is any free one. Throws PeerError when the port is in use.
-  StatusServer(const std::string& address, int port, const std::function<std::vector<RankStatus>()>& ranks);
+  // `ranks` is asked at every request, from the server's thread; the first is the pod's lowest rank.
+  // Port 0 is any free one. Throws PeerError when the port is in use.
+  StatusServer(const std::string& address, int port, std::function<std::vector<RankStatus>()> ranks);
+  // Ends at once; exchanges that are under way are cut.
   ~StatusServer();
   int port() const { return port_; }
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
   int port_ = 0;
 };

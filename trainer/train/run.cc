@@ -9,6 +9,7 @@
 #include "trainer/task/tasks.h"
 #include "trainer/train/evaluator.h"
 #include "trainer/train/places.h"
+#include "trainer/train/threads.h"
 #include "trainer/train/train_loop.h"
 
 namespace trainyard {
@@ -53,10 +54,12 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   ApplyDeterminism(config);
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
+  const std::string threads = ApplyThreads(world);
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   FirstPlan(config, *task, world.size, world.local_size);
   Session session = JoinWorld(config, task->dataset().fingerprint());
+  session.threads = threads;
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
     s.job_uid = session.job_uid;
@@ -75,6 +78,7 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
 
 void DryRun(const Config& config) {
   CheckPlaces(config);
+  ApplyThreads({});
   Alone alone(config);
   if (!config.init.from.empty()) LoadWeights(config.init.from, *alone.engine);
   PhaseClock clock;
@@ -91,6 +95,7 @@ void DryRun(const Config& config) {
 }
 
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
+  ApplyThreads({});
   Alone alone(config);
   LoadModel(path, config, alone.task->dataset().fingerprint(), *alone.engine);
   std::unique_ptr<Progress> bar;

@@ -71,7 +71,7 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerpr
   const fs::path uid_file = directory / "uid", attempt_file = directory / "attempt";
   attempt.job_uid = EnvText(env::kJobUid);
   if (!attempt.job_uid.empty()) {
-    attempt.number = EnvInt(env::kAttempt, 1).value_or(1);
+    attempt.number = EnvInt64(env::kAttempt, 1, INT64_MAX).value_or(1);
   } else {
     attempt.job_uid = fs::exists(uid_file) ? Trimmed(ReadFile(uid_file)) : MakeUuid();
     const int64_t here = fs::exists(attempt_file) ? std::strtoll(ReadFile(attempt_file).c_str(), nullptr, 10) : 0;

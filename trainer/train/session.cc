@@ -8,6 +8,7 @@
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/comm/c10d_store.h"
+#include "trainer/comm/gathering.h"
 #include "trainer/comm/gloo.h"
 #include "trainer/launch/route.h"
 #include "trainer/train/run_directory.h"
@@ -22,6 +23,9 @@ void WriteAttempt(const Attempt& attempt, Session& session) {
   session.job_uid = attempt.job_uid;
   session.attempt = attempt.number;
 }
+
+// torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
+std::string StartPrefix() { return EnvText("TORCHELASTIC_RUN_ID") + "/" + EnvText("TORCHELASTIC_RESTART_COUNT") + "/"; }
 
 }  // namespace
 
@@ -42,9 +46,8 @@ Session JoinWorld(const Config& config, const std::string& data_fingerprint) {
                                                                  .listen_fd = {},
                                                                  .timeout = deadline,
                                                                  .stop = StopRequested});
-  // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
-  const std::string start = EnvText("TORCHELASTIC_RUN_ID") + "/" + EnvText("TORCHELASTIC_RESTART_COUNT") + "/";
-  auto store = std::make_shared<PrefixStore>(connection, start);
+  const std::string start = StartPrefix();
+  auto store = std::make_shared<WorldStore>(connection, start);
   if (world.rank == 0) {
     WriteAttempt(ClaimRunDirectory(config, data_fingerprint), session);
     store->Set("trainyard/attempt", Json{{"uid", session.job_uid}, {"attempt", session.attempt}}.dump());
@@ -55,12 +58,8 @@ Session JoinWorld(const Config& config, const std::string& data_fingerprint) {
   }
   const std::string prefix = Format("attempt-%lld/", static_cast<long long>(session.attempt));
   session.store = std::make_shared<PrefixStore>(store, prefix);
-  // Everyone says that it is there before the group connects: a rank that never comes is then named.
-  session.store->Set(Format("rank/%d", world.rank), "here");
-  for (int rank = 0; rank < world.size; ++rank) {
-    session.store->Wait(Format("rank/%d", rank), deadline,
-                        Format("rank %d of %d to join (parallel.rendezvous_seconds)", rank, world.size), StopRequested);
-  }
+  // Before the group connects, which nothing can stop: a rank that never comes is named here.
+  Gather(*session.store, world.rank, world.size, deadline, StopRequested);
   const std::string pod_ip = EnvText(env::kPodIp);
   session.communicator =
       MakeGlooCommunicator(*connection, {.rank = world.rank,
@@ -70,6 +69,21 @@ Session JoinWorld(const Config& config, const std::string& data_fingerprint) {
                                          .rendezvous_timeout = deadline,
                                          .collective_timeout = Seconds(config.parallel.collective_seconds)});
   return session;
+}
+
+void SayEnded(const World& world, const std::string& why) {
+  if (world.size == 1 || (world.rank == 0 && !world.store_is_hosted)) return;  // Our store goes with us.
+  try {
+    auto connection = std::make_shared<C10dStore>(C10dStoreOptions{.host = world.master_addr,
+                                                                   .port = world.master_port,
+                                                                   .host_here = false,
+                                                                   .listen_fd = {},
+                                                                   .timeout = Seconds(1),
+                                                                   .stop = {}});
+    WorldStore(connection, StartPrefix()).SayEnded(world.rank, why);
+  } catch (const Error&) {
+    // Then nobody waits there either.
+  }
 }
 
 }  // namespace trainyard

@@ -17,6 +17,7 @@ struct Session {
   World world;
   std::string job_uid;
   int64_t attempt = 1;
+  std::string threads;           // how many and why, for the banner (threads.h)
   std::shared_ptr<Store> store;  // keys of this attempt
   std::unique_ptr<Communicator> communicator;
 };
@@ -24,8 +25,13 @@ struct Session {
 // Meets the other ranks. Rank 0 claims run.dir: it refuses one of another identity (ConfigError
 // naming field and values) and, without TRAINYARD_JOB_UID, gives the run a uid and numbers the
 // attempt. `data_fingerprint` belongs to the identity.
-// Throws PeerError when a rank does not come in time, StoppedError when a stop is requested.
+// Throws PeerError when a rank does not come in time or has ended, StoppedError when a stop is
+// requested.
 Session JoinWorld(const Config& config, const std::string& data_fingerprint);
+
+// Tells the ranks that wait for this one in the store, or will, that it has ended without success,
+// whether it had joined or not. Takes at most about a second; never throws.
+void SayEnded(const World& world, const std::string& why);
 
 }  // namespace trainyard
 

@@ -43,6 +43,7 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
   checkpoints_.Load();
   reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
                 Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
+                Format("  %-12s %s\n", "threads", session_.threads.c_str()) +
                 (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
                                            StatusAddressFromEnvironment().c_str(), publisher.port())
                                   : ""));

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "trainer/base/cpus.h"
 #include "trainer/base/file.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
@@ -37,7 +38,7 @@ void Play(const SynthOptions& options, const TaskSet& set, Source source, Histor
   std::atomic<int64_t> next{0}, done{0};
   std::vector<std::jthread> threads;
   const unsigned count =
-      options.threads > 0 ? static_cast<unsigned>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
+      options.threads > 0 ? static_cast<unsigned>(options.threads) : static_cast<unsigned>(AvailableCpus().count);
   for (unsigned i = 0; i < count; ++i) {
     threads.emplace_back([&] {
       for (int64_t task; (task = next++) < total;) {

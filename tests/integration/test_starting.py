@@ -1,0 +1,181 @@
+"""Starts that wait, are stopped, or fail before the first step: promptly, with one line that says why."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import harness
+
+KILLED = "did not end by themselves"  # The launcher's words: somebody waited for something that could not come.
+
+
+@pytest.fixture
+def job(tmp_path, data):
+    def write(**sections):
+        config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, **sections)
+        return harness.write_config(tmp_path / "job.json", config)
+
+    return write
+
+
+def node(config, number, port, nproc=1, **extra):
+    """The launcher of one of two nodes; node 0's store is at 127.0.0.1."""
+    env = dict(PET_NNODES=2, PET_NODE_RANK=number, PET_NPROC_PER_NODE=nproc, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    return harness.start("launch", "--config", config, **{**env, **extra})
+
+
+def finish(process, code):
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == code, output
+    assert "frame #" not in output, "a C++ stack is no message"
+    return output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_node_that_waits_for_rank_0_obeys_a_stop(job, tmp_path, number):
+    launcher = node(job(), 1, harness.free_port(), nproc=2)
+    harness.wait_until(lambda: len(harness.ranks_of(launcher.pid)) == 2, what="both ranks")
+    time.sleep(2)
+    launcher.send_signal(number)
+    output = finish(launcher, 75)
+    assert KILLED not in output
+    assert "rank 2 of 4: stopped on request" in output or "rank 3 of 4: stopped on request" in output
+
+
+def test_a_node_ends_with_its_ranks(job):
+    """The ranks give up; their launcher has nothing left to wait for."""
+    config = job(parallel={"rendezvous_seconds": 7})
+    port = harness.free_port()
+    output = finish(node(config, 1, port), 69)
+    assert f"waiting for rank 0's store at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT): Connection refused" in output
+    assert "rank 1 of 2: waited 7.0s for rank 0's store" in output
+    assert len(output.splitlines()) < 10, output
+
+
+def test_a_host_that_is_no_store(job):
+    """Something else listens on MASTER_PORT: it accepts, and hangs up or never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def hang_up():
+            try:
+                while True:
+                    server.accept()[0].close()
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        output = finish(node(job(parallel={"rendezvous_seconds": 5}), 1, server.getsockname()[1]), 69)
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert "MASTER_ADDR" in output and len(output.splitlines()) < 10, output
+
+
+@pytest.mark.parametrize(
+    "env, code, words",
+    [
+        ({"MASTER_ADDR": ""}, 64, "MASTER_ADDR: missing"),
+        ({"MASTER_ADDR": "no-such-host.invalid"}, 69, "MASTER_ADDR, MASTER_PORT): cannot resolve the name"),
+        ({"MASTER_PORT": "99999"}, 64, "MASTER_PORT: 99999 is not allowed; expected an integer from 1 to 65535"),
+        ({"WORLD_SIZE": "99999999999"}, 64, "WORLD_SIZE: 99999999999 is not allowed"),
+        ({"RANK": "4294967297"}, 64, "RANK: 4294967297 is not allowed"),
+    ],
+)
+def test_wrong_environment_is_one_line(job, env, code, words):
+    world = dict(RANK=1, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=harness.free_port())
+    result = harness.run("train", "--config", job(parallel={"rendezvous_seconds": 2}), **{**world, **env})
+    assert result.returncode == code, result.stderr
+    assert words in result.stderr and len(result.stderr.splitlines()) <= 2, result.stderr
+
+
+def test_a_stop_before_main(job):
+    """While LibTorch initialises itself, most of the time between exec and main, a stop already waits for its handler."""
+    process = harness.start("launch", "--nproc", 2, "--config", job(), LD_DEBUG="files")
+    for line in process.stdout:
+        if "calling init: " in line and "libtorch_cpu" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75, output[-2000:]
+    assert "stopped on request before the ranks were started" in output
+
+
+def test_a_stop_in_the_first_moments(job):
+    """At any moment before and after the ranks have met: 75, and nobody waits until he has to be killed."""
+    seed = int(os.environ.get("TRAINYARD_TEST_SEED", "7"))
+    print(f"seed {seed} (set TRAINYARD_TEST_SEED to repeat another)")
+    rng = random.Random(seed)
+    config = job(train={"steps": 100000})
+    for _ in range(10):
+        process = harness.start("launch", "--nproc", 2, "--config", config)
+        harness.wait_until(lambda: harness.ranks_of(process.pid), what="a rank")
+        delay = rng.uniform(0, 2.5)
+        time.sleep(delay)
+        process.send_signal(signal.SIGTERM)
+        output = finish(process, 75)
+        assert KILLED not in output, (delay, output)
+
+
+def test_the_others_learn_that_a_rank_has_failed(job, tmp_path):
+    """Rank 0 cannot have its run.dir; rank 1, on another node, does not wait for it until its deadline."""
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    port = harness.free_port()
+    config = job(checkpoint={"dir": str(blocker / "ck")})
+    nodes = [node(config, number, port) for number in (1, 0)]
+    assert "checkpoint.dir: cannot write in" in finish(nodes[1], 64)
+    output = finish(nodes[0], 69)
+    assert "rank 0 has ended: checkpoint.dir: cannot write in" in output, output
+
+
+def test_a_bad_run_directory_ends_before_there_are_ranks(job, tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    config = job()
+    result = harness.run("launch", "--nproc", 2, "--config", config, "--set", f"run.dir={blocker}/run")
+    assert result.returncode == 64, result.stderr
+    assert len(result.stderr.splitlines()) == 1 and "run.dir: " in result.stderr, result.stderr
+
+
+def cpu_quota(cpus):
+    """A cgroup with this quota. Raises OSError where this machine does not allow one."""
+    v1, v2 = pathlib.Path("/sys/fs/cgroup/cpu"), pathlib.Path("/sys/fs/cgroup")
+    group = (v1 if v1.is_dir() else v2) / f"trainyard-test-{os.getpid()}"
+    group.mkdir()
+    if v1.is_dir():
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text(str(int(cpus * 100000)))
+    else:
+        (group / "cpu.max").write_text(f"{int(cpus * 100000)} 100000")
+    return group
+
+
+def test_threads_follow_the_cgroups_quota(job):
+    """A pod's limit of 1.5 CPUs: 2 threads for one rank, 1 for each of two, and why."""
+    config, group = job(), None
+    try:
+        group = cpu_quota(1.5)
+    except OSError as error:
+        pytest.skip(f"needs the right to make a cgroup with a quota (tests/unit/cpus_test.cc has the rest): {error}")
+    try:
+        for nproc, threads in ((1, 2), (2, 1)):
+            env = {k: v for k, v in harness.environment().items() if k != "OMP_NUM_THREADS"}
+            command = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", harness.BIN, "launch", "--nproc", nproc, "--config", config,
+                       "--set", f"run.dir=run-{nproc}"]
+            result = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env, cwd=config.parent, timeout=120)
+            assert result.returncode == 0, result.stderr
+            assert f"threads      {threads} a rank: 1.5 CPUs of the cgroup's quota, {nproc} rank" in result.stderr, result.stderr
+            saved = json.loads(next(config.parent.glob(f"run-{nproc}/checkpoints/step-*/manifest.json")).read_text())
+            assert saved["threads"] == str(threads)
+    finally:
+        group.rmdir()

@@ -1,0 +1,57 @@
+#include "trainer/comm/gathering.h"
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+#include "trainer/comm/patience.h"
+
+namespace trainyard {
+namespace {
+
+// Added to the count of those who have come by one who goes: it stands above any number of ranks.
+constexpr int64_t kGone = int64_t{1} << 32;
+
+std::string Here(int rank) { return Format("here/%d", rank); }
+
+int FirstMissing(Store& store, int size) {
+  for (int rank = 0; rank < size; ++rank) {
+    if (!store.Get(Here(rank))) return rank;
+  }
+  return size - 1;
+}
+
+}  // namespace
+
+void WorldStore::SayEnded(int rank, const std::string& why) {
+  try {
+    if (!Get("ended")) Set("ended", Format("rank %d has ended: %s", rank, why.substr(0, 500).c_str()));
+  } catch (const std::exception&) {
+    // Whoever waits for the store itself learns it from that.
+  }
+}
+
+void WorldStore::CheckWorld() {
+  if (const std::optional<std::string> ended = Get("ended")) throw PeerError(*ended);
+}
+
+void Gather(Store& store, int rank, int size, std::chrono::duration<double> deadline,
+            const std::function<bool()>& stop) {
+  const std::string what = "all ranks to join (parallel.rendezvous_seconds)";
+  const auto problem = [&] { return Format("rank %d of %d is not there", FirstMissing(store, size), size); };
+  store.Set(Here(rank), "");
+  if (store.Add("come", 1) == size) store.Set("complete", "");
+  std::optional<Patience> patience(std::in_place, deadline, what, stop, Voice::kNowAndThen);
+  bool committed = false;
+  while (!store.Get("complete")) {
+    try {
+      store.CheckWorld();
+      patience->Pause(problem);
+    } catch (const Error&) {
+      // From now on nobody can be the last one to come, unless that one is there already.
+      if (committed || store.Add("come", kGone) % kGone != size) throw;
+      committed = true;
+      patience.emplace(std::chrono::seconds(10), what, nullptr);
+    }
+  }
+}
+
+}  // namespace trainyard
