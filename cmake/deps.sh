@@ -13,6 +13,9 @@ packages=(build-essential cmake ninja-build ccache mold pkg-config python3 pytho
 wheels=("torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setuptools==80.9.0 matplotlib==3.10.7 pytest==9.2.0
   typing_extensions sympy networkx jinja2 filelock fsspec)
+# transformers' GPT-2, which the language model is compared with, and no more than its import needs.
+transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 regex==2026.11.15 pyyaml==6.0.3 tqdm==4.70.1
+  httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
 
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
@@ -41,13 +44,14 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 stamp="$venv/.complete"
-wanted="${wheels[*]} ${readers[*]}"
+wanted="${wheels[*]} ${readers[*]} ${transformers[*]}"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-  echo "deps: installing LibTorch $torch_version and the test readers into $venv (about 600 MB, once)"
+  echo "deps: installing LibTorch $torch_version and the test readers into $venv (about 620 MB, once)"
   mkdir -p "$cache"
   [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
   "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore "${readers[@]}" 2>&1 | grep -v 'torch .* requires' || true
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${transformers[@]}"
   "$venv/bin/python" -c 'import h5py, numpy, safetensors, tensorboard, matplotlib, pytest'
   echo "$wanted" >"$stamp"
 fi

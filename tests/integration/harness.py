@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -42,6 +44,37 @@ SMALL = {
     "train": {"steps": 10, "log_every": 1},
     "optim": {"lr": 1e-3},
 }
+
+
+def write_tokens(path, tokens, vocab):
+    """A token shard (docs/formats.md)."""
+    path.write_bytes(b"TYTOKENS" + struct.pack(f"<IIQ{len(tokens)}H", 1, vocab, len(tokens), *tokens))
+    return path
+
+
+def small_algorithm_distillation(path):
+    """A small job with its data."""
+    return merged(SMALL, data={"path": str(synth(path))})
+
+
+def small_language_model(path):
+    """The same: 952 windows of tokens to train on, 64 held out."""
+    rng = random.Random(5)
+    for name, windows in (("train", 952), ("test", 64)):
+        write_tokens(path / f"{name}.tokens", [min(rng.randrange(16), rng.randrange(16)) for _ in range(16 * windows + 1)], 16)
+    return merged(SMALL_LANGUAGE_MODEL, data={"path": str(path), "test_shard": "test.tokens"})
+
+
+SMALL_LANGUAGE_MODEL = {
+    "task": {"name": "language_model"},
+    "model": {"vocab": 16, "context": 16, "dim": 16, "layers": 2, "heads": 2, "dropout": 0},
+    "batch": {"global": 8},
+    "train": {"steps": 10, "log_every": 1},
+    "optim": {"lr": 1e-3},
+}
+
+# What holds for a task holds for every task: suites that are parametrised over tasks take a small job of each.
+SMALL_JOBS = {"algorithm_distillation": small_algorithm_distillation, "language_model": small_language_model}
 
 
 def merged(base, **sections):

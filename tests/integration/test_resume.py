@@ -16,14 +16,18 @@ PHASES = ["loading", "rendezvous", "step", "evaluation", "saving"]
 ACTIONS = ["kill rank", "kill launcher", "term rank", "term launcher", "interrupt launcher", "corrupt newest", "half-written newest"]
 
 
-def configuration(tmp_path, data, name):
+# What makes each task's data so small that an epoch ends during the run.
+FEW_SAMPLES = {"algorithm_distillation": {"eval_episodes": 2, "max_transitions": 30}, "language_model": {}}
+
+
+def configuration(tmp_path, small_job, name):
     # 952 samples and 48 of them a step: an epoch ends in the middle of a batch, several times.
     directory = tmp_path / name
     config = harness.merged(
-        harness.SMALL,
-        task={"eval_windows": 64, "eval_episodes": 2, "max_transitions": 30},
+        small_job,
+        task={"eval_windows": 64, **FEW_SAMPLES[small_job["task"]["name"]]},
         model={"dropout": 0.1},
-        data={"path": str(data), "prefetch": 3, "workers": 2},
+        data={"prefetch": 3, "workers": 2},
         batch={"global": 24, "micro": 6},
         train={"steps": 90, "eval_every": 7},
         schedule={"name": "cosine", "warmup": 5},
@@ -86,17 +90,17 @@ def damage(rng, directory, action):
     return steps[-1].name
 
 
-def test_twenty_interruptions_change_no_bit(tmp_path, data):
+def test_twenty_interruptions_change_no_bit(tmp_path, small_job):
     print(f"seed {SEED} (set TRAINYARD_TEST_SEED to repeat another)")
     rng = random.Random(SEED)
-    config, reference_dir = configuration(tmp_path, data, "reference")
+    config, reference_dir = configuration(tmp_path, small_job, "reference")
     result = harness.run(*arguments(config, reference_dir), timeout=300)
     assert result.returncode == 0, result.stderr
     reference = harness.records(reference_dir / "record.jsonl")
     reference_weights = load_file(reference_dir / "export" / "model.safetensors")
 
     done, runs, damaged, codes = 0, 0, None, []
-    config, directory = configuration(tmp_path, data, "run0")
+    config, directory = configuration(tmp_path, small_job, "run0")
     while done < INTERRUPTIONS:
         phase, action = PHASES[done % len(PHASES)], ACTIONS[done % len(ACTIONS)]
         process = harness.start(*arguments(config, directory))
@@ -111,7 +115,7 @@ def test_twenty_interruptions_change_no_bit(tmp_path, data):
             process.communicate()
             check(directory, reference, reference_weights)
             runs += 1
-            config, directory = configuration(tmp_path, data, f"run{runs}")
+            config, directory = configuration(tmp_path, small_job, f"run{runs}")
             continue
         output = interrupt(rng, process, directory, action)
         codes.append((phase, action, process.returncode))
@@ -134,9 +138,9 @@ def check(directory, reference, reference_weights):
 
 
 @pytest.mark.parametrize("action", ["term rank", "term launcher", "interrupt launcher"])
-def test_a_stop_is_durable(tmp_path, data, action):
+def test_a_stop_is_durable(tmp_path, small_job, action):
     """Exit 75, and the next start goes on behind the last recorded step: nothing trained is lost."""
-    config, directory = configuration(tmp_path, data, "run")
+    config, directory = configuration(tmp_path, small_job, "run")
     process = harness.start(*arguments(config, directory))
     record = directory / "record.jsonl"
     harness.wait_until(lambda: record.exists() and record.stat().st_size > 2000, 120, "some steps")
@@ -146,9 +150,9 @@ def test_a_stop_is_durable(tmp_path, data, action):
     assert newest(directory).name == f"step-{last:08d}"
 
 
-def test_an_old_attempt_is_never_resumed_from(tmp_path, data):
+def test_an_old_attempt_is_never_resumed_from(tmp_path, small_job):
     """A stopped old attempt wakes up after a newer one has started and goes on writing."""
-    config, directory = configuration(tmp_path, data, "run")
+    config, directory = configuration(tmp_path, small_job, "run")
     old = harness.start(*arguments(config, directory))
     record = directory / "record.jsonl"
     harness.wait_until(lambda: record.exists() and newest(directory), 120, "a checkpoint")

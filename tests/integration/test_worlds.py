@@ -8,9 +8,9 @@ import harness
 COMPRESSED = dict(task={"mode": "compressed", "loss": "last_position"}, model={"context": 164})
 
 
-def train(tmp_path, data, name, world, threads=1, **sections):
+def train(tmp_path, job, name, world, threads=1, **sections):
     directory = tmp_path / name
-    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(directory)}, **sections)
+    config = harness.merged(job, run={"dir": str(directory)}, **sections)
     path = harness.write_config(tmp_path / f"{name}.json", config)
     record = directory / "record.jsonl"
     result = harness.run("launch", "--nproc", world, "--config", path, "--record", record, timeout=240, OMP_NUM_THREADS=str(threads))
@@ -18,18 +18,17 @@ def train(tmp_path, data, name, world, threads=1, **sections):
     return harness.records(record), load_file(directory / "export" / "model.safetensors")
 
 
-@pytest.mark.parametrize("mode", ["standard", "compressed"])
+@pytest.mark.parametrize("task, sections", [("algorithm_distillation", {}), ("algorithm_distillation", COMPRESSED), ("language_model", {})], ids=["standard", "compressed", "language_model"])
 @pytest.mark.parametrize("accumulation", [1, 3])
-def test_losses_agree_between_world_sizes(tmp_path, data, mode, accumulation):
+def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, accumulation):
     """Equal ids at every step; losses within 1e-5: sums in another order, nothing else, for 50 steps.
 
     In compressed mode some samples ask for the token </c> instead of an action, so valid targets are
     unequal over ranks and micro-batches: a mean of means would show at once.
     """
-    sections = COMPRESSED if mode == "compressed" else {}
     reference = None
     for world in (1, 2, 4):
-        lines, _ = train(tmp_path, data, f"w{world}", world, batch={"global": 12, "micro": 12 // world // accumulation}, train={"steps": 50}, **sections)
+        lines, _ = train(tmp_path, small_jobs[task], f"w{world}", world, batch={"global": 12, "micro": 12 // world // accumulation}, train={"steps": 50}, **sections)
         assert len(lines) == 50
         if reference is None:
             reference = lines
@@ -40,40 +39,40 @@ def test_losses_agree_between_world_sizes(tmp_path, data, mode, accumulation):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_threads_do_not_change_a_bit(tmp_path, data, precision):
+def test_threads_do_not_change_a_bit(tmp_path, small_jobs, precision):
     """Large enough that products, kernels and optimizer are really shared between the threads."""
     sections = dict(
         batch={"global": 8}, train={"steps": 4}, model={"context": 64, "dim": 64, "layers": 2, "dropout": 0.1}, precision={"compute": precision}
     )
-    results = [train(tmp_path, data, f"t{threads}", 1, threads, **sections) for threads in (1, 2)]
+    results = [train(tmp_path, small_jobs["algorithm_distillation"], f"t{threads}", 1, threads, **sections) for threads in (1, 2)]
     assert results[0][0] == results[1][0]
     assert all(results[0][1][k].tobytes() == results[1][1][k].tobytes() for k in results[0][1])
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_bucket_size_does_not_change_a_bit(tmp_path, data, world):
-    results = [train(tmp_path, data, f"b{i}", world, batch={"global": 12}, parallel={"bucket_mib": mib}) for i, mib in enumerate((25, 0.01, 0.002))]
+def test_bucket_size_does_not_change_a_bit(tmp_path, small_job, world):
+    results = [train(tmp_path, small_job, f"b{i}", world, batch={"global": 12}, parallel={"bucket_mib": mib}) for i, mib in enumerate((25, 0.01, 0.002))]
     for lines, weights in results[1:]:
         assert lines == results[0][0]
         assert all((weights[k].tobytes() == results[0][1][k].tobytes()) for k in weights)
 
 
-def test_a_checkpoint_of_any_world_resumes_at_any_other(tmp_path, data):
-    whole, _ = train(tmp_path, data, "whole", 1, batch={"global": 12}, train={"steps": 12})
+def test_a_checkpoint_of_any_world_resumes_at_any_other(tmp_path, small_job):
+    whole, _ = train(tmp_path, small_job, "whole", 1, batch={"global": 12}, train={"steps": 12})
     for first, second in ((1, 2), (2, 4), (4, 1)):
         name = f"from{first}to{second}"
         # The schedule is constant, so a shorter run is the beginning of a longer one.
-        train(tmp_path, data, name, first, batch={"global": 12}, train={"steps": 6})
-        lines, _ = train(tmp_path, data, name, second, batch={"global": 12}, train={"steps": 12})
+        train(tmp_path, small_job, name, first, batch={"global": 12}, train={"steps": 6})
+        lines, _ = train(tmp_path, small_job, name, second, batch={"global": 12}, train={"steps": 12})
         assert [line["samples"] for line in lines] == [line["samples"] for line in whole]
         assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in whole], rel=1e-5)
 
 
-def test_any_world_size_runs_any_global_batch(tmp_path, data):
+def test_any_world_size_runs_any_global_batch(tmp_path, small_job):
     """16 samples over 1 to 5 ranks, so shares of 16, 8, 5 or 6, 4, and 3 or 4: the same ids, the same losses to 1e-5 (sums in another order)."""
     reference = None
     for world in (1, 2, 3, 4, 5):
-        lines, _ = train(tmp_path, data, f"any{world}", world, batch={"global": 16}, train={"steps": 12})
+        lines, _ = train(tmp_path, small_job, f"any{world}", world, batch={"global": 16}, train={"steps": 12})
         reference = reference or lines
         for mine, expected in zip(lines, reference, strict=True):
             assert mine["samples"] == expected["samples"]
@@ -81,15 +80,15 @@ def test_any_world_size_runs_any_global_batch(tmp_path, data):
             assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
-def test_a_rank_may_have_no_sample(tmp_path, data):
-    lines, _ = train(tmp_path, data, "two", 2, batch={"global": 2}, train={"steps": 5})
-    more, _ = train(tmp_path, data, "four", 4, batch={"global": 2}, train={"steps": 5})
+def test_a_rank_may_have_no_sample(tmp_path, small_job):
+    lines, _ = train(tmp_path, small_job, "two", 2, batch={"global": 2}, train={"steps": 5})
+    more, _ = train(tmp_path, small_job, "four", 4, batch={"global": 2}, train={"steps": 5})
     assert [line["samples"] for line in more] == [line["samples"] for line in lines]
     assert [line["loss"] for line in more] == pytest.approx([line["loss"] for line in lines], rel=1e-5)
 
 
-def test_a_sample_has_its_dropout_at_every_world_size(tmp_path, data):
+def test_a_sample_has_its_dropout_at_every_world_size(tmp_path, small_job):
     """With one sample a micro-batch the masks depend on its place in the global batch alone."""
-    runs = [train(tmp_path, data, f"drop{world}", world, model={"dropout": 0.1}, batch={"global": 8, "micro": 1}, train={"steps": 8})[0] for world in (1, 2, 3)]
+    runs = [train(tmp_path, small_job, f"drop{world}", world, model={"dropout": 0.1}, batch={"global": 8, "micro": 1}, train={"steps": 8})[0] for world in (1, 2, 3)]
     for lines in runs[1:]:
         assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in runs[0]], rel=1e-5)

@@ -5,6 +5,9 @@
 #include "trainer/task/algorithm_distillation/distillation_task.h"
 #include "trainer/task/algorithm_distillation/options.h"
 #include "trainer/task/algorithm_distillation/synth.h"
+#include "trainer/task/language_model/language_task.h"
+#include "trainer/task/language_model/options.h"
+#include "trainer/task/language_model/synth.h"
 
 namespace trainyard {
 namespace {
@@ -15,6 +18,10 @@ constexpr TaskEntry kTasks[] = {
      ad::MakeSynthesis,
      ad::DeclareTransformer,
      ad::BuildDistillationTask},
+    {{"language_model", "GPT-2 on tokens or plain text", lm::MakeOptions},
+     lm::MakeSynthesis,
+     lm::DeclareGpt2,
+     lm::BuildLanguageTask},
     {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr},
      nullptr,
      nullptr,

@@ -6,7 +6,13 @@ trainyard_library(dark_room
   PUBLIC base config data nlohmann_json::nlohmann_json)
 set_source_files_properties(${AD}/ppo_source.cc PROPERTIES COMPILE_OPTIONS "-O3;-fopenmp-simd;-fno-math-errno")
 
-set(TASK_LIBRARIES dark_room)
+set(LM task/language_model)
+trainyard_library(tokens
+  SOURCES ${LM}/corpus.cc ${LM}/markov_source.cc ${LM}/options.cc ${LM}/synth.cc ${LM}/token_file.cc
+  PUBLIC base config nlohmann_json::nlohmann_json)
+
+set(TASK_LIBRARIES dark_room tokens)
 set(TASK_SOURCES
+  ${LM}/gpt2.cc ${LM}/language_batch.cc ${LM}/language_task.cc ${LM}/loss_evaluation.cc
   ${AD}/distillation_batch.cc ${AD}/distillation_evaluation.cc ${AD}/distillation_task.cc ${AD}/in_context.cc ${AD}/in_context_evaluation.cc
   ${AD}/transformer.cc)

@@ -1,0 +1,82 @@
+#include "trainer/task/language_model/gpt2.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+
+#include <cmath>
+#include <string>
+
+namespace trainyard::lm {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+// What is added to the residual stream begins smaller, by the number of additions.
+double ResidualDeviation(int64_t layers) { return kDeviation / std::sqrt(2.0 * static_cast<double>(layers)); }
+
+}  // namespace
+
+Conv1D::Conv1D(const Scope& s, int64_t inputs, int64_t outputs, double deviation)
+    : weight(s.Parameter("weight", {inputs, outputs}, {Initial::Kind::kNormal, deviation})),
+      bias(s.Parameter("bias", {outputs}, {Initial::Kind::kConstant, 0})) {}
+
+at::Tensor Conv1D::operator()(const Pass& pass, const at::Tensor& x) const {
+  const at::Tensor w = pass[weight];
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = w.size(1);
+  return at::addmm(pass[bias], x.reshape({-1, x.size(-1)}), w).view(shape);
+}
+
+Block::Block(const Scope& s, const ModelShape& m)
+    : unit(s.unit()),
+      heads(m.heads),
+      norm1(s / "ln_1", m.dim),
+      norm2(s / "ln_2", m.dim),
+      qkv(s / "attn" / "c_attn", m.dim, 3 * m.dim, kDeviation),
+      out(s / "attn" / "c_proj", m.dim, m.dim, ResidualDeviation(m.layers)),
+      up(s / "mlp" / "c_fc", m.dim, 4 * m.dim, kDeviation),
+      down(s / "mlp" / "c_proj", 4 * m.dim, m.dim, ResidualDeviation(m.layers)),
+      attention_dropout(s, m.dropout),
+      attended_dropout(s, m.dropout),
+      output_dropout(s, m.dropout) {}
+
+at::Tensor Block::operator()(const Pass& pass, const at::Tensor& x) const {
+  const at::Tensor attended = CausalAttention(qkv(pass, norm1(pass, x)), heads, attention_dropout.Draw(pass));
+  const at::Tensor y = x + attended_dropout(pass, out(pass, attended));
+  const at::Tensor h = at::gelu(up(pass, norm2(pass, y)), "tanh");
+  return y + output_dropout(pass, down(pass, h));
+}
+
+Gpt2::Gpt2(const Scope& s, const ModelShape& m)
+    : ends_(s.Unit("embeddings and head") / "transformer"),
+      tokens_(ends_ / "wte", m.vocab, m.dim, kDeviation),
+      positions_(ends_ / "wpe", m.context, m.dim, kDeviation),
+      dropout_(ends_, m.dropout),
+      norm_(ends_ / "ln_f", m.dim) {
+  s.Alias("lm_head.weight", tokens_.weight);
+  for (int64_t i = 0; i < m.layers; ++i) {
+    const std::string number = std::to_string(i);
+    blocks_.emplace_back(s.Unit("layer " + number) / "transformer" / "h" / number, m);
+  }
+}
+
+at::Tensor Gpt2::Forward(const Pass& pass, const at::Tensor& tokens) const {
+  // By value: a unit may run once more in backward.
+  at::Tensor x = pass.Unit(ends_.unit(),
+                           [=, this](at::TensorList) {
+                             const at::Tensor positions = pass[positions_.weight].narrow(0, 0, tokens.size(1));
+                             return dropout_(pass, tokens_(pass, tokens) + positions);
+                           },
+                           {});
+  for (const Block& block : blocks_) {
+    x = pass.Unit(block.unit, [=, &block](at::TensorList in) { return block(pass, in[0]); }, {x});
+  }
+  return pass.Unit(
+      ends_.unit(),
+      [=, this](at::TensorList in) { return at::linear(norm_(pass, in[0]), pass[tokens_.weight]).to(at::kFloat); },
+      {x});
+}
+
+}  // namespace trainyard::lm

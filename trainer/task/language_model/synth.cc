@@ -1,0 +1,116 @@
+#include "trainer/task/language_model/synth.h"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/progress.h"
+#include "trainer/base/text.h"
+#include "trainer/task/language_model/corpus.h"
+#include "trainer/task/language_model/markov_source.h"
+
+namespace trainyard::lm {
+namespace {
+
+struct Size {
+  MarkovOptions source;
+  int64_t shards, shard_tokens;
+};
+// The full size has GPT-2's vocabulary.
+const std::map<std::string, Size> kSizes = {{"tiny", {{.vocab = 16, .classes = 2, .successors = 4}, 4, 1 << 18}},
+                                            {"small", {{.vocab = 256, .classes = 2, .successors = 6}, 16, 1 << 20}},
+                                            {"full", {{.vocab = 50257, .classes = 4, .successors = 8}, 64, 1 << 21}}};
+
+std::string ShardName(int64_t index) { return Format("shard-%05lld.tokens", static_cast<long long>(index)); }
+
+// Shards that would become part of the corpus without belonging to it.
+void RefuseOtherShards(const fs::path& out, int64_t shards) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(out)) {
+    const std::string name = entry.path().filename().string();
+    bool ours = entry.path().extension() != ".tokens";
+    for (int64_t i = 0; i < shards && !ours; ++i) ours = name == ShardName(i);
+    if (!ours) throw ConfigError("--out: " + out.string() + " holds " + name + ", which is not of this corpus");
+  }
+}
+
+class CorpusSynthesis : public Synthesis {
+ public:
+  void Declare(FieldTable& t) override {
+    t.Choice("--size", size_, {"tiny", "small", "full"}, FieldClass::kFree, "how much");
+    t.Int("--seed", seed_, 0, FieldClass::kFree, "the same seed gives the same bytes");
+    t.Int("--threads", threads_, 0, FieldClass::kFree, "0 is one per processor", 1024);
+  }
+
+  void Write(const fs::path& out) override {
+    RequireWritableDirectory(out, "--out");
+    const Size size = kSizes.at(size_);
+    RefuseOtherShards(out, size.shards);
+    const MarkovSource source(size.source, static_cast<uint64_t>(seed_));
+    WriteShards(out, size, source);
+    WriteFileAtomic(out / "truth.json", Truth(size, source, out).dump(1) + "\n");
+  }
+
+ private:
+  void WriteShards(const fs::path& out, const Size& size, const MarkovSource& source) const {
+    std::atomic<int64_t> next{0}, done{0};
+    std::mutex mutex;
+    std::exception_ptr error;
+    auto work = [&] {
+      std::vector<Token> text(static_cast<size_t>(size.shard_tokens));
+      for (int64_t shard; (shard = next++) < size.shards; ++done) {
+        source.Generate(static_cast<uint64_t>(shard), text);
+        try {
+          WriteShard(out / ShardName(shard), size.source.vocab, text);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          error = std::current_exception();
+        }
+      }
+    };
+    std::vector<std::jthread> threads;
+    const int64_t count = threads_ > 0 ? threads_ : std::max<int64_t>(1, std::thread::hardware_concurrency());
+    for (int64_t i = 0; i < std::min(count, size.shards); ++i) threads.emplace_back(work);
+    Progress progress("tokens", size.shards * size.shard_tokens, ProgressStyleFromEnvironment());
+    while (done < size.shards) {
+      progress.Update(done * size.shard_tokens, "");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    progress.Update(done * size.shard_tokens, "");
+    threads.clear();
+    if (error) std::rethrow_exception(error);
+  }
+
+  nlohmann::json Truth(const Size& size, const MarkovSource& source, const fs::path& out) const {
+    const Entropies entropies = source.entropies();
+    return {{"source", "markov"},
+            {"order", 2},
+            {"vocab", size.source.vocab},
+            {"classes", size.source.classes},
+            {"successors", size.source.successors},
+            {"noise", 1.0 / MarkovSource::kNoise},
+            {"max_weight", MarkovSource::kMaxWeight},
+            {"seed", seed_},
+            {"tokens", size.shards * size.shard_tokens},
+            {"fingerprint", Corpus(out, {}, size.source.vocab).fingerprint()},
+            {"entropy_rate", entropies.rate},
+            {"entropy_given_one", entropies.given_one},
+            {"entropy_unigram", entropies.unigram}};
+  }
+
+  std::string size_ = "small";
+  int64_t seed_ = 42;
+  int64_t threads_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Synthesis> MakeSynthesis() { return std::make_unique<CorpusSynthesis>(); }
+
+}  // namespace trainyard::lm
