@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -156,3 +157,65 @@ def test_the_bar_fits_its_terminal(job, tmp_path, columns):
     assert lines and all(len(line) < columns for line in lines), lines
     assert "10/10" in lines[-1]
     assert ("[####" in lines[-1]) == (columns >= 70)
+
+
+DECIDES = dict(
+    # The rate is so high that the loss soon gets worse: an early evaluation stays the best, the rate falls, and the run ends early.
+    train={"steps": 60, "eval_every": 2, "early_stop": {"metric": "test/loss_action", "patience": 9, "min_delta": 0}},
+    optim={"lr": 0.5, "clip": 0},
+    schedule={"name": "plateau", "metric": "test/loss_action", "factor": 0.5, "patience": 2},
+    checkpoint={"every": 1, "keep_last": 2, "keep_best": "test/loss_action"},
+)
+
+
+def test_what_evaluations_decided_survives_interruptions(job, tmp_path, data):
+    """Plateau, best and early stop are the uninterrupted run's, wherever it was stopped."""
+    result, whole = job("whole", **DECIDES)
+    good(result)
+    reference = harness.records(whole / "record.jsonl")
+    best = json.loads((whole / "best" / "best.json").read_text())
+    rates = sorted({line["lr"] for line in reference})
+    assert len(rates) >= 3 and best["step"] + 10 <= len(reference) < 60, "the run must show all three, or this proves nothing"
+
+    directory = tmp_path / "interrupted"
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(directory)}, **DECIDES)
+    path = harness.write_config(tmp_path / "interrupted.json", config)
+    record = directory / "record.jsonl"
+    stops = 0
+    for at in (best["step"] + 1, (best["step"] + len(reference)) // 2, len(reference) - 3):
+        process = harness.start("launch", "--nproc", 2, "--config", path, "--record", record)
+        harness.wait_until(lambda: process.poll() is not None or record.exists() and len(record.read_text().splitlines()) >= at, 120, "a step")
+        harness.kill(process.pid, signal.SIGTERM)
+        output = process.communicate(timeout=120)[0]
+        assert process.returncode in (0, 75), output
+        stops += process.returncode == 75
+    assert stops > 0, "it was never interrupted"
+    result = good(harness.run("launch", "--nproc", 2, "--config", path, "--record", record))
+    assert harness.records(record) == reference
+    assert json.loads((directory / "best" / "best.json").read_text()) == best
+
+
+def test_the_optimizer_waits_for_the_checkpoints_copy(job):
+    """A model whose copy takes longer than a step of one sample: the first step's checkpoint is still the first step's."""
+    large = {"model": {"context": 8, "dim": 512, "layers": 4, "heads": 8}, "batch": {"global": 2}, "optim": {"lr": 1e-2}}
+    result, one = job("one", train={"steps": 1}, **large)
+    good(result)
+    result, two = job("two", train={"steps": 2}, checkpoint={"every": 1}, **large)
+    good(result)
+    name = "checkpoints/step-00000001"
+    result = harness.run("checkpoint", "diff", one / name, two / name)
+    assert result.returncode == 0, result.stdout
+
+
+def test_initial_weights_are_told_by_their_content(job, tmp_path):
+    _, first = job("first", train={"steps": 2})
+    weights = first / "export" / "model.safetensors"
+    copy, other = tmp_path / "copy.safetensors", tmp_path / "other.safetensors"
+    copy.write_bytes(weights.read_bytes())
+    good(job("second", init={"from": str(weights)})[0])
+    good(job("second", init={"from": str(copy)}, train={"steps": 11})[0])  # the same weights from another place
+    save_file({name: array + 1 for name, array in load_file(weights).items()}, other)
+    result, _ = job("second", init={"from": str(other)}, train={"steps": 12})
+    assert result.returncode == 64 and "init.from" in result.stderr, result.stderr
+    copy.unlink()  # a run that goes on needs them no more
+    good(job("second", init={"from": str(copy)}, train={"steps": 12})[0])

@@ -1,5 +1,6 @@
 """Resume is exact: whatever interrupts a run, what it does is what the uninterrupted run does."""
 
+import fcntl
 import os
 import random
 import signal
@@ -157,8 +158,19 @@ def test_an_old_attempt_is_never_resumed_from(tmp_path, small_job):
     record = directory / "record.jsonl"
     harness.wait_until(lambda: record.exists() and newest(directory), 120, "a checkpoint")
     ranks = harness.ranks_of(old.pid)
-    for pid in [*ranks.values(), old.pid]:
-        harness.kill(pid, signal.SIGSTOP)
+    # Not in the middle of a commit: there it would keep the newer one waiting (fence.lock), as it should.
+    while True:
+        for pid in [*ranks.values(), old.pid]:
+            harness.kill(pid, signal.SIGSTOP)
+        with open(directory / "checkpoints" / "fence.lock") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                pass
+        for pid in [*ranks.values(), old.pid]:
+            harness.kill(pid, signal.SIGCONT)
+        time.sleep(0.01)
     new = harness.start(*arguments(config, directory))
     harness.wait_until(lambda: (directory / "checkpoints" / "fence").read_text().count("attempt") == 2, 120, "the newer attempt")
     for pid in [*ranks.values(), old.pid]:

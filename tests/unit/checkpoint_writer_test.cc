@@ -6,6 +6,7 @@
 #include "trainer/base/file.h"
 #include "trainer/checkpoint/fence.h"
 #include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/sealed_json.h"
 #include "trainer/checkpoint/writer.h"
 
 namespace trainyard {
@@ -22,14 +23,18 @@ class CheckpointWriterTest : public testing::Test {
   }
   ~CheckpointWriterTest() override { fs::remove_all(directory_); }
 
-  std::unique_ptr<CheckpointWriter> Make(int rank, int world, int64_t attempt = 1, seconds deadline = seconds(20)) {
+  // Takes the directory over and starts from nothing.
+  void Own(const Writer& writer) {
+    Fence::Take(directory_, writer);
+    Fence::Record(directory_, writer, 0, "");
+  }
+  std::unique_ptr<CheckpointWriter> Make(int rank, int world, int64_t attempt = 1, seconds silence = seconds(20)) {
     return std::make_unique<CheckpointWriter>(WriterOptions{.directory = directory_,
                                                             .writer = {"uid", attempt},
                                                             .rank = rank,
                                                             .world = world,
-                                                            .keep_last = 2,
-                                                            .keep_every = 10,
-                                                            .deadline = deadline},
+                                                            .retention = {2, 10},
+                                                            .silence = silence},
                                               std::make_shared<PrefixStore>(store_, std::to_string(attempt) + "/"));
   }
   // The part of "model.w" that a rank of `world` saves.
@@ -37,7 +42,7 @@ class CheckpointWriterTest : public testing::Test {
     const int64_t begin = 100 * rank / world, end = 100 * (rank + 1) / world;
     return {{"model.w", {10, 10}, begin, end, values_.data() + begin}};
   }
-  std::vector<float> Load(const FoundCheckpoint& found) {
+  std::vector<float> Load(const OpenCheckpoint& found) {
     std::vector<float> loaded(100, -1);
     LoadTensors(found, {{"model.w", {{10, 10}, loaded}}});
     return loaded;
@@ -49,7 +54,7 @@ class CheckpointWriterTest : public testing::Test {
 };
 
 TEST_F(CheckpointWriterTest, RanksWriteTheirPartsAndRankZeroCommits) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto zero = Make(0, 3), one = Make(1, 3), two = Make(2, 3);
   two->Begin(5, Slices(2, 3), {{"cursor", 40}});
   zero->Begin(5, Slices(0, 3), {{"cursor", 40}});
@@ -66,7 +71,7 @@ TEST_F(CheckpointWriterTest, RanksWriteTheirPartsAndRankZeroCommits) {
 }
 
 TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto writer = Make(0, 1);
   const std::vector<float> before = values_;
   writer->Begin(1, Slices(0, 1), {});
@@ -77,24 +82,24 @@ TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
 }
 
 TEST_F(CheckpointWriterTest, AnOldAttemptDoesNotCommit) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto old = Make(0, 1);
-  Fence::Take(directory_, {"uid", 2}, 0);
+  Own({"uid", 2});
   old->Begin(5, Slices(0, 1), {});
   EXPECT_THROW(old->Finish(), PeerError);
   EXPECT_TRUE(ListSteps(directory_).empty());
-  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1) << "only the fence is left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2) << "the fence and its lock";
 }
 
-TEST_F(CheckpointWriterTest, AMissingRankEndsAtTheDeadline) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+TEST_F(CheckpointWriterTest, ASilentRankEndsTheWait) {
+  Own({"uid", 1});
   auto zero = Make(0, 2, 1, seconds(0));
   zero->Begin(5, Slices(0, 2), {});
   EXPECT_THROW(zero->Finish(), PeerError);
 }
 
 TEST_F(CheckpointWriterTest, DestructionGivesUpWaiting) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto zero = Make(0, 2);
   zero->Begin(5, Slices(0, 2), {});
   zero.reset();  // must not wait for twenty seconds
@@ -102,7 +107,7 @@ TEST_F(CheckpointWriterTest, DestructionGivesUpWaiting) {
 }
 
 TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto writer = Make(0, 1);
   for (int64_t step : {10, 15, 20, 25, 30, 35}) {
     writer->Begin(step, Slices(0, 1), {});
@@ -112,7 +117,7 @@ TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {
 }
 
 TEST_F(CheckpointWriterTest, BadStepsArePassedOverByName) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto writer = Make(0, 1);
   for (int64_t step : {10, 20}) {
     writer->Begin(step, Slices(0, 1), {});
@@ -132,14 +137,128 @@ TEST_F(CheckpointWriterTest, BadStepsArePassedOverByName) {
   EXPECT_THROW(ChooseCheckpoint(directory_), StorageError) << "never a silent fresh start";
 }
 
+TEST_F(CheckpointWriterTest, AFencedOffWriterWhoseFolderVanishedIsNotTheCause) {
+  Own({"uid", 1});
+  auto zero = Make(0, 2);
+  zero->Begin(5, Slices(0, 2), {});
+  const fs::path temporary = directory_ / "step-00000005.tmp-uid-1";
+  while (!fs::exists(temporary / "rank-00000-of-00002.safetensors")) std::this_thread::yield();
+  Own({"uid", 2});
+  fs::remove_all(temporary);  // as the new owner does
+  auto one = Make(1, 2);
+  one->Begin(5, {}, {});
+  EXPECT_THROW(zero->Finish(), PeerError);
+  EXPECT_THROW(one->Finish(), PeerError);
+}
+
+TEST_F(CheckpointWriterTest, CommitAndTakingOverExcludeEachOther) {
+  Own({"uid", 1});
+  auto lock = std::make_unique<FenceLock>(directory_);
+  auto writer = Make(0, 1);
+  writer->Begin(5, Slices(0, 1), {});
+  while (!fs::exists(directory_ / "step-00000005.tmp-uid-1" / "manifest.json")) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // longer only makes the check stricter
+  EXPECT_TRUE(ListSteps(directory_).empty()) << "committed while somebody may take the fence over";
+  EXPECT_THROW(Fence::Take(directory_, {"uid", 2}, [] { return true; }), StoppedError) << "it must wait";
+  EXPECT_TRUE(Fence::Read(directory_).IsLast({"uid", 1}));
+  lock.reset();
+  writer->Finish();
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{5}));
+}
+
+TEST_F(CheckpointWriterTest, KeepLastCountsReadableStepsOnly) {
+  Own({"uid", 1});
+  auto first = Make(0, 1);
+  for (int64_t step : {1, 2}) {
+    first->Begin(step, Slices(0, 1), {});
+    first->Finish();
+  }
+  // Attempt 2 goes on from step 1; what attempt 1 wrote behind it is fenced off, and one manifest is bad.
+  Fence::Take(directory_, {"uid", 2});
+  Fence::Record(directory_, {"uid", 2}, 1, "");
+  fs::create_directories(directory_ / "step-00000003");
+  auto second = Make(0, 1, 2);
+  second->Begin(4, Slices(0, 1), {});
+  second->Finish();
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{4, 1}));
+  EXPECT_EQ(ListAside(directory_).size(), 2u);
+}
+
+TEST_F(CheckpointWriterTest, CopiesMovedAsideAreBounded) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  for (int64_t step : {11, 12, 13, 14, 15}) {
+    fs::create_directories(directory_ / StepName(step + 1));
+    writer->Begin(step, Slices(0, 1), {});
+    writer->Finish();
+  }
+  EXPECT_EQ(ListAside(directory_).size(), kAsideKept);
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{15, 14}));
+}
+
+TEST_F(CheckpointWriterTest, AStepThatNoFenceListsIsNeverAFreshStart) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  for (int64_t step : {3, 4}) {
+    writer->Begin(step, Slices(0, 1), {});
+    writer->Finish();
+  }
+  fs::remove(directory_ / "fence");
+  Fence::Take(directory_, {"uid", 2});
+  try {
+    ChooseCheckpoint(directory_);
+    ADD_FAILURE() << "the loss of the fence is not noticed";
+  } catch (const StorageError& error) {
+    EXPECT_NE(std::string(error.what()).find("checkpoint.resume"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{4, 3})) << "nothing is renamed";
+  Fence::Record(directory_, {"uid", 2}, 0, (directory_ / StepName(4)).string());  // the remedy
+  EXPECT_THROW(ChooseCheckpoint(directory_), StorageError);
+}
+
+TEST_F(CheckpointWriterTest, AStartThatIsGoneIsNeverAFreshStart) {
+  Fence::Take(directory_, {"uid", 1});
+  Fence::Record(directory_, {"uid", 1}, 8, "");
+  EXPECT_THROW(ChooseCheckpoint(directory_), StorageError);
+}
+
+TEST_F(CheckpointWriterTest, AnAttemptThatWroteNothingHandsOnWhatItWasTold) {
+  const fs::path elsewhere = directory_ / "elsewhere";
+  fs::create_directories(elsewhere);
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  writer->Begin(7, Slices(0, 1), {});
+  writer->Finish();
+  fs::rename(directory_ / StepName(7), elsewhere / StepName(7));
+  Fence::Take(directory_, {"uid", 2});
+  Fence::Record(directory_, {"uid", 2}, 0, (elsewhere / StepName(7)).string());
+  const Choice choice = ChooseCheckpoint(directory_);
+  ASSERT_TRUE(choice.found);
+  EXPECT_TRUE(choice.named);
+  EXPECT_EQ(Load(*choice.found), values_);
+}
+
+TEST_F(CheckpointWriterTest, TheBytesAreThoseOfTheFiles) {
+  Own({"uid", 1});
+  auto zero = Make(0, 2), one = Make(1, 2);
+  zero->Begin(5, Slices(0, 1), {});
+  one->Begin(5, {}, {});
+  zero->Finish();
+  one->Finish();
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(directory_ / StepName(5))) bytes += entry.file_size();
+  EXPECT_EQ(zero->last()->bytes, bytes);
+  EXPECT_EQ(one->last()->bytes, bytes);
+}
+
 TEST_F(CheckpointWriterTest, WhatLiesAboveIsMovedAside) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto first = Make(0, 1);
   for (int64_t step : {100, 200}) {
     first->Begin(step, Slices(0, 1), {});
     first->Finish();
   }
-  Fence::Take(directory_, {"uid", 2}, 0);  // a fresh start in the same directory
+  Own({"uid", 2});  // a fresh start in the same directory
   auto second = Make(0, 1, 2);
   second->Begin(5, Slices(0, 1), {});
   second->Finish();
@@ -148,7 +267,7 @@ TEST_F(CheckpointWriterTest, WhatLiesAboveIsMovedAside) {
 }
 
 TEST_F(CheckpointWriterTest, WithoutACommonDirectoryOnlyRankZeroNamesAFile) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto zero = Make(0, 2), one = Make(1, 2);
   zero->Begin(5, Slices(0, 1), {});
   one->Begin(5, {}, {});
@@ -161,7 +280,7 @@ TEST_F(CheckpointWriterTest, WithoutACommonDirectoryOnlyRankZeroNamesAFile) {
 }
 
 TEST_F(CheckpointWriterTest, AnotherShapeIsRefused) {
-  Fence::Take(directory_, {"uid", 1}, 0);
+  Own({"uid", 1});
   auto writer = Make(0, 1);
   writer->Begin(5, Slices(0, 1), {});
   writer->Finish();
@@ -170,18 +289,25 @@ TEST_F(CheckpointWriterTest, AnotherShapeIsRefused) {
 }
 
 TEST(Manifest, RefusesSlicesThatDoNotCover) {
-  const char* good = R"({"format":1,"writer":{"job_uid":"u","attempt":1},"step":3,"files":{"f":{"bytes":1,"xxh3":"0"}},
-    "tensors":{"t":{"shape":[4],"slices":[{"file":"f","key":"t#0","begin":0,"end":4}]}}})";
-  EXPECT_EQ(Manifest::Parse(good, "here").step, 3);
-  const std::string text = good;
-  auto with = [&](const std::string& from, const std::string& to) {
-    return std::string(text).replace(text.find(from), from.size(), to);
+  const auto good = nlohmann::json::parse(
+      R"({"format":2,"writer":{"job_uid":"u","attempt":1},"step":3,"files":{"f":{"bytes":1,"xxh3":"0"}},
+    "tensors":{"t":{"shape":[4],"slices":[{"file":"f","key":"t#0","begin":0,"end":4}]}}})");
+  EXPECT_EQ(Manifest::Parse(Seal(good), "here").step, 3);
+  auto with = [&](const char* pointer, const nlohmann::json& value) {
+    nlohmann::json changed = good;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    return Seal(changed);
   };
-  EXPECT_THROW(Manifest::Parse(with("\"end\":4", "\"end\":3"), "here"), StorageError);
-  EXPECT_THROW(Manifest::Parse(with("\"begin\":0", "\"begin\":1"), "here"), StorageError);
-  EXPECT_THROW(Manifest::Parse(with("\"file\":\"f\"", "\"file\":\"g\""), "here"), StorageError);
-  EXPECT_THROW(Manifest::Parse(with("\"format\":1", "\"format\":2"), "here"), StorageError);
-  EXPECT_THROW(Manifest::Parse(text.substr(0, 50), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/tensors/t/slices/0/end", 3), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/tensors/t/slices/0/begin", 1), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/tensors/t/slices/0/file", "g"), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/tensors/t/shape", {-4, -1}), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/tensors/t/shape", {1LL << 62, 4}), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/files", {{"../f", {{"bytes", 1}, {"xxh3", "0"}}}}), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(with("/format", 1), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse(good.dump(1), "here"), StorageError) << "no checksum of its own";
+  EXPECT_THROW(Manifest::Parse(Seal(good).substr(0, 50), "here"), StorageError);
+  EXPECT_THROW(Manifest::Parse("", "here"), StorageError);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <vector>
 
 #include "trainer/base/error.h"
@@ -16,6 +17,9 @@
 
 namespace trainyard {
 namespace {
+
+// So that the last fsync of a large file takes no minutes in which nothing is heard of it.
+constexpr uint64_t kSyncEvery = 256 << 20;
 
 [[noreturn]] void Fail(const std::string& what, const fs::path& path, int error) {
   throw StorageError("cannot " + what + " " + path.string() + ": " + std::strerror(error));
@@ -68,7 +72,8 @@ void SyncDirectory(const fs::path& directory) {
 }
 
 void WriteFileAtomic(const fs::path& path, std::string_view content) {
-  const fs::path temporary = path.string() + Format(".tmp-%d", getpid());
+  // Two hosts that share the directory may have processes of the same number.
+  const fs::path temporary = path.string() + Format(".tmp-%d-%08x", getpid(), std::random_device()());
   try {
     OutputFile file(temporary);
     file.Write(content);
@@ -117,6 +122,10 @@ void OutputFile::Write(std::span<const std::byte> bytes) {
       Fail("write", path_, errno);
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
+    unsynced_ += static_cast<uint64_t>(written);
+    if (unsynced_ < kSyncEvery) continue;
+    if (fdatasync(fd_) != 0) Fail("sync", path_, errno);
+    unsynced_ = 0;
   }
 }
 

@@ -51,6 +51,7 @@ class OutputFile {
  private:
   fs::path path_;
   int fd_ = -1;
+  uint64_t unsynced_ = 0;
 };
 
 }  // namespace trainyard

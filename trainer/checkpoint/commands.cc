@@ -12,6 +12,7 @@
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/fence.h"
 #include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/retention.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace trainyard {
@@ -19,64 +20,78 @@ namespace {
 
 using Tensors = std::map<std::string, std::vector<float>>;
 
-bool IsCheckpoint(const fs::path& path) { return fs::exists(path / "manifest.json"); }
-
-void RequireDirectory(const fs::path& path) {
-  if (!fs::is_directory(path)) throw ConfigError(path.string() + ": no such directory");
+const char* Word(Standing standing) {
+  switch (standing) {
+    case Standing::kReadable:
+      return "readable";
+    case Standing::kFencedOff:
+      return "fenced off";
+    case Standing::kUnlisted:
+      return "no fence lists its writer";
+  }
+  return "";
 }
 
-int List(const fs::path& directory) {
-  RequireDirectory(directory);
+void ListStep(const fs::path& directory, int64_t step, const Fence& fence) {
+  try {
+    const Manifest manifest = OpenCheckpoint::Open(directory / StepName(step)).manifest;
+    uint64_t bytes = 0;
+    for (const auto& [name, file] : manifest.files) bytes += file.bytes;
+    std::printf("%-16s %10s %8lld %-10s %s\n", StepName(step).c_str(), HumanBytes(static_cast<double>(bytes)).c_str(),
+                static_cast<long long>(manifest.writer.attempt), manifest.writer.job_uid.substr(0, 8).c_str(),
+                Word(fence.Of(manifest.writer, step)));
+  } catch (const Error& error) {
+    std::printf("%-16s %10s %8s %-10s bad: %s\n", StepName(step).c_str(), "-", "-", "-", error.what());
+  }
+}
+
+int List(const fs::path& path) {
+  const fs::path directory = CheckpointsAt("checkpoint ls", path);
   const Fence fence = Fence::Read(directory);
   std::printf("%-16s %10s %8s %-10s %s\n", "step", "bytes", "attempt", "job", "state");
-  for (int64_t step : ListSteps(directory)) {
-    const fs::path path = directory / StepName(step);
-    try {
-      const Manifest manifest = Manifest::Parse(ReadFile(path / "manifest.json"), path.string());
-      uint64_t bytes = 0;
-      for (const auto& [name, file] : manifest.files) bytes += file.bytes;
-      std::printf("%-16s %10s %8lld %-10s %s\n", StepName(step).c_str(), HumanBytes(static_cast<double>(bytes)).c_str(),
-                  static_cast<long long>(manifest.writer.attempt), manifest.writer.job_uid.substr(0, 8).c_str(),
-                  fence.Readable(manifest.writer, step) ? "readable" : "fenced off");
-    } catch (const Error& error) {
-      std::printf("%-16s %10s %8s %-10s bad: %s\n", StepName(step).c_str(), "-", "-", "-", error.what());
-    }
-  }
+  for (int64_t step : ListSteps(directory)) ListStep(directory, step, fence);
+  for (const fs::path& aside : ListAside(directory))
+    std::printf("%-16s %10s %8s %-10s moved aside: %s\n", aside.stem().c_str(), "-", "-", "-",
+                aside.filename().c_str());
   return 0;
 }
 
-int Verify(const fs::path& path) {
-  RequireDirectory(path);
-  std::vector<fs::path> checkpoints;
-  if (IsCheckpoint(path)) checkpoints.push_back(path);
-  if (checkpoints.empty()) {
-    for (int64_t step : ListSteps(path)) checkpoints.push_back(path / StepName(step));
+// Prints a line; returns whether training can go on from it as far as it alone is concerned.
+bool VerifyStep(const fs::path& path, const Fence* fence) {
+  try {
+    const Manifest manifest = VerifyCheckpoint(path).manifest;
+    const Standing standing = fence ? fence->Of(manifest.writer, manifest.step) : Standing::kReadable;
+    if (standing == Standing::kUnlisted) throw StorageError(Word(standing));
+    std::printf("%s: good%s\n", path.c_str(), standing == Standing::kFencedOff ? ", but fenced off" : "");
+    return true;
+  } catch (const Error& error) {
+    std::printf("%s: bad: %s\n", path.c_str(), error.what());
+    return false;
   }
-  if (checkpoints.empty()) throw ConfigError(path.string() + ": holds no checkpoint");
+}
+
+int VerifyPath(const fs::path& path) {
+  const fs::path found = CheckpointsAt("checkpoint verify", path);
+  const std::vector<int64_t> steps = ListSteps(found);
   bool good = true;
-  for (const fs::path& checkpoint : checkpoints) {
+  if (steps.empty()) {
+    good = VerifyStep(found, nullptr);
+  } else {
+    std::optional<Fence> fence;
     try {
-      VerifyCheckpoint(checkpoint);
-      std::printf("%s: good\n", checkpoint.c_str());
-    } catch (const Error& error) {
-      std::printf("%s: bad: %s\n", checkpoint.c_str(), error.what());
+      fence = Fence::Read(found);
+    } catch (const StorageError& error) {
+      std::printf("%s\n", error.what());
       good = false;
     }
+    for (int64_t step : steps) good = VerifyStep(found / StepName(step), fence ? &*fence : nullptr) && good;
   }
   return good ? 0 : static_cast<int>(ExitCode::kStorage);
 }
 
-FoundCheckpoint Find(const fs::path& path) {
-  RequireDirectory(path);
-  if (IsCheckpoint(path)) return VerifyCheckpoint(path);
-  Choice choice = ChooseCheckpoint(path);
-  if (!choice.found) throw ConfigError(path.string() + ": holds no checkpoint");
-  return std::move(*choice.found);
-}
-
-Tensors ReadAll(const FoundCheckpoint& checkpoint, const std::string& prefix) {
+Tensors ReadAll(const OpenCheckpoint& checkpoint, const std::string& prefix) {
   Tensors tensors;
-  std::map<std::string, TensorTarget> targets;
+  TensorTargets targets;
   for (const auto& [key, info] : checkpoint.manifest.tensors) {
     if (!key.starts_with(prefix)) continue;
     const int64_t numel = info.slices.empty() ? 0 : info.slices.back().end;
@@ -87,7 +102,7 @@ Tensors ReadAll(const FoundCheckpoint& checkpoint, const std::string& prefix) {
 }
 
 int Export(const fs::path& path, const fs::path& out) {
-  const FoundCheckpoint checkpoint = Find(path);
+  const OpenCheckpoint checkpoint = FindCheckpoint("checkpoint export", path);
   const Tensors tensors = ReadAll(checkpoint, "model.");
   std::vector<SafetensorsEntry> entries;
   for (const auto& [key, values] : tensors)
@@ -102,7 +117,8 @@ int Export(const fs::path& path, const fs::path& out) {
 }
 
 int Diff(const fs::path& first, const fs::path& second) {
-  const Tensors a = ReadAll(Find(first), ""), b = ReadAll(Find(second), "");
+  const Tensors a = ReadAll(FindCheckpoint("checkpoint diff", first), ""),
+                b = ReadAll(FindCheckpoint("checkpoint diff", second), "");
   std::set<std::string> keys;
   for (const auto& [key, values] : a) keys.insert(key);
   for (const auto& [key, values] : b) keys.insert(key);
@@ -130,7 +146,7 @@ int Diff(const fs::path& first, const fs::path& second) {
 int RunCheckpointCommand(const std::string& command, const fs::path& first, const fs::path& second,
                          const fs::path& out) {
   if (command == "ls") return List(first);
-  if (command == "verify") return Verify(first);
+  if (command == "verify") return VerifyPath(first);
   if (command == "export") return Export(first, out);
   return Diff(first, second);
 }

@@ -8,8 +8,9 @@
 namespace trainyard {
 
 // Returns the exit code. Throws StorageError and ConfigError.
-//   ls     lists the steps of `first` with writer, size and state
-//   verify checks every file of `first`, a checkpoint or a directory of them; 74 when one is bad
+//   ls     lists the steps of `first` with writer, size and state, and what was moved aside
+//   verify checks every file of `first`, the fence included; 74 when one is bad, or when no fence
+//          lists the writer of a step
 //   export writes the weights of `first` to `out`
 //   diff   compares `first` with `second` tensor by tensor; 1 when they differ
 int RunCheckpointCommand(const std::string& command, const std::filesystem::path& first,

@@ -1,26 +1,52 @@
 #include "trainer/checkpoint/fence.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
+#include "trainer/checkpoint/sealed_json.h"
 
 namespace trainyard {
 namespace {
 
 using Json = nlohmann::json;
 
+void Write(const fs::path& directory, const Fence& fence) {
+  Json owners = Json::array();
+  for (const Fence::Owner& owner : fence.owners) {
+    Json entry = {{"job_uid", owner.writer.job_uid}, {"attempt", owner.writer.attempt}, {"resumed_step", nullptr}};
+    if (owner.resumed_step) entry["resumed_step"] = *owner.resumed_step;
+    if (!owner.source.empty()) entry["source"] = owner.source;
+    owners.push_back(entry);
+  }
+  WriteFileAtomic(directory / "fence", Seal({{"owners", owners}}));
+}
+
+Fence::Owner OwnerOf(const Json& json) {
+  Fence::Owner owner{{json.at("job_uid").get<std::string>(), json.at("attempt").get<int64_t>()}, {}, {}};
+  if (!json.at("resumed_step").is_null()) owner.resumed_step = json.at("resumed_step").get<int64_t>();
+  owner.source = json.value("source", "");
+  return owner;
+}
+
 }  // namespace
 
-bool Fence::Readable(const Writer& writer, int64_t step) const {
-  for (size_t i = 0; i < owners.size(); ++i) {
-    if (owners[i].writer != writer) continue;
-    if (step <= owners[i].resumed_step) return false;
-    return std::all_of(owners.begin() + static_cast<std::ptrdiff_t>(i) + 1, owners.end(),
-                       [&](const Owner& later) { return step <= later.resumed_step; });
-  }
-  return false;
+Standing Fence::Of(const Writer& writer, int64_t step) const {
+  const auto owner =
+      std::find_if(owners.begin(), owners.end(), [&](const Owner& candidate) { return candidate.writer == writer; });
+  if (owner == owners.end() || !owner->resumed_step) return Standing::kUnlisted;
+  const bool on_the_way = step > *owner->resumed_step && std::all_of(owner + 1, owners.end(), [&](const Owner& later) {
+                            return !later.resumed_step || step <= *later.resumed_step;
+                          });
+  return on_the_way ? Standing::kReadable : Standing::kFencedOff;
 }
 
 int64_t Fence::LastAttempt(const std::string& job_uid) const {
@@ -31,35 +57,74 @@ int64_t Fence::LastAttempt(const std::string& job_uid) const {
   return last;
 }
 
+const Fence::Owner* Fence::LastStarted() const {
+  const auto last = std::find_if(owners.rbegin(), owners.rend(), [](const Owner& o) { return o.resumed_step; });
+  return last == owners.rend() ? nullptr : &*last;
+}
+
+bool Fence::HasStarted(const std::string& job_uid) const {
+  return std::any_of(owners.begin(), owners.end(),
+                     [&](const Owner& o) { return o.writer.job_uid == job_uid && o.resumed_step; });
+}
+
 Fence Fence::Read(const fs::path& directory) {
   Fence fence;
   const fs::path file = directory / "fence";
-  if (!fs::exists(file)) return fence;
+  std::error_code error;
+  if (!fs::exists(file, error) && !error) return fence;
   try {
-    const Json root = Json::parse(ReadFile(file));
-    for (const Json& owner : root.at("owners")) {
-      fence.owners.push_back({{owner.at("job_uid").get<std::string>(), owner.at("attempt").get<int64_t>()},
-                              owner.at("resumed_step").get<int64_t>()});
-    }
-  } catch (const Json::exception& error) {
-    throw StorageError(file.string() + ": not a fence: " + error.what());
+    const Json root = Unseal(ReadFile(file), file.string());
+    for (const Json& owner : root.at("owners")) fence.owners.push_back(OwnerOf(owner));
+  } catch (const Json::exception&) {
+    throw StorageError(file.string() + ": not a fence");
+  } catch (const StorageError& problem) {
+    throw StorageError(std::string(problem.what()) + ". " + kLostFenceRemedy);
   }
   return fence;
 }
 
-void Fence::Take(const fs::path& directory, const Writer& writer, int64_t resumed_step) {
+void Fence::Take(const fs::path& directory, const Writer& writer, const std::function<bool()>& stop) {
+  const FenceLock lock(directory, stop);
   Fence fence = Read(directory);
   if (const int64_t last = fence.LastAttempt(writer.job_uid); last >= writer.attempt) {
     throw PeerError(Format("%s: attempt %lld of this job owns the checkpoints; this is attempt %lld", directory.c_str(),
                            static_cast<long long>(last), static_cast<long long>(writer.attempt)));
   }
-  fence.owners.push_back({writer, resumed_step});
-  Json owners = Json::array();
-  for (const Owner& owner : fence.owners) {
-    owners.push_back(
-        {{"job_uid", owner.writer.job_uid}, {"attempt", owner.writer.attempt}, {"resumed_step", owner.resumed_step}});
-  }
-  WriteFileAtomic(directory / "fence", Json{{"owners", owners}}.dump(1) + "\n");
+  fence.owners.push_back({writer, {}, {}});
+  Write(directory, fence);
 }
+
+void Fence::Record(const fs::path& directory, const Writer& writer, int64_t resumed_step, const std::string& source) {
+  const FenceLock lock(directory);
+  Fence fence = Read(directory);
+  if (!fence.IsLast(writer)) {
+    throw PeerError(Format("%s: another attempt has taken the checkpoints over from attempt %lld", directory.c_str(),
+                           static_cast<long long>(writer.attempt)));
+  }
+  fence.owners.back().resumed_step = resumed_step;
+  fence.owners.back().source = source;
+  Write(directory, fence);
+}
+
+FenceLock::FenceLock(const fs::path& directory, const std::function<bool()>& stop,
+                     std::chrono::duration<double> deadline) {
+  const fs::path file = directory / "fence.lock";
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw StorageError("cannot open " + file.string() + ": " + std::strerror(errno));
+  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return;  // no locks here
+    const bool stopped = stop && stop();
+    if (stopped || std::chrono::steady_clock::now() > end) {
+      close(fd_);
+      if (stopped) throw StoppedError("stopped on request while waiting for " + file.string());
+      throw PeerError("waited " + HumanSeconds(deadline.count()) + " for " + file.string() +
+                      ", which another attempt holds: one that is frozen in the middle of a commit must end first");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+FenceLock::~FenceLock() { close(fd_); }
 
 }  // namespace trainyard

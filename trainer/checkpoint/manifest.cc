@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/text.h"
+#include "trainer/checkpoint/sealed_json.h"
 
 namespace trainyard {
 namespace {
@@ -11,9 +13,15 @@ namespace {
 using Json = nlohmann::json;
 
 void RequireComplete(const Manifest& manifest, const std::string& origin) {
+  for (const auto& [name, file] : manifest.files) {
+    if (fs::path(name).filename() != name) throw StorageError(origin + ": " + name + " is not the name of a file");
+  }
   for (const auto& [key, tensor] : manifest.tensors) {
     int64_t numel = 1, expected = 0;
-    for (int64_t d : tensor.shape) numel *= d;
+    for (int64_t d : tensor.shape) {
+      if (d < 0 || __builtin_mul_overflow(numel, d, &numel))
+        throw StorageError(origin + ": " + key + ": no such shape");
+    }
     for (const Slice& slice : tensor.slices) {
       if (slice.begin != expected || slice.end < slice.begin)
         throw StorageError(origin + ": " + key + ": slices overlap or leave a hole at " + std::to_string(expected));
@@ -31,7 +39,7 @@ void RequireComplete(const Manifest& manifest, const std::string& origin) {
 
 std::string StepName(int64_t step) { return Format("step-%08lld", static_cast<long long>(step)); }
 
-Json Manifest::ToJson() const {
+std::string Manifest::ToText() const {
   Json root = state;
   root["format"] = kFormat;
   root["writer"] = {{"job_uid", writer.job_uid}, {"attempt", writer.attempt}};
@@ -45,13 +53,13 @@ Json Manifest::ToJson() const {
   }
   root["files"] = Json::object();
   for (const auto& [name, file] : files) root["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
-  return root;
+  return Seal(root);
 }
 
 Manifest Manifest::Parse(const std::string& text, const std::string& origin) {
   try {
     Manifest manifest;
-    Json root = Json::parse(text);
+    Json root = Unseal(text, origin);
     if (root.at("format").get<int>() != kFormat)
       throw StorageError(origin + ": format " + root["format"].dump() + ", expected " + std::to_string(kFormat));
     manifest.writer = {root.at("writer").at("job_uid").get<std::string>(),

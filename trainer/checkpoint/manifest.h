@@ -35,16 +35,17 @@ struct FileInfo {
 };
 
 struct Manifest {
-  static constexpr int kFormat = 1;
+  static constexpr int kFormat = 2;  // 1 had no checksum of its own and is not read
   Writer writer;
   int64_t step = 0;
   std::map<std::string, TensorInfo> tensors;
   std::map<std::string, FileInfo> files;
   nlohmann::json state;  // everything else: cursor, seed, world, config, schedules, ...
 
-  nlohmann::json ToJson() const;
-  // Throws StorageError naming `origin` and the problem: not JSON, another format, slices that
-  // overlap, leave a hole or name a file that is not listed.
+  // The sealed text (sealed_json.h).
+  std::string ToText() const;
+  // Throws StorageError naming `origin` and the problem: a checksum that does not fit, another
+  // format, slices that overlap, leave a hole or name a file that is not listed.
   static Manifest Parse(const std::string& text, const std::string& origin);
 };
 

@@ -1,38 +1,90 @@
 #include "trainer/checkpoint/reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
-#include <cstring>
-#include <future>
-#include <map>
+#include <exception>
+#include <mutex>
+#include <thread>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
-#include "trainer/checkpoint/fence.h"
-#include "trainer/checkpoint/safetensors.h"
 
 namespace trainyard {
 namespace {
 
-void VerifyFile(const fs::path& path, const FileInfo& expected) {
-  std::error_code error;
-  const uint64_t bytes = fs::file_size(path, error);
-  if (error) throw StorageError(path.string() + ": " + error.message());
-  if (bytes != expected.bytes)
-    throw StorageError(path.string() + ": " + std::to_string(bytes) + " bytes, the manifest says " +
+void VerifySlices(const OpenCheckpoint& checkpoint, const std::string& name, const SafetensorsFile& file) {
+  for (const auto& [key, tensor] : checkpoint.manifest.tensors) {
+    for (const Slice& slice : tensor.slices) {
+      if (slice.file != name) continue;
+      const auto entry = file.tensors().find(slice.entry);
+      if (entry == file.tensors().end() || entry->second.dtype != "F32" ||
+          entry->second.bytes != static_cast<uint64_t>(slice.end - slice.begin) * sizeof(float))
+        throw StorageError(file.file().path().string() + ": " + slice.entry + " does not hold what the manifest says");
+    }
+  }
+}
+
+SafetensorsFile VerifyFile(const OpenCheckpoint& checkpoint, const std::string& name, const Tick& tick) {
+  const fs::path path = checkpoint.path / name;
+  const FileInfo& expected = checkpoint.manifest.files.at(name);
+  InputFile content(path);
+  if (content.size() != expected.bytes)
+    throw StorageError(path.string() + ": " + std::to_string(content.size()) + " bytes, the manifest says " +
                        std::to_string(expected.bytes));
-  const std::string hash = HexDigest(Xxh3File(path));
+  const std::string hash = HexDigest(content.Checksum(tick));
   if (hash != expected.xxh3)
     throw StorageError(path.string() + ": checksum " + hash + ", the manifest says " + expected.xxh3);
+  SafetensorsFile file(std::move(content));
+  VerifySlices(checkpoint, name, file);
+  return file;
+}
+
+std::string Problems(const fs::path& directory, const std::vector<std::string>& skipped) {
+  std::string text = "checkpoint.dir: " + directory.string() + ": no checkpoint is good";
+  for (const std::string& line : skipped) text += "\n  " + line;
+  return text + "\n  to start afresh move this directory away, or name another checkpoint.dir";
+}
+
+bool IsCheckpoint(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / "manifest.json", ignored);
+}
+
+// The step, if it may be gone on from. Throws StorageError for one that is bad.
+std::optional<OpenCheckpoint> TryStep(const fs::path& directory, int64_t step, const Fence& fence, const Verify& verify,
+                                      bool* unlisted) {
+  OpenCheckpoint candidate = OpenCheckpoint::Open(directory / StepName(step));
+  if (candidate.manifest.step != step)
+    throw StorageError("its manifest says step " + std::to_string(candidate.manifest.step));
+  const Standing standing = fence.Of(candidate.manifest.writer, step);
+  *unlisted = standing == Standing::kUnlisted;
+  if (standing != Standing::kReadable) return {};
+  verify(candidate);
+  return candidate;
 }
 
 }  // namespace
 
+OpenCheckpoint OpenCheckpoint::Open(const fs::path& path) {
+  const fs::path file = path / "manifest.json";
+  return {path, Manifest::Parse(ReadFile(file), file.string()), {}};
+}
+
+std::vector<std::string> OpenCheckpoint::FileNames() const {
+  std::vector<std::string> names;
+  for (const auto& [name, info] : manifest.files) names.push_back(name);
+  return names;
+}
+
 std::vector<int64_t> ListSteps(const fs::path& directory) {
   std::vector<int64_t> steps;
-  if (!fs::exists(directory)) return steps;
-  for (const auto& entry : fs::directory_iterator(directory)) {
+  std::error_code error;
+  if (!fs::exists(directory, error) && !error) return steps;
+  fs::directory_iterator entries(directory, error);
+  if (error) throw StorageError("cannot read " + directory.string() + ": " + error.message());
+  for (const auto& entry : entries) {
     long long step = 0;
     if (std::sscanf(entry.path().filename().c_str(), "step-%lld", &step) == 1 &&
         entry.path().filename() == StepName(step))
@@ -42,67 +94,135 @@ std::vector<int64_t> ListSteps(const fs::path& directory) {
   return steps;
 }
 
-FoundCheckpoint VerifyCheckpoint(const fs::path& path) {
-  const fs::path file = path / "manifest.json";
-  FoundCheckpoint found{path, Manifest::Parse(ReadFile(file), file.string())};
-  std::vector<std::future<void>> checks;
-  for (const auto& [name, info] : found.manifest.files) {
-    checks.push_back(std::async(std::launch::async, [&, name = name, info = info] { VerifyFile(path / name, info); }));
+void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names, const Tick& tick) {
+  constexpr size_t kThreads = 4;
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  auto work = [&] {
+    try {
+      for (size_t i = next++; i < names.size(); i = next++) {
+        SafetensorsFile file = VerifyFile(checkpoint, names[i], tick);
+        const std::lock_guard lock(mutex);
+        checkpoint.files.emplace(names[i], std::move(file));
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      next = names.size();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < std::min(names.size(), kThreads); ++i) threads.emplace_back(work);
+    work();
   }
-  for (auto& check : checks) check.wait();
-  for (auto& check : checks) check.get();
-  return found;
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const DataError& problem) {  // a header: in a checkpoint that is storage
+    throw StorageError(problem.what());
+  }
 }
 
-Choice ChooseCheckpoint(const fs::path& directory) {
+void VerifyAllFiles(OpenCheckpoint& checkpoint) { VerifyFiles(checkpoint, checkpoint.FileNames()); }
+
+OpenCheckpoint VerifyCheckpoint(const fs::path& path) {
+  OpenCheckpoint checkpoint = OpenCheckpoint::Open(path);
+  VerifyAllFiles(checkpoint);
+  return checkpoint;
+}
+
+Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify) {
   Choice choice;
   const Fence fence = Fence::Read(directory);
   bool any_bad = false;
   for (int64_t step : ListSteps(directory)) {
-    const fs::path path = directory / StepName(step);
+    bool unlisted = false;
     try {
-      const Writer writer = Manifest::Parse(ReadFile(path / "manifest.json"), path.string()).writer;
-      if (!fence.Readable(writer, step)) {
-        choice.skipped.push_back(StepName(step) + ": written by attempt " + std::to_string(writer.attempt) +
-                                 " after a newer attempt had taken over");
-        continue;
-      }
-      FoundCheckpoint found = VerifyCheckpoint(path);
-      choice.found = std::move(found);
-      return choice;
-    } catch (const Error& error) {
+      choice.found = TryStep(directory, step, fence, verify, &unlisted);
+      if (choice.found) return choice;
+      if (!unlisted) choice.skipped.push_back(StepName(step) + ": a later attempt did not go on from it");
+    } catch (const StorageError& error) {
       any_bad = true;
       choice.skipped.push_back(StepName(step) + ": " + error.what());
     }
+    if (unlisted)
+      throw StorageError("checkpoint.dir: " + directory.string() + ": no fence lists the writer of " + StepName(step) +
+                         ": the fence is lost, or the step was copied here. " + kLostFenceRemedy);
   }
-  if (any_bad) {
-    std::string text = "checkpoint.dir: " + directory.string() + ": no checkpoint is good";
-    for (const std::string& line : choice.skipped) text += "\n  " + line;
-    throw StorageError(text + "\n  start afresh with checkpoint.resume: never, or name another checkpoint.dir");
+  const Fence::Owner* start = fence.LastStarted();
+  if (start && !start->source.empty()) {
+    try {
+      OpenCheckpoint named = OpenCheckpoint::Open(start->source);
+      verify(named);
+      choice.found = std::move(named);
+      choice.named = true;
+      return choice;
+    } catch (const StorageError& error) {
+      any_bad = true;
+      choice.skipped.push_back(start->source + ": " + error.what());
+    }
   }
+  if (start && *start->resumed_step > 0 && !any_bad) {
+    any_bad = true;
+    choice.skipped.push_back(StepName(*start->resumed_step) + ", which attempt " +
+                             std::to_string(start->writer.attempt) + " went on from, is gone");
+  }
+  if (any_bad) throw StorageError(Problems(directory, choice.skipped));
   return choice;
 }
 
-void LoadTensors(const FoundCheckpoint& checkpoint, const std::map<std::string, TensorTarget>& targets) {
+fs::path CheckpointsAt(const std::string& field, const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) throw ConfigError(field + ": " + path.string() + ": no such directory");
+  if (IsCheckpoint(path) || !ListSteps(path).empty()) return path;
+  const fs::path inside = path / "checkpoints";
+  if (!ListSteps(inside).empty()) return inside;
+  throw ConfigError(field + ": " + path.string() + " holds no checkpoint");
+}
+
+OpenCheckpoint FindCheckpoint(const std::string& field, const fs::path& path, const Verify& verify) {
+  const fs::path directory = CheckpointsAt(field, path);
+  if (IsCheckpoint(directory)) {
+    OpenCheckpoint checkpoint = OpenCheckpoint::Open(directory);
+    verify(checkpoint);
+    return checkpoint;
+  }
+  Choice choice = ChooseCheckpoint(directory, verify);
+  if (!choice.found)
+    throw StorageError(field + ": " + directory.string() + ": every step is fenced off by a later attempt" +
+                       "; name one (" + StepName(ListSteps(directory).front()) + ")");
+  return std::move(*choice.found);
+}
+
+int64_t LoadOpenFiles(const OpenCheckpoint& checkpoint, const TensorTargets& targets, const Tick& tick) {
   const std::string where = checkpoint.path.string();
   for (const auto& [key, target] : targets) {
     const auto it = checkpoint.manifest.tensors.find(key);
     if (it == checkpoint.manifest.tensors.end()) throw StorageError(where + ": no tensor " + key);
     if (it->second.shape != target.shape) throw StorageError(where + ": " + key + " has another shape than the model");
+    const int64_t numel = it->second.slices.empty() ? 0 : it->second.slices.back().end;
+    if (static_cast<int64_t>(target.values.size()) != numel)
+      throw StorageError(where + ": " + key + " has " + std::to_string(numel) + " values");
   }
-  std::map<std::string, SafetensorsFile> files;
+  int64_t copied = 0;
   for (const auto& [key, target] : targets) {
     for (const Slice& slice : checkpoint.manifest.tensors.at(key).slices) {
-      const auto file = files.try_emplace(slice.file, checkpoint.path / slice.file).first;
-      const auto entry = file->second.tensors().find(slice.entry);
+      const auto file = checkpoint.files.find(slice.file);
+      if (file == checkpoint.files.end()) continue;
       const auto count = static_cast<size_t>(slice.end - slice.begin);
-      if (entry == file->second.tensors().end() || entry->second.data.size() != count * sizeof(float) ||
-          static_cast<size_t>(slice.end) > target.values.size()) {
-        throw StorageError(where + ": " + slice.file + ": " + slice.entry + " does not hold what the manifest says");
-      }
-      std::memcpy(target.values.data() + slice.begin, entry->second.data.data(), count * sizeof(float));
+      file->second.Read(slice.entry, target.values.subspan(static_cast<size_t>(slice.begin), count), tick);
+      copied += slice.end - slice.begin;
     }
   }
+  return copied;
+}
+
+void LoadTensors(const OpenCheckpoint& checkpoint, const TensorTargets& targets) {
+  int64_t wanted = 0;
+  for (const auto& [key, target] : targets) wanted += static_cast<int64_t>(target.values.size());
+  if (LoadOpenFiles(checkpoint, targets) != wanted)
+    throw StorageError(checkpoint.path.string() + ": not every file that is needed was verified");
 }
 
 }  // namespace trainyard

@@ -1,51 +1,79 @@
-// Finding and reading checkpoints.
+// Finding, checking and reading checkpoints.
 #ifndef TRAINYARD_TRAINER_CHECKPOINT_READER_H_
 #define TRAINYARD_TRAINER_CHECKPOINT_READER_H_
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "trainer/base/input_file.h"
+#include "trainer/checkpoint/fence.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace trainyard {
 
-struct FoundCheckpoint {
+// A checkpoint whose manifest is checked. Files are open once they are verified, and stay readable
+// whatever happens to their names.
+struct OpenCheckpoint {
   std::filesystem::path path;
   Manifest manifest;
+  std::map<std::string, SafetensorsFile> files;
+
+  // Throws StorageError naming what is wrong with the manifest.
+  static OpenCheckpoint Open(const std::filesystem::path& path);
+  std::vector<std::string> FileNames() const;
 };
 
 // Committed steps in a directory, newest first, whatever their state.
 std::vector<int64_t> ListSteps(const std::filesystem::path& directory);
 
-// Reads the manifest and checks every file's size and checksum, several at once.
-// Throws StorageError naming what is wrong.
-FoundCheckpoint VerifyCheckpoint(const std::filesystem::path& path);
+// Checks these files, several at once: sizes, checksums, and that each holds the slices that the
+// manifest names, in their types and sizes. Opens them. Throws StorageError naming what is wrong.
+void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names, const Tick& tick = {});
+
+// All files. How a choice is verified when several ranks share the work, the caller says.
+OpenCheckpoint VerifyCheckpoint(const std::filesystem::path& path);
+using Verify = std::function<void(OpenCheckpoint&)>;
+void VerifyAllFiles(OpenCheckpoint& checkpoint);
 
 struct Choice {
-  std::optional<FoundCheckpoint> found;  // nothing: the directory holds no step
-  std::vector<std::string> skipped;      // one line per step that was passed over, and why
+  std::optional<OpenCheckpoint> found;  // nothing: there is nothing to go on from
+  bool named = false;                   // it is no step of the directory, but what checkpoint.resume had named
+  std::vector<std::string> skipped;     // one line per step that was passed over, and why
 };
 
-// The newest step of `directory` that is whole and readable under its fence. Throws StorageError
-// when steps exist of which none is good: that is never a silent fresh start. Steps that an old
-// attempt wrote after a newer one had started do not count as existing.
-Choice ChooseCheckpoint(const std::filesystem::path& directory);
+// The newest step of `directory` that is whole and readable under its fence; else what its last
+// owner went on from. Only bad steps, and steps that a later owner did not go on from, are passed over.
+// Throws StorageError, with the remedy: for a step that no fence lists, when bad steps exist and no
+// good one, and when the step that the last owner went on from is gone. None of these is a fresh start.
+Choice ChooseCheckpoint(const std::filesystem::path& directory, const Verify& verify = VerifyAllFiles);
+
+// What a person means by a path: a checkpoint, a directory of them (the newest good one), or a run's
+// directory with `checkpoints` in it. Throws ConfigError, beginning with `field`, when it holds none.
+OpenCheckpoint FindCheckpoint(const std::string& field, const std::filesystem::path& path,
+                              const Verify& verify = VerifyAllFiles);
+// The directory of checkpoints that such a path means; `path` itself when it is a checkpoint.
+std::filesystem::path CheckpointsAt(const std::string& field, const std::filesystem::path& path);
 
 // Where a tensor goes: as many values as the shape says.
 struct TensorTarget {
   std::vector<int64_t> shape;
   std::span<float> values;
 };
+using TensorTargets = std::map<std::string, TensorTarget>;
 
-// Copies the saved tensors of these keys into memory. Throws StorageError when one is missing or
-// has another shape, or when a file does not hold what the manifest says; shapes and keys are
-// checked before anything is copied.
-void LoadTensors(const FoundCheckpoint& checkpoint, const std::map<std::string, TensorTarget>& targets);
+// Copies those saved values of these keys that lie in open files; returns how many. Throws
+// StorageError when a key is missing or has another shape; that is checked before anything is copied.
+int64_t LoadOpenFiles(const OpenCheckpoint& checkpoint, const TensorTargets& targets, const Tick& tick = {});
+
+// The same; throws StorageError unless every value was copied.
+void LoadTensors(const OpenCheckpoint& checkpoint, const TensorTargets& targets);
 
 }  // namespace trainyard
 

@@ -14,6 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr size_t kMaxHeader = 100'000'000;  // the reference reader's limit
+constexpr size_t kPiece = 4 << 20;
 
 const std::map<std::string, size_t> kDtypeBytes = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
                                                    {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
@@ -57,7 +58,7 @@ size_t ElementCount(const fs::path& path, const std::string& name, const Json& s
 }  // namespace
 
 WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
-                             const std::map<std::string, std::string>& metadata) {
+                             const std::map<std::string, std::string>& metadata, const Tick& tick) {
   nlohmann::ordered_json header;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
@@ -72,8 +73,13 @@ WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEn
   Xxh3Stream hash;
   OutputFile file(path);
   auto write = [&](std::span<const std::byte> bytes) {
-    hash.Update(bytes);
-    file.Write(bytes);
+    while (!bytes.empty()) {
+      if (tick) tick();
+      const auto piece = bytes.first(std::min(bytes.size(), kPiece));
+      hash.Update(piece);
+      file.Write(piece);
+      bytes = bytes.subspan(piece.size());
+    }
   };
   write(std::as_bytes(std::span(&length, 1)));
   write(std::as_bytes(std::span(text)));
@@ -82,16 +88,18 @@ WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEn
   return {8 + length + offset, hash.Digest()};
 }
 
-SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), content_(ReadFile(path)) {
+SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
+  const fs::path& path = file_.path();
   uint64_t length = 0;
-  if (content_.size() < 8) Fail(path, 0, "not a safetensors file: shorter than 8 bytes");
-  std::memcpy(&length, content_.data(), 8);
-  if (length > kMaxHeader || length > content_.size() - 8)
+  if (file_.size() < 8) Fail(path, 0, "not a safetensors file: shorter than 8 bytes");
+  file_.ReadAt(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > kMaxHeader || length > file_.size() - 8)
     Fail(path, 0, "header length " + std::to_string(length) + " exceeds the file");
-  const Json header =
-      Json::parse(content_.begin() + 8, content_.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
+  std::string text(length, ' ');
+  file_.ReadAt(8, std::as_writable_bytes(std::span(text)));
+  const Json header = Json::parse(text, nullptr, false);
   if (!header.is_object()) Fail(path, 8, "the header is not a JSON object");
-  const size_t data_size = content_.size() - 8 - length;
+  const size_t data_size = file_.size() - 8 - length;
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const auto& [name, info] : header.items()) {
     if (name == "__metadata__") continue;
@@ -108,9 +116,7 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), content_(R
     if (ElementCount(path, name, info["shape"], data_size) * dtype->second != end - begin)
       Fail(path, 8, name + ": shape and data_offsets disagree");
     extents.emplace_back(begin, end);
-    const auto* data = reinterpret_cast<const std::byte*>(content_.data()) + 8 + length + begin;
-    tensors_[name] = {
-        dtype->first, info["shape"].get<std::vector<int64_t>>(), {data, static_cast<size_t>(end - begin)}};
+    tensors_[name] = {dtype->first, info["shape"].get<std::vector<int64_t>>(), 8 + length + begin, end - begin};
   }
   std::sort(extents.begin(), extents.end());
   uint64_t expected = 0;
@@ -121,22 +127,43 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), content_(R
   if (expected != data_size) Fail(path, 8 + length + expected, "the data goes on behind the last tensor");
 }
 
-std::vector<float> SafetensorsFile::Floats(const std::string& name) const {
+const SafetensorsFile::Tensor& SafetensorsFile::At(const std::string& name) const {
   const auto it = tensors_.find(name);
-  if (it == tensors_.end()) throw DataError(path_.string() + ": no tensor " + name);
-  const Tensor& tensor = it->second;
-  if (tensor.dtype == "F32") return ConvertAll<float>(tensor.data, [](float x) { return x; });
-  if (tensor.dtype == "F64") return ConvertAll<double>(tensor.data, [](double x) { return static_cast<float>(x); });
-  if (tensor.dtype == "F16") return ConvertAll<uint16_t>(tensor.data, FromHalf);
+  if (it == tensors_.end()) throw DataError(file_.path().string() + ": no tensor " + name);
+  return it->second;
+}
+
+void SafetensorsFile::Read(const std::string& name, std::span<float> to, const Tick& tick) const {
+  const Tensor& tensor = At(name);
+  if (tensor.dtype != "F32" || tensor.bytes != to.size_bytes())
+    throw DataError(file_.path().string() + ": " + name + " is not " + std::to_string(to.size()) + " values of F32");
+  auto bytes = std::as_writable_bytes(to);
+  for (uint64_t at = tensor.begin; !bytes.empty();) {
+    if (tick) tick();
+    const auto piece = bytes.first(std::min(bytes.size(), kPiece));
+    file_.ReadAt(at, piece);
+    at += piece.size();
+    bytes = bytes.subspan(piece.size());
+  }
+}
+
+std::vector<float> SafetensorsFile::Floats(const std::string& name) const {
+  const Tensor& tensor = At(name);
+  std::vector<std::byte> data(tensor.bytes);
+  file_.ReadAt(tensor.begin, data);
+  if (tensor.dtype == "F32") return ConvertAll<float>(data, [](float x) { return x; });
+  if (tensor.dtype == "F64") return ConvertAll<double>(data, [](double x) { return static_cast<float>(x); });
+  if (tensor.dtype == "F16") return ConvertAll<uint16_t>(data, FromHalf);
   if (tensor.dtype == "BF16") {
-    return ConvertAll<uint16_t>(tensor.data, [](uint16_t x) {
+    return ConvertAll<uint16_t>(data, [](uint16_t x) {
       const uint32_t bits = static_cast<uint32_t>(x) << 16;
       float y;
       std::memcpy(&y, &bits, 4);
       return y;
     });
   }
-  throw DataError(path_.string() + ": " + name + " has dtype " + tensor.dtype + ", expected a floating-point type");
+  throw DataError(file_.path().string() + ": " + name + " has dtype " + tensor.dtype +
+                  ", expected a floating-point type");
 }
 
 }  // namespace trainyard

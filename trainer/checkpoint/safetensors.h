@@ -1,5 +1,5 @@
 // safetensors files (8-byte little-endian header length,
-// JSON header, data), written and read on plain memory.
+// JSON header, data), from and into plain memory.
 #ifndef TRAINYARD_TRAINER_CHECKPOINT_SAFETENSORS_H_
 #define TRAINYARD_TRAINER_CHECKPOINT_SAFETENSORS_H_
 
@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "trainer/base/input_file.h"
 
 namespace trainyard {
 
@@ -26,27 +28,32 @@ struct WrittenFile {
 // Writes float32 tensors and makes the file durable. Data starts at a multiple of 8 bytes.
 // Throws StorageError; what was written then stays, under the name `path`.
 WrittenFile WriteSafetensors(const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
-                             const std::map<std::string, std::string>& metadata);
+                             const std::map<std::string, std::string>& metadata, const Tick& tick = {});
 
-// A file read into memory and checked: offsets inside the file, sizes that fit the shapes, no
-// overlap and no hole.
+// An open file whose header is checked: offsets inside the file, sizes that fit the shapes, no
+// overlap and no hole. Only what is asked for is read.
 class SafetensorsFile {
  public:
   struct Tensor {
     std::string dtype;
     std::vector<int64_t> shape;
-    std::span<const std::byte> data;
+    uint64_t begin = 0, bytes = 0;  // in the file
   };
   // Throws DataError naming file, offset and problem; StorageError when it cannot be read.
-  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(InputFile file);
+  explicit SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(InputFile(path)) {}
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  const InputFile& file() const { return file_; }
+  // The values of an F32 tensor; as many as it has. Throws DataError, StorageError.
+  void Read(const std::string& name, std::span<float> to, const Tick& tick = {}) const;
   // The tensor's values as float32: F32, F64, F16 and BF16 are converted. Throws DataError.
   std::vector<float> Floats(const std::string& name) const;
 
  private:
-  std::filesystem::path path_;
-  std::string content_;
+  const Tensor& At(const std::string& name) const;
+
+  InputFile file_;
   std::map<std::string, Tensor> tensors_;
 };
 

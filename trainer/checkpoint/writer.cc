@@ -7,6 +7,7 @@
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
 #include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
 #include "trainer/checkpoint/fence.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -16,14 +17,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string Tag(const Writer& writer) { return writer.job_uid.substr(0, 8) + "-" + std::to_string(writer.attempt); }
-
 std::string ShardName(int rank, int world) { return Format("rank-%05d-of-%05d.safetensors", rank, world); }
 
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(WriterOptions options, std::shared_ptr<Store> store)
-    : options_(std::move(options)), store_(std::move(store)), thread_([this] { Loop(); }) {}
+    : options_(std::move(options)),
+      store_(std::make_shared<PrefixStore>(std::move(store), "checkpoint/")),
+      signs_(
+          store_, options_.rank, [this] { return cancelled_.load(); }, options_.silence),
+      thread_([this] { Loop(); }) {}
 
 CheckpointWriter::~CheckpointWriter() {
   cancelled_ = true;
@@ -92,11 +95,7 @@ void CheckpointWriter::Loop() {
 }
 
 std::string CheckpointWriter::Key(int64_t step, const std::string& what) const {
-  return Format("checkpoint/%lld/%s", static_cast<long long>(step), what.c_str());
-}
-
-std::string CheckpointWriter::WaitFor(int64_t step, const std::string& key, const std::string& what) {
-  return store_->Wait(Key(step, key), options_.deadline, what, [&] { return cancelled_.load(); });
+  return Format("%lld/%s", static_cast<long long>(step), what.c_str());
 }
 
 void CheckpointWriter::CopySources(const Job& job) {
@@ -116,7 +115,7 @@ void CheckpointWriter::CopySources(const Job& job) {
 
 // Writes this rank's file; what the others are told about it. A rank that has nothing to write
 // (without a common directory only rank 0 does) names no file.
-Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) const {
+Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) {
   Json report = {{"slices", Json::array()}};
   if (job.slices.empty()) return report;
   try {
@@ -138,12 +137,13 @@ Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) cons
       report["slices"].push_back({slice.key, slice.shape, name, slice.begin, slice.end});
       from += count;
     }
-    const WrittenFile written = WriteSafetensors(temporary / file, entries, {{"format", "pt"}});
+    const WrittenFile written =
+        WriteSafetensors(temporary / file, entries, {{"format", "pt"}}, [this] { signs_.Beat(); });
     report["file"] = file;
     report["bytes"] = written.bytes;
     report["xxh3"] = HexDigest(written.xxh3);
   } catch (const std::exception& error) {
-    report["error"] = error.what();
+    report["error"] = ValidUtf8(error.what());
   }
   return report;
 }
@@ -151,38 +151,54 @@ Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) cons
 void CheckpointWriter::Save(const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   CopySources(job);
-  const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + Tag(options_.writer));
+  const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + TagOf(options_.writer));
   store_->Set(Key(job.step, std::to_string(options_.rank)), WritePart(job, temporary).dump());
-  if (options_.rank == 0) {
-    std::string verdict = "ok";
-    try {
-      Commit(job, temporary);
-    } catch (const PeerError& error) {
-      verdict = std::string("peer ") + error.what();
-    } catch (const std::exception& error) {
-      verdict = std::string("storage ") + error.what();
-    }
-    if (verdict != "ok") {
-      std::error_code ignored;
-      fs::remove_all(temporary, ignored);
-    }
-    store_->Set(Key(job.step, "verdict"), verdict);
-  }
-  const std::string verdict = WaitFor(job.step, "verdict", "rank 0 to commit " + StepName(job.step));
-  if (verdict.starts_with("peer ")) throw PeerError(verdict.substr(5));
-  if (verdict.starts_with("storage ")) throw StorageError(verdict.substr(8));
+  if (options_.rank == 0) store_->Set(Key(job.step, "verdict"), CommitOrExplain(job, temporary).dump());
+  const Json verdict = Json::parse(signs_.Wait(Key(job.step, "verdict"), 0, "rank 0 to commit " + StepName(job.step)));
+  if (verdict.contains("peer")) throw PeerError(verdict["peer"].get<std::string>());
+  if (verdict.contains("storage")) throw StorageError(verdict["storage"].get<std::string>());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::lock_guard lock(mutex_);
-  last_ = {job.step, slab_.size() * sizeof(float) * static_cast<uint64_t>(options_.world),
+  last_ = {job.step, verdict["bytes"].get<uint64_t>(),
            std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()), seconds};
 }
 
-void CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
+// Rank 0's verdict for all ranks.
+Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary) {
+  Json verdict;
+  try {
+    return {{"bytes", Commit(job, temporary)}};
+  } catch (const PeerError& error) {
+    verdict["peer"] = ValidUtf8(error.what());
+  } catch (const std::exception& error) {
+    verdict["storage"] = ValidUtf8(error.what());
+  }
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);
+  // A newer owner removes what its predecessors had not finished: then the loss is not the storage's.
+  try {
+    RequireOwner();
+  } catch (const PeerError& error) {
+    return {{"peer", ValidUtf8(error.what())}};
+  } catch (const std::exception&) {  // The fence cannot be read: the first error says more.
+  }
+  return verdict;
+}
+
+void CheckpointWriter::RequireOwner() const {
+  if (!Fence::Read(options_.directory).IsLast(options_.writer)) {
+    throw PeerError(options_.directory.string() + ": another attempt owns the checkpoints; attempt " +
+                    std::to_string(options_.writer.attempt) + " commits no more");
+  }
+}
+
+// Waits for every rank's part; what the manifest says about them.
+Manifest CheckpointWriter::Collect(const Job& job) {
   Manifest manifest{.writer = options_.writer, .step = job.step, .tensors = {}, .files = {}, .state = job.state};
   std::string failures;
   for (int rank = 0; rank < options_.world; ++rank) {
-    const Json report = Json::parse(
-        WaitFor(job.step, std::to_string(rank), Format("rank %d's part of %s", rank, StepName(job.step).c_str())));
+    const Json report = Json::parse(signs_.Wait(Key(job.step, std::to_string(rank)), rank,
+                                                Format("rank %d's part of %s", rank, StepName(job.step).c_str())));
     if (report.contains("error")) {
       if (failures.empty()) failures = Format("rank %d: %s", rank, report["error"].get<std::string>().c_str());
       continue;
@@ -201,44 +217,42 @@ void CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
     std::sort(tensor.slices.begin(), tensor.slices.end(),
               [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
   }
-  WriteFileAtomic(temporary / "manifest.json", manifest.ToJson().dump(1) + "\n");
-  if (!Fence::Read(options_.directory).IsLast(options_.writer)) {
-    throw PeerError(options_.directory.string() + ": another attempt owns the checkpoints; " + StepName(job.step) +
-                    " of attempt " + std::to_string(options_.writer.attempt) + " is not committed");
-  }
-  const fs::path final = options_.directory / StepName(job.step);
-  std::error_code error;
-  if (fs::exists(final)) {
-    fs::path bad = final.string() + ".bad-" + Tag(options_.writer);
-    fs::remove_all(bad, error);
-    fs::rename(final, bad, error);
-    if (error) throw StorageError("cannot move " + final.string() + " aside: " + error.message());
-  }
-  fs::rename(temporary, final, error);
-  if (error) throw StorageError("cannot commit " + final.string() + ": " + error.message());
-  SyncDirectory(options_.directory);
-  WriteFileAtomic(options_.directory / "latest", StepName(job.step) + "\n");
-  Retain(job.step);
+  return manifest;
 }
 
-// A step above the one just committed belongs to a past that this run did not resume from: it is
-// moved aside, so that it neither counts nor hides anything.
-void CheckpointWriter::Retain(int64_t committed) const {
-  std::vector<int64_t> steps;
-  for (int64_t step : ListSteps(options_.directory)) {
-    const fs::path path = options_.directory / StepName(step);
-    std::error_code ignored;
-    if (step > committed) {
-      fs::rename(path, path.string() + ".bad-" + Tag(options_.writer), ignored);
-    } else {
-      steps.push_back(step);
+// Returns the bytes of the step's files.
+uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
+  const Manifest manifest = Collect(job);
+  const std::string text = manifest.ToText();
+  WriteFileAtomic(temporary / "manifest.json", text);
+  const fs::path final = options_.directory / StepName(job.step);
+  std::vector<fs::path> removed;
+  {
+    const FenceLock lock(options_.directory, [this] { return cancelled_.load(); });
+    RequireOwner();
+    std::error_code error;
+    if (fs::exists(final)) {
+      const fs::path bad = final.string() + ".bad-" + TagOf(options_.writer);
+      fs::remove_all(bad, error);
+      fs::rename(final, bad, error);
+      if (error) throw StorageError("cannot move " + final.string() + " aside: " + error.message());
     }
+    fs::rename(temporary, final, error);
+    if (error) throw StorageError("cannot commit " + final.string() + ": " + error.message());
+    SyncDirectory(options_.directory);
+    WriteFileAtomic(options_.directory / "latest", StepName(job.step) + "\n");
+    RequireOwner();  // Where there are no locks, this keeps the time short in which a loser could remove steps.
+    removed =
+        Retain(options_.directory, Fence::Read(options_.directory), options_.writer, job.step, options_.retention);
   }
-  for (size_t i = static_cast<size_t>(options_.keep_last); i < steps.size(); ++i) {
-    if (options_.keep_every > 0 && steps[i] % options_.keep_every == 0) continue;
+  uint64_t bytes = text.size();
+  for (const auto& [name, file] : manifest.files) bytes += file.bytes;
+  for (const fs::path& path : removed) {
+    signs_.Beat();
     std::error_code ignored;
-    fs::remove_all(options_.directory / StepName(steps[i]), ignored);
+    fs::remove_all(path, ignored);
   }
+  return bytes;
 }
 
 }  // namespace trainyard

@@ -5,7 +5,9 @@
 //   latest                                the name of the newest committed step
 //
 // Every rank writes its own file and reports size and checksum through the store; rank 0 waits for
-// all, writes the manifest last, checks the fence and renames. No collective is involved.
+// all and writes the manifest last. Then, while nobody can take the fence over, it checks that it is
+// still the last owner, renames, and moves out of the way what retention does not keep. No collective
+// is involved.
 #ifndef TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_
 #define TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_
 
@@ -23,6 +25,8 @@
 #include <vector>
 
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/retention.h"
+#include "trainer/comm/signs_of_life.h"
 #include "trainer/comm/store.h"
 
 namespace trainyard {
@@ -39,15 +43,15 @@ struct WriterOptions {
   std::filesystem::path directory;
   Writer writer;
   int rank = 0, world = 1;
-  int64_t keep_last = 2, keep_every = 0;
-  // How long ranks wait for each other's part of one checkpoint.
-  std::chrono::duration<double> deadline{300};
+  Retention retention;
+  // How long nothing may be heard of a rank whose part of a checkpoint is waited for.
+  std::chrono::duration<double> silence = SignsOfLife::kSilence;
 };
 
 struct CommittedCheckpoint {
   int64_t step = 0;
-  uint64_t bytes = 0;
-  int64_t time = 0;  // seconds since the epoch
+  uint64_t bytes = 0;  // of all its files
+  int64_t time = 0;    // seconds since the epoch
   double seconds = 0;
 };
 
@@ -67,7 +71,7 @@ class CheckpointWriter {
   // Returns when the sources of the checkpoint in flight may change.
   void WaitCopied();
   // Returns when nothing is in flight. Throws StorageError if saving failed (PeerError when another
-  // rank never delivered its part, or a newer attempt owns the directory).
+  // rank fell silent, or when a newer attempt owns the directory: whatever failed then is its doing).
   void Finish();
   // Waits at most so long until nothing is in flight; never throws.
   void Settle(std::chrono::duration<double> deadline);
@@ -83,13 +87,14 @@ class CheckpointWriter {
     nlohmann::json state;
   };
   void Loop();
-  nlohmann::json WritePart(const Job& job, const std::filesystem::path& temporary) const;
+  nlohmann::json WritePart(const Job& job, const std::filesystem::path& temporary);
   void Save(const Job& job);
   void CopySources(const Job& job);
-  void Commit(const Job& job, const std::filesystem::path& temporary);
-  void Retain(int64_t committed) const;
+  Manifest Collect(const Job& job);
+  uint64_t Commit(const Job& job, const std::filesystem::path& temporary);
+  nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary);
+  void RequireOwner() const;
   std::string Key(int64_t step, const std::string& what) const;
-  std::string WaitFor(int64_t step, const std::string& key, const std::string& what);
 
   const WriterOptions options_;
   std::shared_ptr<Store> store_;
@@ -98,6 +103,7 @@ class CheckpointWriter {
   std::condition_variable changed_;
   std::optional<Job> job_;
   std::atomic<bool> cancelled_{false};
+  SignsOfLife signs_;
   bool copied_ = true, busy_ = false, stopping_ = false;
   std::exception_ptr error_;
   std::optional<CommittedCheckpoint> last_;

@@ -162,12 +162,15 @@ void RunFields(FieldTable& t, Config& c) {
          "An evaluation metric: the weights of its best value are exported to run.dir/best.");
   t.Int("checkpoint.keep_every", c.checkpoint.keep_every, 0, kFree,
         "Checkpoints of every so many steps stay for ever; 0: none.");
-  t.Text("checkpoint.resume", c.checkpoint.resume, kFree,
-         "auto: from the newest good checkpoint in checkpoint.dir; never; or a checkpoint's directory.");
+  t.Text(
+      "checkpoint.resume", c.checkpoint.resume, kFree,
+      "auto: from the newest good checkpoint in checkpoint.dir; never; or a checkpoint's directory. The last two hold "
+      "until an attempt of the job has started; then it is auto.");
   t.Text("run.dir", c.run.dir, kFree, "Everything of a run; default TRAINYARD_CHECKPOINT_DIR/run, else runs/<task>.");
   t.Int("run.seed", c.run.seed, 0, kIdentity, "Seed of initialisation, sample order and dropout.");
   t.Bool("run.deterministic", c.run.deterministic, kFree, "Deterministic kernels only.");
-  t.Text("init.from", c.init.from, kIdentity, "A safetensors file with weights to start from.");
+  t.Text("init.from", c.init.from, kFree,
+         "A safetensors file with weights to start from. Its content is part of the run's identity, its path is not.");
   t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,
            "A loss or gradient that is not finite: stop (exit 72), or skip the step.");
   t.Int("faults.max_skips", c.faults.max_skips, 1, kFree, "Skipped steps in a row before the run stops after all.");

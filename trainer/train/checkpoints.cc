@@ -7,98 +7,42 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
-#include "trainer/checkpoint/fence.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
-#include "trainer/kernels/kernels.h"
+#include "trainer/train/bits.h"
 #include "trainer/train/run_directory.h"
 
 namespace trainyard {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::chrono::seconds kStoreDeadline(300);
 
 // What of the engine a checkpoint fills; `prefix` chooses the keys.
-std::map<std::string, TensorTarget> TargetsOf(Engine& engine, const std::string& prefix) {
-  std::map<std::string, TensorTarget> targets;
+TensorTargets TargetsOf(Engine& engine, const std::string& prefix) {
+  TensorTargets targets;
   for (const StateSlice& slice : engine.Slices()) {
     if (slice.key.starts_with(prefix)) targets[slice.key] = {slice.shape, slice.values};
   }
   return targets;
 }
 
-std::string Threads() { return EnvText("OMP_NUM_THREADS").empty() ? "auto" : EnvText("OMP_NUM_THREADS"); }
-
-// What a resumed run does differently from the one that saved; empty when its bits are the same.
-std::string Differences(const Json& saved, const Session& session) {
-  std::vector<std::string> parts;
-  auto compare = [&](const char* name, const std::string& before, const std::string& now) {
-    if (before != now) parts.push_back(std::string(name) + " " + before + " -> " + now);
-  };
-  compare("world", std::to_string(saved.value("world", 0)), std::to_string(session.world.size));
-  compare("threads", saved.value("threads", ""), Threads());
-  compare("kernels", saved.value("kernels", ""), kernels::Kernels().name);
-  return parts.empty() ? "" : "not bit-exact with an uninterrupted run, because " + Join(parts);
+// What leaves every other float as it is when it is added to it, a zero of either sign included.
+void FillNeutral(const TensorTargets& targets) {
+  for (const auto& [key, target] : targets) std::fill(target.values.begin(), target.values.end(), -0.f);
 }
 
-bool IsAuto(const Config& config) { return config.checkpoint.resume == "auto" || config.checkpoint.resume.empty(); }
-
-Choice Choose(const Config& config) {
-  if (config.checkpoint.resume == "never") return {};
-  if (IsAuto(config)) return ChooseCheckpoint(config.checkpoint.dir);
-  return {VerifyCheckpoint(config.checkpoint.resume), {}};
-}
-
-// Rank 0's side; what the others are told is JSON.
-Json FindResume(const Config& config, const std::string& fingerprint, const Session& session) {
-  const Choice choice = Choose(config);
-  std::string message;
-  for (const std::string& line : choice.skipped) message += "skipped " + line + "\n";
-  if (!choice.found) return {{"step", 0}, {"message", message + "starting from scratch"}};
-  const Json& saved = choice.found->manifest.state;
-  const std::string path = choice.found->path.string();
-  const std::vector<std::string> warnings =
-      RequireSameIdentity("checkpoint " + path, saved.at("config").dump(),
-                          saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
-  if (const auto batch = saved.at("global_batch").get<int64_t>();
-      config.batch.global && *config.batch.global != batch) {
-    throw ConfigError(Format("batch.global: the checkpoint %s was made with %lld, here %lld", path.c_str(),
-                             static_cast<long long>(batch), static_cast<long long>(*config.batch.global)));
-  }
-  message += "resuming from " + path;
-  const std::string differences = Differences(saved, session);
-  if (!differences.empty()) message += "; " + differences;
-  return {{"step", choice.found->manifest.step}, {"path", path},       {"global_batch", saved.at("global_batch")},
-          {"train", saved.at("train")},          {"message", message}, {"warnings", warnings}};
+int64_t CountValues(const TensorTargets& targets) {
+  int64_t count = 0;
+  for (const auto& [key, target] : targets) count += static_cast<int64_t>(target.values.size());
+  return count;
 }
 
 }  // namespace
-
-Resume ChooseResume(const Config& config, const std::string& fingerprint, Session& session) {
-  Json found;
-  if (session.world.rank == 0) {
-    found = FindResume(config, fingerprint, session);
-    session.store->Set("resume", found.dump());
-  } else {
-    found = Json::parse(session.store->Wait("resume", kStoreDeadline, "rank 0 to choose a checkpoint", StopRequested));
-  }
-  Resume resume;
-  resume.step = found["step"].get<int64_t>();
-  resume.message = found["message"].get<std::string>();
-  if (resume.step > 0) {
-    resume.global_batch = found["global_batch"].get<int64_t>();
-    resume.train = TrainState::FromJson(found["train"]);
-    resume.warnings = found["warnings"].get<std::vector<std::string>>();
-  }
-  return resume;
-}
 
 Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine,
                          Session& session, const Resume& resume)
@@ -107,64 +51,60 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
       fingerprint_(fingerprint),
       engine_(&engine),
       session_(session),
-      last_saved_(resume.step > 0 && !IsAuto(config) ? -1 : resume.step),
-      resume_path_(resume.step > 0 ? (IsAuto(config) ? config.checkpoint.dir + "/" + StepName(resume.step)
-                                                     : config.checkpoint.resume)
-                                   : ""),
+      last_saved_(resume.here ? resume.step : -1),
+      resumed_(resume.step > 0),
+      source_(resume.source),
+      shared_(resume.shared),
       writer_({.directory = config.checkpoint.dir,
                .writer = {session.job_uid, session.attempt},
                .rank = session.world.rank,
                .world = session.world.size,
-               .keep_last = config.checkpoint.keep_last,
-               .keep_every = config.checkpoint.keep_every},
+               .retention = {config.checkpoint.keep_last, config.checkpoint.keep_every}},
               session.store) {
-  const fs::path directory = config.checkpoint.dir;
-  const std::string nonce =
-      Format(".nonce-%s-%lld", session.job_uid.substr(0, 8).c_str(), static_cast<long long>(session.attempt));
-  if (session.world.rank == 0) {
-    Fence::Take(directory, {session.job_uid, session.attempt}, resume.step);
-    for (const auto& entry : fs::directory_iterator(directory)) {
-      // What an attempt that is over had not finished.
-      const std::string name = entry.path().filename();
-      std::error_code ignored;
-      if (name.find(".tmp-") != std::string::npos || name.starts_with(".nonce-")) fs::remove_all(entry.path(), ignored);
-    }
-    WriteFileAtomic(directory / nonce, "\n");
-    session.store->Set("nonce", nonce);
-  }
-  session.store->Wait("nonce", kStoreDeadline, "rank 0 to take the checkpoints' fence", StopRequested);
-  double missing = fs::exists(directory / nonce) ? 0 : 1;
-  session.communicator->AllReduceNow(std::span(&missing, 1), "shared checkpoint directory");
-  shared_ = missing == 0;
   std::error_code ignored;
-  if (session.world.rank == 0) fs::remove(directory / nonce, ignored);
-  if (!shared_) fs::create_directories(directory, ignored);
+  if (!shared_) fs::create_directories(config.checkpoint.dir, ignored);
 }
 
 void Checkpoints::Load() {
-  Communicator& communicator = *session_.communicator;
-  double failed = 0;
-  std::exception_ptr error;
-  if (session_.world.rank == 0) {
-    try {
-      if (!resume_path_.empty()) {
-        LoadTensors(VerifyCheckpoint(resume_path_), TargetsOf(*engine_, ""));
-      } else if (!config_.init.from.empty()) {
-        LoadWeights(config_.init.from, *engine_);
-      }
-    } catch (...) {
-      error = std::current_exception();
-      failed = 1;
-    }
+  if (!resumed_ && config_.init.from.empty()) return;  // every rank has the same initial values
+  const World& world = session_.world;
+  auto store = std::make_shared<PrefixStore>(session_.store, "load/");
+  SignsOfLife signs(store, world.rank, StopRequested);
+  try {
+    const int64_t read = LoadPart([&] { signs.Beat(); });
+    store->Set(std::to_string(world.rank), std::to_string(read));
+  } catch (...) {
+    store->Set(std::to_string(world.rank), "failed");
+    throw;
   }
-  communicator.AllReduceNow(std::span(&failed, 1), "loading");
-  if (error) std::rethrow_exception(error);
-  if (failed > 0) throw PeerError("rank 0 could not load the weights");
+  int64_t read = 0;
+  for (int rank = 0; rank < world.size; ++rank) {
+    const std::string values = signs.Wait(std::to_string(rank), rank, Format("rank %d to load its part", rank));
+    if (values == "failed") throw PeerError(Format("rank %d could not load the weights", rank));
+    read += std::stoll(values);
+  }
+  if (resumed_ && read != CountValues(TargetsOf(*engine_, "")))
+    throw StorageError("the ranks have not read every value of the checkpoint");
+  Communicator& communicator = *session_.communicator;
   for (const StateSlice& slice : engine_->Slices()) {
     at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
-    communicator.Wait(communicator.Broadcast(values, 0, "loading"));
+    communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
+                               : communicator.Broadcast(values, 0, "loading"));
   }
   engine_->Publish();
+  source_.reset();
+}
+
+// What this rank has to read; returns how many values of the checkpoint it has read. Everywhere else
+// stand values that change no sum.
+int64_t Checkpoints::LoadPart(const Tick& tick) {
+  if (!resumed_) {
+    if (session_.world.rank == 0) LoadWeights(config_.init.from, *engine_);
+    return 0;
+  }
+  const TensorTargets targets = TargetsOf(*engine_, "");
+  FillNeutral(targets);
+  return source_ ? LoadOpenFiles(*source_, targets, tick) : 0;
 }
 
 void Checkpoints::SetEngine(Engine& engine) {
@@ -195,13 +135,8 @@ void Checkpoints::Begin(const TrainState& train) {
   const Json state = {{"epoch", train.step / plan_.steps_per_epoch},
                       {"cursor", train.step * plan_.global_batch},
                       {"seed", config_.run.seed},
-                      {"world", session_.world.size},
                       {"global_batch", plan_.global_batch},
-                      {"micro", plan_.micro},
-                      {"stage", "ddp"},
-                      {"threads", Threads()},
-                      {"kernels", kernels::Kernels().name},
-                      {"versions", {{"trainyard", "0.1.0"}, {"libtorch", "2.11.0"}}},
+                      {"bits", BitsOf(config_, plan_)},
                       {"config", ToJson(config_)},
                       {"data_fingerprint", fingerprint_},
                       {"evaluation_pending", train.evaluation_pending},
@@ -234,19 +169,13 @@ void ExportModel(Engine& engine, const std::string& path) {
 
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine) {
   if (!fs::is_directory(path)) return LoadWeights(path, engine);
-  Choice choice;
-  if (fs::exists(fs::path(path) / "manifest.json")) {
-    choice.found = VerifyCheckpoint(path);
-  } else {
-    choice = ChooseCheckpoint(path);
-  }
-  if (!choice.found) throw ConfigError("--checkpoint: " + path + " holds no checkpoint");
-  const Json& saved = choice.found->manifest.state;
-  RequireSameIdentity("--checkpoint: " + path, saved.at("config").dump(),
+  const OpenCheckpoint found = FindCheckpoint("--checkpoint", path);
+  const Json& saved = found.manifest.state;
+  RequireSameIdentity("--checkpoint: " + found.path.string(), saved.at("config").dump(),
                       saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
-  std::map<std::string, TensorTarget> targets = TargetsOf(engine, "model.");
+  TensorTargets targets = TargetsOf(engine, "model.");
   targets.merge(TargetsOf(engine, "buffer."));
-  LoadTensors(*choice.found, targets);
+  LoadTensors(found, targets);
   engine.Publish();
 }
 
@@ -262,6 +191,8 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 }  // namespace
 
 void LoadWeights(const std::string& path, Engine& engine) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw ConfigError("init.from: " + path + ": no such file");
   const SafetensorsFile file(path);
   const ModelDeclaration& model = engine.declaration();
   std::set<std::string> known;

@@ -12,33 +12,21 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/train/plan.h"
+#include "trainer/train/resume.h"
 #include "trainer/train/session.h"
 #include "trainer/train/train_state.h"
 
 namespace trainyard {
 
-// What rank 0 found to go on from; the same on every rank.
-struct Resume {
-  int64_t step = 0;          // 0: from scratch
-  int64_t global_batch = 0;  // of the checkpoint; 0: from scratch
-  TrainState train;
-  std::string message;  // for the banner: which checkpoint, what was skipped and why, what differs
-  std::vector<std::string> warnings;
-};
-
-// Rank 0 chooses the newest good checkpoint (checkpoint.resume) and tells the others; all ranks call
-// it. Throws StorageError (74) when checkpoints exist of which none is good, ConfigError when the
-// one found is of another identity.
-Resume ChooseResume(const Config& config, const std::string& fingerprint, Session& session);
-
 class Checkpoints {
  public:
-  // Rank 0 takes the fence for this attempt; all ranks call it.
+  // After TakeOver: the directory is this attempt's.
   Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine, Session& session,
               const Resume& resume);
 
-  // Fills the engine from the chosen checkpoint (rank 0 reads and broadcasts), or from init.from, or
-  // leaves the initial values. All ranks call it.
+  // Fills the engine from the chosen checkpoint (each rank reads the files that it has verified, and the
+  // parts are summed), or from init.from (rank 0 reads), or leaves the initial values. Ranks wait for
+  // each other as long as they read. All ranks call it, once: the checkpoint's files are then closed.
   void Load();
 
   // From now on this engine is saved: a new stage's. Returns when nothing of the old one is needed any more.
@@ -52,6 +40,7 @@ class Checkpoints {
   CheckpointWriter* writer() { return &writer_; }
 
  private:
+  int64_t LoadPart(const Tick& tick);
   void Begin(const TrainState& train);
   std::vector<SourceSlice> Slices() const;
 
@@ -61,8 +50,9 @@ class Checkpoints {
   Engine* engine_;
   Session& session_;
   int64_t last_saved_;
-  std::string resume_path_;
-  bool shared_ = true;
+  const bool resumed_;
+  std::shared_ptr<const OpenCheckpoint> source_;
+  const bool shared_;
   CheckpointWriter writer_;
 };
 
@@ -70,7 +60,8 @@ class Checkpoints {
 void ExportModel(Engine& engine, const std::string& path);
 
 // Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
-// Throws ConfigError when there is none or it is of another identity.
+// Throws ConfigError when there is none or it is of another identity,
+// StorageError when none is good.
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file. Names that are missing or not known, and

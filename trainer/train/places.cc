@@ -39,10 +39,10 @@ void RequireFile(const std::string& field, const fs::path& path) {
 void CheckPlaces(const Config& c) {
   RequireWritable("run.dir", c.run.dir);
   RequireWritable("checkpoint.dir", c.checkpoint.dir);
-  if (!c.init.from.empty()) RequireFile("init.from", c.init.from);
   std::error_code error;
-  // A run that has begun goes on from its own checkpoints; the one it came from may be gone by then.
+  // A run that has begun goes on from its own checkpoints; what it came from may be gone by then.
   const bool begun = fs::exists(fs::path(c.run.dir) / "uid", error);
+  if (!c.init.from.empty() && !begun) RequireFile("init.from", c.init.from);
   if (const std::string& resume = c.checkpoint.resume; resume != "auto" && resume != "never" && !begun) {
     if (!fs::is_directory(resume, error))
       Refuse("checkpoint.resume", resume + ": no such directory; expected auto, never or a checkpoint's directory");

@@ -9,6 +9,8 @@
 #include "trainer/task/tasks.h"
 #include "trainer/train/evaluator.h"
 #include "trainer/train/places.h"
+#include "trainer/train/resume.h"
+#include "trainer/train/run_directory.h"
 #include "trainer/train/threads.h"
 #include "trainer/train/train_loop.h"
 
@@ -58,7 +60,10 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   FirstPlan(config, *task, world.size, world.local_size);
-  Session session = JoinWorld(config, task->dataset().fingerprint());
+  // Only rank 0 compares it.
+  const std::string& data = task->dataset().fingerprint();
+  const std::string fingerprint = world.rank == 0 ? FingerprintOf(config, data) : data;
+  Session session = JoinWorld(config, fingerprint);
   session.threads = threads;
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
@@ -66,8 +71,9 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
     s.attempt = session.attempt;
   });
   publisher.board().Progress("loading");
-  const Resume resume = ChooseResume(config, task->dataset().fingerprint(), session);
+  Resume resume = TakeOver(config, fingerprint, session);
   TrainLoop loop(config, publisher, std::move(task), std::move(session), resume);
+  resume.source.reset();
   try {
     loop.Run();
   } catch (...) {
@@ -97,7 +103,7 @@ void DryRun(const Config& config) {
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
   ApplyThreads({});
   Alone alone(config);
-  LoadModel(path, config, alone.task->dataset().fingerprint(), *alone.engine);
+  LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint()), *alone.engine);
   std::unique_ptr<Progress> bar;
   const auto result = RunEvaluation(
       *alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.communicator, [&](int done, int total) {

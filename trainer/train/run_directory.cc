@@ -1,6 +1,7 @@
 #include "trainer/train/run_directory.h"
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -8,7 +9,9 @@
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/hash.h"
 #include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
 #include "trainer/checkpoint/fence.h"
 #include "trainer/config/load.h"
 
@@ -32,7 +35,31 @@ std::string MakeUuid() {
   return Format("%08x-%04x-%04x-%04x-%04x%08x", w[0], w[1] >> 16, w[1] & 0xFFFF, w[2] >> 16, w[2] & 0xFFFF, w[3]);
 }
 
+constexpr const char* kInit = ", init.from ";
+constexpr const char* kGone = "gone";
+
+bool SameFingerprint(const std::string& saved, const std::string& now) {
+  if (!now.ends_with(std::string(kInit) + kGone)) return saved == now;
+  const size_t common = now.size() - std::string(kGone).size();
+  return saved.compare(0, common, now, 0, common) == 0;
+}
+
+std::string RequireUid(const std::string& uid, const std::string& origin) {
+  const bool good = !uid.empty() && uid.size() <= 128 && uid[0] != '.' &&
+                    std::all_of(uid.begin(), uid.end(),
+                                [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; });
+  if (!good) throw ConfigError(origin + ": " + ValidUtf8(uid.substr(0, 128)) + ": expected letters, digits, - _ .");
+  return uid;
+}
+
 }  // namespace
+
+std::string FingerprintOf(const Config& config, const std::string& data_fingerprint) {
+  if (config.init.from.empty()) return data_fingerprint;
+  std::error_code ignored;
+  const bool there = fs::exists(config.init.from, ignored);
+  return data_fingerprint + kInit + (there ? HexDigest(Xxh3File(config.init.from)) : kGone);
+}
 
 std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config,
                                              const std::string& saved_fingerprint, const Config& now,
@@ -47,8 +74,9 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
       warnings.push_back(difference.path + ": was " + difference.before + ", now " + difference.after);
     }
   }
-  if (saved_fingerprint != fingerprint)
-    refused.push_back("the data's fingerprint: " + saved_fingerprint + " there, " + fingerprint + " here");
+  if (!SameFingerprint(saved_fingerprint, fingerprint))
+    refused.push_back("the fingerprint of the data and of init.from: " + saved_fingerprint + " there, " + fingerprint +
+                      " here");
   if (!refused.empty()) {
     throw ConfigError(origin + " holds a run of another identity; " + Join(refused, "; ") +
                       ". Name another run.dir and checkpoint.dir, or go back to the old values");
@@ -56,7 +84,7 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
   return warnings;
 }
 
-Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerprint) {
+Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) {
   const fs::path directory = config.run.dir, saved = directory / "config.json";
   RequireWritableDirectory(directory, "run.dir");
   RequireWritableDirectory(config.checkpoint.dir, "checkpoint.dir");
@@ -65,21 +93,22 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerpr
     if (!before.is_object() || !before.contains("config") || !before.contains("data_fingerprint"))
       throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
     RequireSameIdentity("run.dir: " + directory.string(), before["config"].dump(),
-                        before["data_fingerprint"].get<std::string>(), config, data_fingerprint);
+                        before["data_fingerprint"].get<std::string>(), config, fingerprint);
   }
   Attempt attempt;
   const fs::path uid_file = directory / "uid", attempt_file = directory / "attempt";
   attempt.job_uid = EnvText(env::kJobUid);
   if (!attempt.job_uid.empty()) {
+    RequireUid(attempt.job_uid, env::kJobUid);
     attempt.number = EnvInt64(env::kAttempt, 1, INT64_MAX).value_or(1);
   } else {
-    attempt.job_uid = fs::exists(uid_file) ? Trimmed(ReadFile(uid_file)) : MakeUuid();
+    attempt.job_uid = fs::exists(uid_file) ? RequireUid(Trimmed(ReadFile(uid_file)), uid_file.string()) : MakeUuid();
     const int64_t here = fs::exists(attempt_file) ? std::strtoll(ReadFile(attempt_file).c_str(), nullptr, 10) : 0;
     attempt.number = 1 + std::max(here, Fence::Read(config.checkpoint.dir).LastAttempt(attempt.job_uid));
   }
   WriteFileAtomic(uid_file, attempt.job_uid + "\n");
   WriteFileAtomic(attempt_file, std::to_string(attempt.number) + "\n");
-  WriteFileAtomic(saved, Json{{"config", ToJson(config)}, {"data_fingerprint", data_fingerprint}}.dump(1) + "\n");
+  WriteFileAtomic(saved, Json{{"config", ToJson(config)}, {"data_fingerprint", fingerprint}}.dump(1) + "\n");
   return attempt;
 }
 

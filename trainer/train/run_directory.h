@@ -19,12 +19,18 @@ struct Attempt {
   int64_t number = 1;
 };
 
-// Takes the directory for a new attempt, and makes it when it is not there. TRAINYARD_JOB_UID and
+// Takes the directory for a new attempt, and makes it when it is not there; `fingerprint` is
+// FingerprintOf's. TRAINYARD_JOB_UID (letters, digits, - _ .: it becomes part of names of files) and
 // TRAINYARD_ATTEMPT win; else the uid is made once, and the attempt is one more than the highest
 // found here and in the checkpoints' fence.
 // Throws ConfigError when the directory cannot be written or holds a run of another identity; then
 // nothing was changed.
-Attempt ClaimRunDirectory(const Config& config, const std::string& data_fingerprint);
+Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
+
+// What a run is told apart by besides its configuration: the data's fingerprint and, with init.from,
+// the content of that file; not its path. A file that is gone is like any other: a run that goes on
+// reads it no more.
+std::string FingerprintOf(const Config& config, const std::string& data_fingerprint);
 
 // Throws ConfigError if what is trained differs between a saved configuration and `now`; returns the
 // warnings about schedule fields that are now taken from the file.

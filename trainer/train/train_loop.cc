@@ -7,6 +7,7 @@
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/config/relations.h"
+#include "trainer/train/bits.h"
 #include "trainer/train/consequences.h"
 #include "trainer/train/evaluator.h"
 
@@ -37,11 +38,12 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       plan_(MakePlan(config, *task_, session_.world.size, resume.global_batch)),
       stages_(PlanStages(config, plan_, *task_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
-      checkpoints_(config, plan_, task_->dataset().fingerprint(), *engine_, session_, resume),
+      checkpoints_(config, plan_, resume.fingerprint, *engine_, session_, resume),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   checkpoints_.Load();
-  reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message + "\n" +
+  reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
+                (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
                 Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
                 Format("  %-12s %s\n", "threads", session_.threads.c_str()) +
                 (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",

@@ -1,0 +1,211 @@
+"""Who owns the checkpoints, and what an attempt goes on from, with the real program."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+
+import pytest
+
+import harness
+
+SEED = int(os.environ.get("TRAINYARD_TEST_SEED", "20"))
+
+
+@pytest.fixture
+def job(tmp_path, data):
+    """Runs `trainyard train` alone; .start only starts it."""
+
+    class Job:
+        directory = tmp_path / "run"
+        checkpoints = directory / "checkpoints"
+
+        def arguments(self, **sections):
+            config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(self.directory)}, checkpoint={"every": 2, "keep_last": 2})
+            path = harness.write_config(tmp_path / "job.json", harness.merged(config, **sections))
+            return ["train", "--config", path, "--record", self.directory / "record.jsonl"]
+
+        def __call__(self, **sections):
+            return harness.run(*self.arguments(**sections))
+
+        def steps(self):
+            return sorted(int(p.name[5:]) for p in self.checkpoints.glob("step-*") if "." not in p.name)
+
+        def first_step(self):
+            return harness.records(self.directory / "record.jsonl")[0]["step"]
+
+    return Job()
+
+
+def expect(result, code, *words):
+    assert result.returncode == code, result.stderr
+    for word in words:
+        assert word in result.stderr
+    return result
+
+
+@pytest.mark.parametrize("loss", ["fence removed", "steps copied"])
+def test_a_step_that_no_fence_lists_is_never_a_fresh_start(job, tmp_path, loss):
+    expect(job(), 0)
+    sections = {"train": {"steps": 12}}
+    if loss == "fence removed":
+        (job.checkpoints / "fence").unlink()
+        directory = job.checkpoints
+    else:
+        directory = tmp_path / "copy"
+        directory.mkdir()
+        for step in job.checkpoints.glob("step-*"):
+            shutil.copytree(step, directory / step.name)
+        sections["checkpoint"] = {"dir": str(directory)}
+    names = sorted(p.name for p in directory.glob("step-*"))
+    for _ in range(2):
+        expect(job(**sections), 74, "no fence lists the writer of step-00000010", "checkpoint.resume")
+        assert sorted(p.name for p in directory.glob("step-*")) == names
+    result = harness.run("checkpoint", "verify", directory)
+    assert result.returncode == 74 and "no fence lists" in result.stdout
+    # The remedy.
+    sections["checkpoint"] = dict(sections.get("checkpoint", {}), resume=str(directory / "step-00000010"))
+    expect(job(**sections), 0, "resuming from " + str(directory / "step-00000010"))
+    expect(job(**dict(sections, train={"steps": 14})), 0, "resuming from " + str(directory / "step-00000012"), "held for this job's first attempt")
+
+
+def test_a_damaged_fence_is_74_with_the_remedy(job):
+    expect(job(), 0)
+    fence = job.checkpoints / "fence"
+    content = bytearray(fence.read_bytes())
+    content[len(content) // 2] ^= 4
+    fence.write_bytes(content)
+    expect(job(train={"steps": 12}), 74, "damaged", "checkpoint.resume")
+    assert harness.run("checkpoint", "verify", job.checkpoints).returncode == 74
+    assert job.steps() == [8, 10]
+    fence.unlink()
+    expect(job(train={"steps": 12}, checkpoint={"resume": str(job.checkpoints / "step-00000008")}), 0, "resuming from")
+    assert job.steps() == [8, 10, 12], "what nobody owns stays where it is"
+    expect(job(train={"steps": 14}), 0, "step-00000012")
+
+
+def test_resume_holds_for_the_first_attempt(job, tmp_path, data):
+    """A directory and `never` do not act again when a job restarts; until it has started, they do."""
+    expect(job(), 0)
+    source = job.checkpoints / "step-00000008"
+    job.directory = tmp_path / "second"
+    job.checkpoints = job.directory / "checkpoints"
+    sections = {"train": {"steps": 10}, "checkpoint": {"resume": str(source)}}
+    expect(job(**sections), 0, f"resuming from {source}")
+    assert job.first_step() == 9
+    sections["train"]["steps"] = 14
+    expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000010", "held for this job's first attempt")
+    assert source.is_dir()
+    sections["checkpoint"]["resume"] = "never"
+    sections["train"]["steps"] = 16
+    expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000014")
+
+
+def test_an_attempt_that_saved_nothing_hands_on_where_it_started(job, tmp_path):
+    expect(job(), 0)
+    source = job.checkpoints / "step-00000008"
+    job.directory = tmp_path / "second"
+    job.checkpoints = job.directory / "checkpoints"
+    sections = {"train": {"steps": 5000}, "checkpoint": {"resume": str(source), "every": 100000}}
+    process = harness.start(*job.arguments(**sections))
+    record = job.directory / "record.jsonl"
+    harness.wait_until(lambda: record.exists() and record.stat().st_size > 0, 60, "a step")
+    harness.kill(process.pid)
+    process.communicate()
+    expect(job(train={"steps": 10}, checkpoint={"resume": str(source)}), 0, f"resuming from {source}")
+    assert job.first_step() == 9
+
+
+def test_a_job_of_another_identity_does_not_take_the_checkpoints(job, tmp_path):
+    expect(job(), 0)
+    fence = (job.checkpoints / "fence").read_text()
+    checkpoints = job.checkpoints
+    job.directory = tmp_path / "second"
+    expect(job(model={"dim": 32}, checkpoint={"dir": str(checkpoints)}), 64, "model.dim")
+    assert (checkpoints / "fence").read_text() == fence, "a live owner would have been ended by this"
+
+
+def test_a_missing_directory_is_named(job):
+    expect(job(checkpoint={"resume": "/nope"}), 64, "checkpoint.resume: /nope: no such directory")
+
+
+def test_what_ls_shows(job):
+    expect(job(), 0)
+    os.rename(job.checkpoints / "step-00000008", job.checkpoints / "step-00000008.bad-x-1")
+    result = harness.run("checkpoint", "ls", job.directory)
+    assert result.returncode == 0, result.stderr
+    assert "readable" in result.stdout and "moved aside: step-00000008.bad-x-1" in result.stdout
+
+
+def test_whatever_eval_is_pointed_at(job, tmp_path):
+    """A run's directory, its checkpoints, or one of them; the last also without a fence."""
+    expect(job(), 0)
+    config = tmp_path / "job.json"
+    for path in (job.directory, job.checkpoints, job.checkpoints / "step-00000010"):
+        result = harness.run("eval", "--config", config, "--checkpoint", path)
+        assert result.returncode == 0, result.stderr
+    (job.checkpoints / "fence").unlink()
+    expect(harness.run("eval", "--config", config, "--checkpoint", job.checkpoints), 74, "no fence lists")
+    assert harness.run("eval", "--config", config, "--checkpoint", job.checkpoints / "step-00000010").returncode == 0
+
+
+def test_the_banner_says_what_changes_bits(job):
+    expect(job(), 0)
+    result = expect(job(train={"steps": 12}), 0)
+    assert "not bit-exact" not in result.stderr
+    result = expect(job(train={"steps": 14}, batch={"micro": 4}, precision={"compute": "bf16"}, run={"deterministic": False}), 0)
+    for word in ("not bit-exact", "micro 8 -> 4", "precision fp32 -> bf16", "run.deterministic true -> false"):
+        assert word in result.stderr, result.stderr
+    bits = json.loads((job.checkpoints / "step-00000014" / "manifest.json").read_text())["bits"]
+    assert {"CPU", "LibTorch", "kernels", "threads", "world"} <= set(bits) and bits["CPU"] != "unknown"
+
+
+@pytest.mark.parametrize("keep_last", [1, 2])
+def test_a_live_old_attempt_takes_nothing_away(job, keep_last):
+    """Seeded moments: a new attempt takes over while the old one trains and commits as fast as it can."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED + keep_last)
+    sections = {"train": {"steps": 100000}, "checkpoint": {"every": 1, "keep_last": keep_last}}
+    old, old_step = harness.start(*job.arguments(**sections)), 0
+    for attempt in range(2, 9):
+        harness.wait_until(lambda: old.poll() is not None or len(job.steps()) >= 1 and job.steps()[-1] > old_step + rng.randrange(4), 120, "a step")
+        assert old.poll() is None, old.communicate()[0]
+        new = harness.start(*job.arguments(**sections))
+        output = old.communicate(timeout=120)[0]
+        assert old.returncode == 69, output
+        assert "another attempt" in output
+        harness.wait_until(lambda: json.loads((job.checkpoints / "fence").read_text())["owners"][-1]["resumed_step"] is not None, 60, "the choice")
+        owners = json.loads((job.checkpoints / "fence").read_text())["owners"]
+        assert len(owners) == attempt
+        assert owners[-1]["resumed_step"] > old_step, "it never starts from scratch, and loses no commit that it could see"
+        old, old_step = new, owners[-1]["resumed_step"]
+    harness.kill(old.pid)
+    old.communicate()
+
+
+def test_a_flipped_bit_is_never_trained_on(job):
+    """A sample with the real program; tests/unit/damage_test.cc flips 500 and compares every value."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    expect(job(train={"steps": 8}), 0)
+    expect(job(), 0)  # steps 8 and 10 are there
+    reference = harness.records(job.directory / "record.jsonl")
+    whole = job.directory.with_name("whole")
+    shutil.copytree(job.directory, whole)
+    names = [p.relative_to(whole) for p in sorted((whole / "checkpoints" / "step-00000010").iterdir())]
+    names += [pathlib.Path("checkpoints/fence"), pathlib.Path("checkpoints/latest")]
+    for flip in range(8):
+        shutil.rmtree(job.directory)
+        shutil.copytree(whole, job.directory)
+        name = names[flip % len(names)]
+        content = bytearray((job.directory / name).read_bytes())
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        (job.directory / name).write_bytes(content)
+        result = job()
+        if name.name == "fence":
+            expect(result, 74, "damaged", "checkpoint.resume")
+        else:
+            expect(result, 0, "resuming from")
+            assert ("skipped step-00000010" in result.stderr) == (name.name != "latest"), result.stderr
+            assert harness.records(job.directory / "record.jsonl") == reference

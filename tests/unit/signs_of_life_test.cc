@@ -1,0 +1,55 @@
+#include "trainer/comm/signs_of_life.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "trainer/base/error.h"
+
+namespace trainyard {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(Silence, CountsFromTheLastChangeHoweverLongItTakesInTotal) {
+  const Silence::Time start{};
+  Silence silence(seconds(10), start);
+  for (int second = 0; second < 1000; second += 9)
+    EXPECT_FALSE(silence.TooLong(std::to_string(second), start + seconds(second)));
+  const int last = 999;
+  EXPECT_FALSE(silence.TooLong(std::to_string(last), start + seconds(last + 10)));
+  EXPECT_TRUE(silence.TooLong(std::to_string(last), start + seconds(last + 11)));
+  EXPECT_FALSE(silence.TooLong("again", start + seconds(last + 21)));
+}
+
+TEST(Silence, OneThatNeverSaidAnythingIsSilentFromTheStart) {
+  const Silence::Time start{};
+  Silence silence(seconds(10), start);
+  EXPECT_FALSE(silence.TooLong({}, start + seconds(10)));
+  EXPECT_TRUE(silence.TooLong({}, start + seconds(11)));
+}
+
+TEST(SignsOfLife, TheKeyTheSilenceAndTheStopEndTheWait) {
+  auto store = std::make_shared<MemoryStore>();
+  SignsOfLife none(store, 0, {}, seconds(0));
+  EXPECT_THROW(none.Wait("key", 1, "rank 1"), PeerError);
+  SignsOfLife stopped(store, 0, [] { return true; });
+  EXPECT_THROW(stopped.Wait("key", 1, "rank 1"), StoppedError);
+  EXPECT_THROW(stopped.Beat(), StoppedError);
+  SignsOfLife waiting(store, 0, {});
+  std::jthread other([&] { store->Set("key", "value"); });
+  EXPECT_EQ(waiting.Wait("key", 1, "rank 1"), "value");
+}
+
+// A rank that waits for a living one is alive itself to those who wait for it.
+TEST(SignsOfLife, LifeIsPassedOn) {
+  auto store = std::make_shared<MemoryStore>();
+  SignsOfLife zero(store, 0, {}), one(store, 1, {});
+  std::jthread waits([&] { zero.Wait("key", 1, "rank 1"); });
+  one.Beat();
+  while (!store->Get("alive/0")) std::this_thread::yield();
+  store->Set("key", "");
+}
+
+}  // namespace
+}  // namespace trainyard

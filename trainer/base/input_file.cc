@@ -1,0 +1,69 @@
+#include "trainer/base/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "trainer/base/error.h"
+#include "trainer/base/hash.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kPiece = 4 << 20;
+
+[[noreturn]] void Fail(const std::filesystem::path& path, const std::string& problem) {
+  throw StorageError("cannot read " + path.string() + ": " + problem);
+}
+
+}  // namespace
+
+InputFile::InputFile(const std::filesystem::path& path)
+    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a FIFO would wait for its writer
+  if (fd_ < 0) Fail(path_, std::strerror(errno));
+  struct stat info {};
+  const bool regular = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
+  if (!regular) {
+    close(fd_);
+    Fail(path_, "not a regular file");
+  }
+  size_ = static_cast<uint64_t>(info.st_size);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void InputFile::ReadAt(uint64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) Fail(path_, std::strerror(errno));
+    if (got == 0) Fail(path_, "it ends at byte " + std::to_string(offset));
+    offset += static_cast<uint64_t>(got);
+    to = to.subspan(static_cast<size_t>(got));
+  }
+}
+
+uint64_t InputFile::Checksum(const Tick& tick) const {
+  Xxh3Stream hash;
+  std::vector<std::byte> piece(std::min<uint64_t>(size_, kPiece));
+  for (uint64_t offset = 0; offset < size_; offset += piece.size()) {
+    if (tick) tick();
+    const auto part = std::span(piece).first(static_cast<size_t>(std::min<uint64_t>(piece.size(), size_ - offset)));
+    ReadAt(offset, part);
+    hash.Update(part);
+  }
+  return hash.Digest();
+}
+
+}  // namespace trainyard

@@ -1,0 +1,37 @@
+// Which steps stay in a checkpoint directory.
+#ifndef TRAINYARD_TRAINER_CHECKPOINT_RETENTION_H_
+#define TRAINYARD_TRAINER_CHECKPOINT_RETENTION_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "trainer/checkpoint/fence.h"
+
+namespace trainyard {
+
+struct Retention {
+  int64_t keep_last = 2;   // readable steps
+  int64_t keep_every = 0;  // and those divisible by this; 0: none
+};
+
+// Copies of steps that were moved aside (step-N.bad-<uid8>-<attempt>) and stay: the newest ones.
+inline constexpr size_t kAsideKept = 2;
+
+// "<uid8>-<attempt>", by which the folders of an attempt are told apart.
+std::string TagOf(const Writer& writer);
+
+// The folders that were moved aside, the newest first.
+std::vector<std::filesystem::path> ListAside(const std::filesystem::path& directory);
+
+// After `owner`, the last of `fence`, has committed the step `committed`: steps that cannot be gone
+// on from any more are moved aside, and what exceeds the rules gets the name of an unfinished step,
+// step-N.tmp-<tag>-old. Takes no time; returns what the caller removes. Steps that no fence lists are
+// moved aside above `committed`, since this run did not go on from them, and left alone below.
+std::vector<std::filesystem::path> Retain(const std::filesystem::path& directory, const Fence& fence,
+                                          const Writer& owner, int64_t committed, const Retention& rules);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_CHECKPOINT_RETENTION_H_

@@ -1,0 +1,71 @@
+#include "trainer/comm/signs_of_life.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string SignOf(int rank) { return "alive/" + std::to_string(rank); }
+
+}  // namespace
+
+bool Silence::TooLong(const std::optional<std::string>& sign, Time now) {
+  if (sign != sign_) {
+    sign_ = sign;
+    since_ = now;
+  }
+  return now - since_ > limit_;
+}
+
+SignsOfLife::SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop,
+                         std::chrono::duration<double> silence)
+    : store_(std::move(store)), rank_(rank), stop_(std::move(stop)), silence_(silence) {}
+
+void SignsOfLife::ThrowIfStopped(const std::string& doing) const {
+  if (stop_ && stop_()) throw StoppedError("stopped on request while " + doing);
+}
+
+void SignsOfLife::Beat() {
+  ThrowIfStopped("checkpoints were read or written");
+  const std::lock_guard lock(mutex_);
+  if (beats_ > 0 && Clock::now() - last_ < std::chrono::seconds(1)) return;
+  store_->Set(SignOf(rank_), std::to_string(++beats_));
+  last_ = Clock::now();
+}
+
+std::string SignsOfLife::Wait(const std::string& key, int from, const std::string& what) {
+  Silence silence(silence_, Clock::now());
+  std::optional<std::string> heard;
+  auto look = Clock::now();
+  auto pause = std::chrono::microseconds(200);
+  for (;;) {
+    if (std::optional<std::string> value = store_->Get(key)) return *value;
+    ThrowIfStopped("waiting for " + what);
+    if (const auto now = Clock::now(); now >= look) {
+      try {
+        store_->CheckWorld();
+      } catch (const PeerError&) {  // It may have set the key and ended between our two questions.
+        if (std::optional<std::string> value = store_->Get(key)) return *value;
+        throw;
+      }
+      const std::optional<std::string> sign = store_->Get(SignOf(from));
+      if (silence.TooLong(sign, now))
+        throw PeerError(Format("rank %d waited for %s, and heard nothing of rank %d for %s", rank_, what.c_str(), from,
+                               HumanSeconds(silence_.count()).c_str()));
+      if (sign != heard) Beat();
+      heard = sign;
+      look = now + std::min<Clock::duration>(std::chrono::milliseconds(500),
+                                             std::chrono::duration_cast<Clock::duration>(silence_ / 4));
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(20000));
+  }
+}
+
+}  // namespace trainyard

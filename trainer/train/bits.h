@@ -1,0 +1,22 @@
+// What decides the bits of a run besides its configuration's identity: machine, libraries, layout.
+#ifndef TRAINYARD_TRAINER_TRAIN_BITS_H_
+#define TRAINYARD_TRAINER_TRAIN_BITS_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainer/config/config.h"
+#include "trainer/train/plan.h"
+
+namespace trainyard {
+
+// An object of scalars, as it goes into a manifest.
+nlohmann::json BitsOf(const Config& config, const Plan& plan);
+
+// "; not bit-exact ... because ..." for a run that goes on; empty when it is. A field that
+// one side lacks counts as different.
+std::string BitsDifference(const nlohmann::json& saved, const nlohmann::json& now);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_BITS_H_

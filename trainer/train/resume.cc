@@ -1,0 +1,276 @@
+#include "trainer/train/resume.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/stop_signal.h"
+#include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
+#include "trainer/comm/signs_of_life.h"
+#include "trainer/train/run_directory.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+// Rank 0 asks all ranks for the same thing, one thing after the other, and gets their answers. Who
+// waits for whom is heard of while it reads.
+class Rounds {
+ public:
+  explicit Rounds(Session& session)
+      : rank_(session.world.rank),
+        world_(session.world.size),
+        store_(std::make_shared<PrefixStore>(session.store, "resume/")),
+        signs_(store_, rank_, StopRequested) {}
+
+  int rank() const { return rank_; }
+  int world() const { return world_; }
+  Tick tick() {
+    return [this] { signs_.Beat(); };
+  }
+
+  // Rank 0: everyone does `what`; `mine` is rank 0's own part. Answers in rank order.
+  std::vector<Json> Ask(const Json& what, const std::function<Json()>& mine) {
+    Say(what);
+    std::vector<Json> answers = {mine()};
+    for (int rank = 1; rank < world_; ++rank) {
+      answers.push_back(
+          Json::parse(signs_.Wait(Answer(rank), rank, Format("rank %d to look at the checkpoints", rank))));
+    }
+    return answers;
+  }
+  void Say(const Json& what) {
+    store_->Set(std::to_string(round_++), what.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+
+  // The others: what rank 0 asks next.
+  Json Next() { return Json::parse(signs_.Wait(std::to_string(round_++), 0, "rank 0 to choose a checkpoint")); }
+  void Reply(const Json& answer) {
+    store_->Set(Answer(rank_), answer.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+
+ private:
+  std::string Answer(int rank) const { return Format("%d/%d", round_ - 1, rank); }
+
+  const int rank_, world_;
+  std::shared_ptr<Store> store_;
+  SignsOfLife signs_;
+  int round_ = 0;  // questions so far
+};
+
+// This rank's part of the files. Returns the problem, or an empty text.
+Json VerifyPart(OpenCheckpoint& checkpoint, Rounds& rounds) {
+  std::vector<std::string> mine;
+  const std::vector<std::string> names = checkpoint.FileNames();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (static_cast<int>(i) % rounds.world() == rounds.rank()) mine.push_back(names[i]);
+  }
+  try {
+    VerifyFiles(checkpoint, mine, rounds.tick());
+    return "";
+  } catch (const StorageError& error) {
+    return error.what();
+  }
+}
+
+void RequireSame(const OpenCheckpoint& checkpoint, const Config& config, const std::string& fingerprint,
+                 std::vector<std::string>* warnings) {
+  const Json& saved = checkpoint.manifest.state;
+  *warnings = RequireSameIdentity("checkpoint " + checkpoint.path.string(), saved.at("config").dump(),
+                                  saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
+  const auto batch = saved.at("global_batch").get<int64_t>();
+  if (config.batch.global && *config.batch.global != batch) {
+    throw ConfigError(Format("batch.global: the checkpoint %s was made with %lld, here %lld", checkpoint.path.c_str(),
+                             static_cast<long long>(batch), static_cast<long long>(*config.batch.global)));
+  }
+}
+
+// Rank 0's side.
+class Chooser {
+ public:
+  Chooser(const Config& config, const std::string& fingerprint, const Session& session, Rounds& rounds)
+      : config_(config),
+        fingerprint_(fingerprint),
+        directory_(config.checkpoint.dir),
+        writer_{session.job_uid, session.attempt},
+        rounds_(rounds) {}
+
+  Resume Run() {
+    const std::string& resume = config_.checkpoint.resume;
+    const bool said = !resume.empty() && resume != "auto",
+               holds = said && !Fence::Read(directory_).HasStarted(writer_.job_uid);
+    RefuseAnotherIdentity(holds);
+    Fence::Take(directory_, writer_, StopRequested);
+    RemoveUnfinished();
+    result_.shared = EveryoneSeesTheDirectory();
+    if (said && !holds) result_.message = "checkpoint.resume: " + resume + " held for this job's first attempt\n";
+    Choice choice = Choose(holds);
+    for (const std::string& line : choice.skipped) result_.message += "skipped " + line + "\n";
+    if (choice.found) {
+      Describe(std::move(*choice.found), choice.named);
+    } else {
+      result_.message += "starting from scratch";
+    }
+    Fence::Record(directory_, writer_, result_.here ? result_.step : 0,
+                  result_.source && !result_.here ? fs::absolute(result_.source->path).string() : "");
+    return std::move(result_);
+  }
+
+ private:
+  // A job that does not belong here must not end the one that does: this comes before the fence is taken.
+  void RefuseAnotherIdentity(bool holds) {
+    std::vector<std::string> ignored;
+    if (holds && config_.checkpoint.resume == "never") return;
+    if (holds) {
+      const fs::path named = CheckpointsAt("checkpoint.resume", config_.checkpoint.resume);
+      if (!ListSteps(named).empty()) return Refuse(named);
+      return RequireSame(OpenCheckpoint::Open(named), config_, fingerprint_, &ignored);
+    }
+    Refuse(directory_);
+  }
+  void Refuse(const fs::path& directory) {
+    const Fence fence = Fence::Read(directory);
+    std::vector<std::string> ignored;
+    for (int64_t step : ListSteps(directory)) {
+      std::optional<OpenCheckpoint> checkpoint;
+      try {
+        checkpoint = OpenCheckpoint::Open(directory / StepName(step));
+      } catch (const StorageError&) {
+        continue;  // The choice says so.
+      }
+      if (!fence.Readable(checkpoint->manifest.writer, step)) continue;
+      return RequireSame(*checkpoint, config_, fingerprint_, &ignored);
+    }
+  }
+
+  // What an attempt that is over, or fenced off by now, had not finished.
+  void RemoveUnfinished() {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory_, error)) {
+      const std::string name = entry.path().filename();
+      const bool step = name.starts_with("step-") && name.find(".tmp-") != std::string::npos;
+      std::error_code ignored;
+      if (step || name.starts_with(".nonce-")) fs::remove_all(entry.path(), ignored);
+    }
+  }
+
+  bool EveryoneSeesTheDirectory() {
+    if (rounds_.world() == 1) return true;
+    const std::string nonce =
+        Format(".nonce-%s-%lld", writer_.job_uid.substr(0, 8).c_str(), static_cast<long long>(writer_.attempt));
+    WriteFileAtomic(directory_ / nonce, "\n");
+    const std::vector<Json> answers = rounds_.Ask({{"look", nonce}}, [] { return true; });
+    std::error_code ignored;
+    fs::remove(directory_ / nonce, ignored);
+    return std::all_of(answers.begin(), answers.end(), [](const Json& sees) { return sees == true; });
+  }
+
+  void VerifyTogether(OpenCheckpoint& checkpoint) {
+    if (!result_.shared) return VerifyFiles(checkpoint, checkpoint.FileNames(), rounds_.tick());
+    const std::vector<Json> problems =
+        rounds_.Ask({{"verify", checkpoint.path.string()}}, [&] { return VerifyPart(checkpoint, rounds_); });
+    for (const Json& problem : problems) {
+      if (problem != "") throw StorageError(problem.get<std::string>());
+    }
+  }
+
+  Choice Choose(bool holds) {
+    auto verify = [this](OpenCheckpoint& checkpoint) { VerifyTogether(checkpoint); };
+    if (!holds) return ChooseCheckpoint(directory_, verify);
+    Choice choice;
+    if (config_.checkpoint.resume == "never") return choice;
+    choice.found = FindCheckpoint("checkpoint.resume", config_.checkpoint.resume, verify);
+    choice.named = true;
+    return choice;
+  }
+
+  void Describe(OpenCheckpoint found, bool named) {
+    RequireSame(found, config_, fingerprint_, &result_.warnings);
+    const Json& saved = found.manifest.state;
+    result_.step = found.manifest.step;
+    result_.here = !named;
+    result_.global_batch = saved.at("global_batch").get<int64_t>();
+    result_.train = TrainState::FromJson(saved.at("train"));
+    result_.bits = saved.value("bits", Json::object());
+    result_.message += "resuming from " + found.path.string();
+    result_.source = std::make_shared<OpenCheckpoint>(std::move(found));
+  }
+
+  const Config& config_;
+  const std::string& fingerprint_;
+  const fs::path directory_;
+  const Writer writer_;
+  Rounds& rounds_;
+  Resume result_;
+};
+
+Json ToJson(const Resume& resume) {
+  return {{"step", resume.step},
+          {"here", resume.here},
+          {"shared", resume.shared},
+          {"bits", resume.bits},
+          {"global_batch", resume.global_batch},
+          {"train", resume.train.ToJson()},
+          {"message", resume.message},
+          {"warnings", resume.warnings}};
+}
+
+Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
+  Resume resume;
+  resume.step = go.at("step").get<int64_t>();
+  resume.here = go.at("here").get<bool>();
+  resume.shared = go.at("shared").get<bool>();
+  resume.bits = go.at("bits");
+  resume.global_batch = go.at("global_batch").get<int64_t>();
+  resume.train = TrainState::FromJson(go.at("train"));
+  resume.message = go.at("message").get<std::string>();
+  resume.warnings = go.at("warnings").get<std::vector<std::string>>();
+  if (resume.step > 0 && resume.shared) resume.source = std::move(source);
+  return resume;
+}
+
+Resume Lead(const Config& config, const std::string& fingerprint, const Session& session, Rounds& rounds) {
+  try {
+    Resume resume = Chooser(config, fingerprint, session, rounds).Run();
+    resume.fingerprint = fingerprint;
+    rounds.Say({{"go", ToJson(resume)}});
+    return resume;
+  } catch (const std::exception& error) {
+    try {
+      rounds.Say({{"failed", ValidUtf8(error.what())}});
+    } catch (const PeerError&) {  // Nobody can be told.
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+Resume TakeOver(const Config& config, const std::string& fingerprint, Session& session) {
+  Rounds rounds(session);
+  if (rounds.rank() == 0) return Lead(config, fingerprint, session, rounds);
+  std::shared_ptr<OpenCheckpoint> source;
+  for (;;) {
+    const Json question = rounds.Next();
+    if (question.contains("failed"))
+      throw PeerError("rank 0 found nothing to go on from: " + question["failed"].get<std::string>());
+    if (question.contains("go")) return Follow(question["go"], std::move(source));
+    if (question.contains("look")) {
+      std::error_code ignored;
+      rounds.Reply(fs::exists(fs::path(config.checkpoint.dir) / question["look"].get<std::string>(), ignored));
+      continue;
+    }
+    source.reset();
+    try {
+      source = std::make_shared<OpenCheckpoint>(OpenCheckpoint::Open(question["verify"].get<std::string>()));
+      rounds.Reply(VerifyPart(*source, rounds));
+    } catch (const StorageError& error) {
+      rounds.Reply(error.what());
+    }
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,44 @@
+// How an attempt takes a checkpoint directory over and finds what it goes on from.
+#ifndef TRAINYARD_TRAINER_TRAIN_RESUME_H_
+#define TRAINYARD_TRAINER_TRAIN_RESUME_H_
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/checkpoint/reader.h"
+#include "trainer/config/config.h"
+#include "trainer/train/session.h"
+#include "trainer/train/train_state.h"
+
+namespace trainyard {
+
+// The same on every rank but for the open files.
+struct Resume {
+  std::string fingerprint;   // of this run (FingerprintOf); compared on rank 0 alone
+  int64_t step = 0;          // 0: from scratch
+  bool here = true;          // `step` is one of this directory: it cannot be saved again
+  bool shared = true;        // every rank sees rank 0's checkpoint directory
+  int64_t global_batch = 0;  // of the checkpoint; 0: from scratch
+  TrainState train;
+  nlohmann::json bits;  // what decided the bits when it was saved (bits.h); null: from scratch
+  std::string message;  // for the banner: which checkpoint, and what was skipped and why
+  std::vector<std::string> warnings;
+  // The checkpoint with the files that this rank has verified: together the ranks hold each one once,
+  // and without a common directory rank 0 holds all. Nothing: from scratch.
+  std::shared_ptr<const OpenCheckpoint> source;
+};
+
+// Rank 0 takes the fence, so that nobody else commits or removes anything; then it chooses what
+// checkpoint.resume says, all ranks verify a part of the files, and rank 0 records the choice in the
+// fence. All ranks call it. `never` and a directory hold until an attempt of this job has started; then
+// it is auto. Throws StorageError (74) when checkpoints exist of which none is good, ConfigError when
+// what is there is of another identity (then the fence is as it was), PeerError when a newer attempt
+// owns the directory.
+Resume TakeOver(const Config& config, const std::string& fingerprint, Session& session);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_RESUME_H_
