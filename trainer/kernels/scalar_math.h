@@ -1,0 +1,103 @@
+// What every kernel is made of, for kernels_impl.cc alone: hashes for dropout, conversions, exponentials.
+#ifndef TRAINYARD_TRAINER_KERNELS_SCALAR_MATH_H_
+#define TRAINYARD_TRAINER_KERNELS_SCALAR_MATH_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <numbers>
+
+#include "trainer/kernels/kernels.h"
+
+namespace trainyard::kernels {
+// Internal linkage, as in kernels_impl.cc: each instruction set has a copy of its own.
+namespace {
+
+inline uint64_t RowKey(uint64_t key, uint64_t row) {
+  uint64_t x = key + (row + 1) * 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// A 32-bit finalizer of full avalanche ("lowbias32"): cheap enough to run per element.
+inline uint32_t MixColumn(uint32_t seed, uint32_t column) {
+  uint32_t x = seed + column * 0x9E3779B9u;
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  return x ^ (x >> 16);
+}
+
+// What the elements of one row are multiplied by. Without dropout nothing is hashed; the factor stays a
+// value that the compiler does not know, so that it is multiplied and rounded in the same places.
+template <bool kDrops>
+struct DropoutRow {
+  uint32_t seed = 0, threshold = 0;
+  float keep_scale;
+  DropoutRow(const Dropout& d, uint64_t row) : keep_scale(1.0f / (1.0f - d.p)) {
+    if (!kDrops) return;
+    seed = static_cast<uint32_t>(RowKey(d.key, row));
+    threshold = static_cast<uint32_t>(static_cast<double>(d.p) * 4294967296.0);
+  }
+  float Factor(uint32_t column) const { return !kDrops || MixColumn(seed, column) >= threshold ? keep_scale : 0.0f; }
+};
+
+// Calls run.operator()<true>() if anything is dropped, else run.operator()<false>().
+template <class Run>
+inline void WithDropout(const Dropout& dropout, Run run) {
+  dropout.p > 0 ? run.template operator()<true>() : run.template operator()<false>();
+}
+
+inline float Load(float x) { return x; }
+inline float Load(Bf16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float y;
+  std::memcpy(&y, &bits, 4);
+  return y;
+}
+inline void Store(float x, float& y) { y = x; }
+inline void Store(float x, Bf16& y) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  y.bits = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// e^x for x <= 88: 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7. Exactly zero
+// below -80, so that weights which do not count never become denormal numbers, which are slow.
+inline float Exp(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const bool vanishes = x < -80.0f;
+  x = vanishes ? 0.0f : x;
+  const float t = x * 1.44269504f + kRound;
+  const float n = t - kRound;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  uint32_t bits;
+  std::memcpy(&bits, &t, 4);
+  const uint32_t scale_bits = (bits + 127u) << 23;
+  float scale;
+  std::memcpy(&scale, &scale_bits, 4);
+  return vanishes ? 0.0f : p * scale;
+}
+
+// The normal distribution function from e = exp(-x^2 / 2): erf of Abramowitz and Stegun 7.1.26,
+// absolute error below 1.5e-7.
+inline float NormalCdf(float x, float e) {
+  const float a = (x < 0 ? -x : x) * static_cast<float>(1.0 / std::numbers::sqrt2);
+  const float t = 1.0f / (1.0f + 0.3275911f * a);
+  const float tail =
+      ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * e;
+  return x < 0 ? 0.5f * tail : 1.0f - 0.5f * tail;
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
+
+#endif  // TRAINYARD_TRAINER_KERNELS_SCALAR_MATH_H_
