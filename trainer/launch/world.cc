@@ -33,7 +33,7 @@ int SlurmPort() { return static_cast<int>(20000 + EnvInt64("SLURM_JOB_ID", 0, IN
 std::string SlurmMaster(int nodes) {
   const std::string master = EnvText(env::kMasterAddr);
   if (!master.empty() || nodes == 1) return master.empty() ? "127.0.0.1" : master;
-  const std::string first = FirstSlurmHost(EnvText("SLURM_JOB_NODELIST"));
+  std::string first = FirstSlurmHost(EnvText("SLURM_JOB_NODELIST"));
   RequireAddress(first, "SLURM_NNODES is more than 1 and SLURM_JOB_NODELIST is empty");
   return first;
 }
