@@ -26,7 +26,7 @@ PATCHWORK = {
 
 def train(tmp_path, name, world, fault=None, **sections):
     directory = tmp_path / name
-    config = harness.write_config(tmp_path / f"{name}.json", harness.merged(PATCHWORK, run={"dir": str(directory)}, **sections))
+    config = harness.write_config(tmp_path / f"{name}.json", harness.merged(harness.merged(PATCHWORK, **sections), run={"dir": str(directory)}))
     extra = {"TRAINYARD_TEST_FAULT": fault} if fault else {}
     return subprocess.run([BIN, "launch", "--nproc", str(world), "--config", str(config), "--record", str(directory) + ".jsonl"],
                           capture_output=True, text=True, timeout=240, env=harness.environment(**extra), errors="replace", check=False)
@@ -94,3 +94,21 @@ def test_stages_have_to_make_up_the_run(tmp_path):
     result = train(tmp_path, "run", 1, batch={"micro": 5})
     assert result.returncode == 64
     assert "batch.micro: 5 is not allowed for the task patchwork" in result.stderr
+
+
+def test_frozen_parameters_come_from_their_source_at_every_start(tmp_path):
+    """On every rank, also where a checkpoint is resumed that does not hold them."""
+    assert train(tmp_path, "source", 1, run={"seed": 5}).returncode == 0
+    source = tmp_path / "source" / "export" / "model.safetensors"
+    start = {"init": {"from": str(source)}, "model": {"dropout": 0}}
+    assert train(tmp_path, "whole", 1, **start).returncode == 0
+    assert train(tmp_path, "broken", 2, fault="forward:1:11", **start).returncode == 70
+    again = train(tmp_path, "broken", 2, **start)
+    assert again.returncode == 0, again.stderr
+    (lines, weights), (expected, _) = outcome(tmp_path, "broken"), outcome(tmp_path, "whole")
+    assert (weights["frozen.weight"] == load_file(source)["frozen.weight"]).all()
+    # One rank with the seed's own frozen part would be far from it.
+    assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+    source.unlink()
+    gone = train(tmp_path, "broken", 2, **start)
+    assert gone.returncode == 64 and "no such file; the parameters that are not trained are in no checkpoint" in gone.stderr, gone.stderr

@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
 #include "trainer/train/bits.h"
+#include "trainer/train/frozen.h"
 #include "trainer/train/run_directory.h"
 
 namespace trainyard {
@@ -91,6 +92,7 @@ void Checkpoints::Load() {
     communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
                                : communicator.Broadcast(values, 0, "loading"));
   }
+  if (!config_.init.from.empty()) LoadFrozen(config_.init.from, *engine_, communicator);
   engine_->Publish();
   source_.reset();
 }

@@ -1,0 +1,19 @@
+// Parameters that are never trained are in no checkpoint: they come from their source at every start.
+#ifndef TRAINYARD_TRAINER_TRAIN_FROZEN_H_
+#define TRAINYARD_TRAINER_TRAIN_FROZEN_H_
+
+#include <string>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/parallel/engine.h"
+
+namespace trainyard {
+
+// Fills the frozen parameters of every rank from a safetensors file that rank 0 reads. Nothing happens when the model
+// has none. All ranks call it; call Engine::Publish afterwards. Throws ConfigError on rank 0, and PeerError elsewhere,
+// when the file is not there or lacks one of them.
+void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_FROZEN_H_
