@@ -41,7 +41,7 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 	@$(PYTHON) tests/bench/operator_rates.py
 
 verify: build ## Format, clang-tidy, and generated files up to date
-	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
+	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
 	@cmake --preset tsan >/dev/null # its compile commands are the sources without LibTorch, whose headers would take an hour
 	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
@@ -54,7 +54,7 @@ generate: build ## Writes the generated files: configuration and API reference, 
 	@$(BIN)/trainyard-operator crd > manifests/crd.yaml
 
 format: ## Formats the sources
-	@git ls-files 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format -i
+	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format -i
 
 clean: ## Removes what was built
 	@rm -rf build

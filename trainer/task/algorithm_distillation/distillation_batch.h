@@ -4,9 +4,9 @@
 
 #include <span>
 
+#include "trainer/data/batch.h"
 #include "trainer/task/algorithm_distillation/transformer.h"
 #include "trainer/task/algorithm_distillation/windows.h"
-#include "trainer/data/batch.h"
 
 namespace trainyard::ad {
 
