@@ -331,7 +331,6 @@ def test_nonfinite_loss(tmp_path, data, policy, code):
         (["eval"], ["--checkpoint is required", "Run `trainyard eval --help`"]),
         (["launch", "--nproc", "many", "--config", "/dev/null", "--set", "task.name=algorithm_distillation", "--set", "train.steps=1", "--set", "data.path=/x"], ["--nproc: many"]),
         (["selftest"], ["selftest is not there yet"]),
-        (["selftest"], ["selftest is not there yet"]),
         (["synth", "algorithm_distilation", "--out", "/tmp/x"], ["did you mean algorithm_distillation?", "Run `trainyard synth --help`"]),
         (["synth", "mace_survival", "--out", "/tmp/x"], ["expected one of algorithm_distillation"]),
         (["synth", "algorithm_distillation", "--out", "/tmp/x", "--source", "ppoo"], ["did you mean ppo?"]),
