@@ -176,6 +176,6 @@ def test_threads_follow_the_cgroups_quota(job):
             assert result.returncode == 0, result.stderr
             assert f"threads      {threads} a rank: 1.5 CPUs of the cgroup's quota, {nproc} rank" in result.stderr, result.stderr
             saved = json.loads(next(config.parent.glob(f"run-{nproc}/checkpoints/step-*/manifest.json")).read_text())
-            assert saved["threads"] == str(threads)
+            assert saved["bits"]["threads"] == threads
     finally:
         group.rmdir()
