@@ -158,8 +158,9 @@ def test_data_that_never_ends(job, tmp_path, kind):
     expect(job(data_path=folder, timeout=30), 65, "env-000", "not a file")
 
 
-def test_a_micro_batch_larger_than_a_share(job):
-    expect(job(batch={"global": 9, "micro": 6}), 64, "batch.micro: 6 is more than a rank's share of 5 (batch.global 9 / 2 ranks)")
+def test_a_micro_batch_is_at_most_a_share(job):
+    """With more ranks the shares of a job get smaller: that is no mistake."""
+    expect(job(batch={"global": 9, "micro": 6}), 0, "9 over 2 ranks: 4 to 5 samples each, in micro-batches of at most 5")
 
 
 def test_missing_and_truncated_data(job, tmp_path, data):
@@ -306,6 +307,15 @@ def test_a_bad_sample_may_keep_its_place(tmp_path, data):
     skipped, complete = harness.records(tmp_path / "skipped"), harness.records(tmp_path / "all")
     assert [line["samples"] for line in skipped] == [line["samples"] for line in complete]
     assert skipped[:2] == complete[:2] and skipped[2]["loss"] != complete[2]["loss"]
+
+
+def test_a_data_set_that_is_gone_is_not_skipped_for_ever(tmp_path, data):
+    """Every sample of a step is bad: that is no step."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"bad_sample": "skip"})
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = harness.run("launch", "--nproc", 1, "--config", path, "--record", tmp_path / "record", timeout=60, TRAINYARD_TEST_FAULT="disk:0:24")
+    expect(result, 65, "no sample of this step could be read")
+    assert len(harness.records(tmp_path / "record")) == 3
 
 
 @pytest.mark.parametrize("policy, code", [("stop", 72), ("skip", 0)])

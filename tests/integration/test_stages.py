@@ -94,6 +94,22 @@ def test_stages_have_to_make_up_the_run(tmp_path):
     result = train(tmp_path, "run", 1, batch={"micro": 5})
     assert result.returncode == 64
     assert "batch.micro: 5 is not allowed for the task patchwork" in result.stderr
+    result = train(tmp_path, "empty", 1, task={"first": STEPS})
+    assert result.returncode == 64
+    assert f"train.steps: {STEPS} leaves the stage heads no step" in result.stderr
+
+
+def test_an_evaluation_of_what_was_saved_is_the_runs_own(tmp_path):
+    """Of a checkpoint and of the exported weights: statistics of the batch norm and frozen parts included."""
+    assert train(tmp_path, "source", 1, run={"seed": 5}).returncode == 0
+    start = {"init": {"from": str(tmp_path / "source" / "export" / "model.safetensors")}}
+    assert train(tmp_path, "run", 1, **start).returncode == 0
+    own = json.loads((tmp_path / "run" / "evaluation.json").read_text())["metrics"]
+    for saved_as in ("checkpoints", "export/model.safetensors"):
+        result = subprocess.run([BIN, "eval", "--config", str(tmp_path / "run.json"), "--checkpoint", str(tmp_path / "run" / saved_as)],
+                                capture_output=True, text=True, timeout=120, env=harness.environment(), check=False)
+        assert result.returncode == 0, result.stderr
+        assert json.loads(result.stdout[result.stdout.index("{"):])["metrics"] == own, saved_as
 
 
 def test_frozen_parameters_come_from_their_source_at_every_start(tmp_path):

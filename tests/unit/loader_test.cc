@@ -156,6 +156,25 @@ TEST(Loader, ASkippedSampleKeepsItsPlaceWithWeightZero) {
   }
 }
 
+// What belongs to no sample must not end the process.
+TEST(Loader, AnOrderThatThrowsIsAnError) {
+  struct Broken : PermutedOrder {
+    using PermutedOrder::PermutedOrder;
+    int64_t ItemAt(int64_t epoch, int64_t position) const override {
+      if (position >= 40) throw std::runtime_error("no order");
+      return PermutedOrder::ItemAt(epoch, position);
+    }
+  };
+  NumberDataset dataset;
+  Loader loader(dataset, {std::make_shared<Broken>(1000, 3), 3, EpochEnd::kCarry, 12}, CollateNumbers, kShare, 0, 10,
+                {.threads = 3, .prefetch = 2});
+  EXPECT_THROW(
+      {
+        for (int step = 0; step < 10; ++step) loader.Next();
+      },
+      std::runtime_error);
+}
+
 TEST(Loader, ARankWithoutSamplesGetsEmptyShares) {
   NumberDataset dataset;
   Loader loader(dataset, Stream(), CollateNumbers, {.global_batch = 2, .begin = 2, .end = 2, .micro = 1}, 0, 5, {});

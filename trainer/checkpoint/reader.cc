@@ -135,6 +135,8 @@ OpenCheckpoint VerifyCheckpoint(const fs::path& path) {
 Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify) {
   Choice choice;
   const Fence fence = Fence::Read(directory);
+  const Fence::Owner* start = fence.LastStarted();
+  const bool named = start && !start->source.empty();
   bool any_bad = false;
   for (int64_t step : ListSteps(directory)) {
     bool unlisted = false;
@@ -146,12 +148,13 @@ Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify) {
       any_bad = true;
       choice.skipped.push_back(StepName(step) + ": " + error.what());
     }
-    if (unlisted)
+    // A run that was told what to start from does not need the fence that once listed these.
+    if (unlisted && named) choice.skipped.push_back(StepName(step) + ": no fence lists its writer");
+    if (unlisted && !named)
       throw StorageError("checkpoint.dir: " + directory.string() + ": no fence lists the writer of " + StepName(step) +
                          ": the fence is lost, or the step was copied here. " + kLostFenceRemedy);
   }
-  const Fence::Owner* start = fence.LastStarted();
-  if (start && !start->source.empty()) {
+  if (named) {
     try {
       OpenCheckpoint named = OpenCheckpoint::Open(start->source);
       verify(named);

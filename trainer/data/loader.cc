@@ -56,7 +56,8 @@ LoaderTimes Loader::times() const { return {read_seconds_, collate_seconds_, wai
 std::unique_ptr<Batch> Loader::Take() {
   const double start = Now();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !open_.empty() && open_.front()->ready; });
+  changed_.wait(lock, [&] { return failure_ || (!open_.empty() && open_.front()->ready); });
+  if (failure_) std::rethrow_exception(failure_);
   const std::unique_ptr<MicroBatch> taken = std::move(open_.front());
   open_.pop_front();
   changed_.notify_all();
@@ -69,8 +70,13 @@ void Loader::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     Work work;
-    changed_.wait(lock, [&] { return stopping_ || (work = Claim()).micro_batch; });
-    if (stopping_) return;
+    try {
+      changed_.wait(lock, [&] { return stopping_ || failure_ || (work = Claim()).micro_batch; });
+    } catch (...) {
+      failure_ = std::current_exception();  // An order that throws, or no memory for one more micro-batch.
+      changed_.notify_all();
+    }
+    if (stopping_ || failure_) return;
     Read(work, lock);
   }
 }

@@ -51,7 +51,8 @@ struct LoaderTimes {
 //   stream's
 //     order, whichever thread was faster.
 //   - Bounded: at most `prefetch` micro-batches are there or being made beyond those taken.
-//   - Errors keep their place: what reading or collating throws leaves Next() when that micro-batch is due.
+//   - Errors keep their place: what reading or collating throws leaves Next() when that micro-batch is due. What the
+//     order throws leaves the next Next().
 //   - The destructor waits for samples that are being read and drops the rest.
 // One thread calls Next.
 class Loader {
@@ -108,6 +109,7 @@ class Loader {
   std::deque<std::unique_ptr<MicroBatch>> open_;  // in order, the next one to take in front
   int64_t next_, end_;                            // micro-batches to open, counted from step 0
   bool stopping_ = false;
+  std::exception_ptr failure_;  // of what belongs to no micro-batch; ends the loader
   std::atomic<double> read_seconds_{0}, collate_seconds_{0}, wait_seconds_{0};
   std::vector<std::thread> threads_;
 };

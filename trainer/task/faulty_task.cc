@@ -20,6 +20,7 @@ struct Fault {
   std::atomic<int64_t> calls{0};
 
   bool Due(const std::string& where) { return where == place && calls++ == call; }
+  bool DueFromNowOn(const std::string& where) { return where == place && calls++ >= call; }
   std::string Message() const { return "injected fault in " + place; }
 };
 
@@ -47,7 +48,7 @@ class FaultyDataset : public Dataset {
   int64_t size() const override { return inner_.size(); }
   std::string fingerprint() const override { return inner_.fingerprint(); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
-    if (fault_.Due("loader")) throw DataError(fault_.Message());
+    if (fault_.Due("loader") || fault_.DueFromNowOn("disk")) throw DataError(fault_.Message());
     return inner_.Read(key);
   }
   uint64_t Hash(const Sample& sample) const override { return inner_.Hash(sample); }

@@ -157,8 +157,9 @@ void Checkpoints::SaveNow(const TrainState& train) {
   writer_.Finish();
 }
 
-void ExportModel(Engine& engine, const std::string& path) {
+void ExportModel(Engine& engine, const std::string& path, bool writes) {
   const std::vector<ExportedTensor> tensors = engine.Export();
+  if (!writes) return;
   std::vector<SafetensorsEntry> entries;
   for (const ExportedTensor& tensor : tensors) entries.push_back({tensor.name, tensor.shape, tensor.values});
   fs::create_directories(fs::path(path).parent_path());
@@ -199,17 +200,21 @@ void LoadWeights(const std::string& path, Engine& engine) {
   const ModelDeclaration& model = engine.declaration();
   std::set<std::string> known;
   for (const auto& [name, id] : model.aliases) known.insert(name);
-  for (const BufferSpec& spec : model.buffers) known.insert(spec.name);
   std::vector<std::string> missing, unexpected, shapes;
+  const auto require_shape = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    const auto it = file.tensors().find(name);
+    if (it == file.tensors().end() || it->second.shape == shape) return;
+    shapes.push_back(name + " (" + ShapeText(it->second.shape) + " in the file, " + ShapeText(shape) +
+                     " in the model)");
+  };
+  for (const BufferSpec& spec : model.buffers) {
+    known.insert(spec.name);
+    require_shape(spec.name, spec.shape);
+  }
   for (const ParameterSpec& spec : model.parameters) {
     known.insert(spec.name);
-    const auto it = file.tensors().find(spec.name);
-    if (it == file.tensors().end()) {
-      missing.push_back(spec.name);
-    } else if (it->second.shape != spec.shape) {
-      shapes.push_back(spec.name + " (" + ShapeText(it->second.shape) + " in the file, " + ShapeText(spec.shape) +
-                       " in the model)");
-    }
+    if (!file.tensors().contains(spec.name)) missing.push_back(spec.name);
+    require_shape(spec.name, spec.shape);
   }
   for (const auto& [name, tensor] : file.tensors()) {
     if (!known.contains(name)) unexpected.push_back(name);
@@ -221,6 +226,12 @@ void LoadWeights(const std::string& path, Engine& engine) {
   if (!problems.empty()) throw ConfigError("init.from: " + path + problems);
   for (size_t i = 0; i < model.parameters.size(); ++i)
     engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name));
+  for (const StateSlice& slice : engine.Slices()) {
+    const std::string name = slice.key.starts_with("buffer.") ? slice.key.substr(7) : "";
+    if (name.empty() || !file.tensors().contains(name)) continue;
+    const std::vector<float> whole = file.Floats(name);
+    std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
+  }
   engine.Publish();
 }
 

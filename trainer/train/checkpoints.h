@@ -57,7 +57,8 @@ class Checkpoints {
 };
 
 // Writes the model's parameters and buffers, float32, under their state_dict names. Throws StorageError.
-void ExportModel(Engine& engine, const std::string& path);
+// All ranks call it; the one that `writes` does.
+void ExportModel(Engine& engine, const std::string& path, bool writes);
 
 // Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
 // Throws ConfigError when there is none or it is of another identity,
@@ -65,7 +66,7 @@ void ExportModel(Engine& engine, const std::string& path);
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file. Names that are missing or not known, and
-// shapes that differ, are listed in one ConfigError. Names of buffers and aliases may be there.
+// shapes that differ, are listed in one ConfigError. Buffers are taken where they are there; aliases may be.
 void LoadWeights(const std::string& path, Engine& engine);
 
 }  // namespace trainyard

@@ -65,11 +65,7 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
                "rank's share of %lld is one micro-batch",
                static_cast<Long>(plan.micro), config.task.name.c_str(), static_cast<Long>(share)));
   }
-  if (plan.micro > share) {
-    throw ConfigError(Format("batch.micro: %lld is more than a rank's share of %lld (batch.global %lld / %d ranks)",
-                             static_cast<Long>(plan.micro), static_cast<Long>(share),
-                             static_cast<Long>(plan.global_batch), world));
-  }
+  plan.micro = std::min(plan.micro, share);  // a job that goes on with more ranks has smaller shares
   plan.accumulation = (share + plan.micro - 1) / plan.micro;
   const bool drop = config.data.last == "drop";
   const int64_t epoch = drop ? num_samples / plan.global_batch * plan.global_batch : num_samples;

@@ -3,11 +3,13 @@
 #include <ATen/Context.h>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/config/relations.h"
 #include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/evaluator.h"
+#include "trainer/train/frozen.h"
 #include "trainer/train/places.h"
 #include "trainer/train/resume.h"
 #include "trainer/train/run_directory.h"
@@ -104,6 +106,10 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
   ApplyThreads({});
   Alone alone(config);
   LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint()), *alone.engine);
+  // A checkpoint does not hold what is never trained.
+  if (!config.init.from.empty() && fs::is_directory(path))
+    LoadFrozen(config.init.from, *alone.engine, *alone.communicator);
+  alone.engine->Publish();
   std::unique_ptr<Progress> bar;
   const auto result = RunEvaluation(
       *alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.communicator, [&](int done, int total) {

@@ -3,9 +3,12 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/train/checkpoints.h"
@@ -22,6 +25,9 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan, const T
     StageRun run{stage,  step, step + (stages.size() == 1 ? total_steps : stage.steps),
                  config, plan, config.run.dir + "/best"};
     if (stages.size() > 1) run.best_dir += "/" + stage.name;
+    if (run.end <= run.first)
+      throw ConfigError(Format("train.steps: %lld leaves the stage %s no step", static_cast<long long>(total_steps),
+                               stage.name.c_str()));
     run.config.optim = stage.optim.value_or(config.optim);
     run.config.schedule = stage.schedule.value_or(config.schedule);
     run.plan.schedule_steps = run.end - run.first;
@@ -39,7 +45,26 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan, const T
   return runs;
 }
 
-void HandOver(Engine& from, Engine& to, const std::string& best, Communicator& communicator) {
+namespace {
+
+// The best weights of the last stage, if they are those that the run remembers: another attempt may have come further,
+// and left others.
+void LoadBest(const std::string& directory, int64_t best_step, Engine& to) {
+  const std::string file = directory + "/best.json";
+  std::error_code error;
+  const auto best =
+      std::filesystem::exists(file, error) ? nlohmann::json::parse(ReadFile(file), nullptr, false) : nlohmann::json();
+  if (!best.is_object() || best.value("step", int64_t{-1}) != best_step)
+    throw StorageError(
+        Format("%s does not hold the best weights of this run, of step %lld; the next stage starts from "
+               "them",
+               directory.c_str(), static_cast<long long>(best_step)));
+  LoadWeights(directory + "/model.safetensors", to);
+}
+
+}  // namespace
+
+void HandOver(Engine& from, Engine& to, const std::string& best_dir, int64_t best_step, Communicator& communicator) {
   std::map<std::string, std::vector<float>> values;
   for (ExportedTensor& tensor : from.Export()) values[tensor.name] = std::move(tensor.values);
   const std::vector<ParameterSpec>& parameters = to.declaration().parameters;
@@ -50,12 +75,12 @@ void HandOver(Engine& from, Engine& to, const std::string& best, Communicator& c
     const std::vector<float>& whole = values.at(slice.key.substr(7));
     std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
   }
-  if (!best.empty()) {
+  if (!best_dir.empty()) {
     std::exception_ptr error;
     double failed = 0;
     if (communicator.rank() == 0) {
       try {
-        LoadWeights(best, to);
+        LoadBest(best_dir, best_step, to);
       } catch (...) {
         error = std::current_exception();
         failed = 1;
@@ -63,9 +88,9 @@ void HandOver(Engine& from, Engine& to, const std::string& best, Communicator& c
     }
     communicator.AllReduceNow(std::span(&failed, 1), "best weights of the last stage");
     if (error) std::rethrow_exception(error);
-    if (failed > 0) throw PeerError("rank 0 could not read " + best);
+    if (failed > 0) throw PeerError("rank 0 could not read the best weights in " + best_dir);
     for (const StateSlice& slice : to.Slices()) {
-      if (!slice.key.starts_with("model.")) continue;
+      if (slice.key.starts_with("adamw.")) continue;
       at::Tensor part = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
       communicator.Wait(communicator.Broadcast(part, 0, "best weights of the last stage"));
     }

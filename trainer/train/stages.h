@@ -25,10 +25,10 @@ struct StageRun {
 // of another and checkpoint.keep_best names no metric.
 std::vector<StageRun> PlanStages(const Config& config, const Plan& plan, const Task& task);
 
-// Gives the next stage's engine the values of the last one's: parameters and buffers, not the moments. `best`: a
-// safetensors file whose weights it takes instead, or empty; rank 0 reads it. All ranks call it.
-// Throws ConfigError or StorageError on rank 0, PeerError elsewhere, when the file cannot be read.
-void HandOver(Engine& from, Engine& to, const std::string& best, Communicator& communicator);
+// Gives the next stage's engine the values of the last one's: parameters and buffers, not the moments. `best_dir`:
+// where the last stage's best weights lie, which it takes instead, or empty; rank 0 reads them. All ranks call it.
+// Throws StorageError on rank 0, PeerError elsewhere, when those of `best_step` are not there.
+void HandOver(Engine& from, Engine& to, const std::string& best_dir, int64_t best_step, Communicator& communicator);
 
 }  // namespace trainyard
 

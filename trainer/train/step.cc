@@ -44,7 +44,7 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   }
   // 2. Denominators: every rank's valid targets.
   clock_.Enter("communication");
-  const std::vector<double> denominators = Denominators(*share);
+  const std::vector<double> denominators = Denominators(*share, local.error != nullptr);
   // 3. Forward and backward; gradients leave as they come.
   if (!local.error) ForwardBackward(*share, denominators, train.step, local);
   clock_.Enter("communication");
@@ -59,12 +59,18 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   return result;
 }
 
-std::vector<double> Step::Denominators(const Share& share) {
-  std::vector<double> sums(task_.num_terms(), 0);
+std::vector<double> Step::Denominators(const Share& share, bool failed) {
+  // Behind the terms: samples that could be read. What a rank that failed would have had is unknown; it is not none.
+  std::vector<double> sums(task_.num_terms() + 1, 0);
   for (const auto& batch : share) {
     for (size_t i = 0; i < batch->denominators.size(); ++i) sums[i] += batch->denominators[i];
+    sums.back() += static_cast<double>(batch->ids.size() - batch->skipped.size());
   }
+  if (failed) sums.back() = 1;
   control_.AllReduceNow(sums, "denominators");
+  if (sums.back() == 0)
+    throw DataError("no sample of this step could be read (faults.bad_sample: skip): there is nothing to train on");
+  sums.pop_back();
   return sums;
 }
 

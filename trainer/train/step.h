@@ -61,7 +61,8 @@ class Step {
     std::vector<LossResult> losses;  // per micro-batch, without their graphs
     std::exception_ptr error;
   };
-  std::vector<double> Denominators(const Share& share);
+  // Throws DataError, on every rank, when no rank could read a sample.
+  std::vector<double> Denominators(const Share& share, bool failed);
   void ForwardBackward(const Share& share, const std::vector<double>& denominators, int64_t step, Local& local);
   StepResult Agree(const Local& local);
   void Update(TrainState& train, StepResult& result, CheckpointWriter* writer);

@@ -86,7 +86,7 @@ bool TrainLoop::EvaluationDue() const {
 void TrainLoop::NextStage() {
   const StageRun &last = stage(), &next = stages_[static_cast<size_t>(train_.stage) + 1];
   std::unique_ptr<Engine> engine = BuildEngine(next, *task_, *session_.communicator);
-  HandOver(*engine_, *engine, next.stage.from_best ? last.best_dir + "/model.safetensors" : "", *session_.communicator);
+  HandOver(*engine_, *engine, next.stage.from_best ? last.best_dir : "", train_.best_step, *session_.communicator);
   checkpoints_.SetEngine(*engine);
   step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine, *session_.communicator, clock_);
   engine_ = std::move(engine);
@@ -158,11 +158,13 @@ void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
 
 void TrainLoop::Act(const std::map<std::string, double>& metrics) {
   const Consequences consequences = ActOn(metrics, stage().config, AtEnd(), train_);
-  if (consequences.new_best && session_.world.rank == 0) {
+  if (consequences.new_best) {
     const std::string& best = config_.checkpoint.keep_best;
-    ExportModel(*engine_, stage().best_dir + "/model.safetensors");
-    WriteFileAtomic(stage().best_dir + "/best.json",
-                    Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
+    const bool leader = session_.world.rank == 0;
+    ExportModel(*engine_, stage().best_dir + "/model.safetensors", leader);
+    if (leader)
+      WriteFileAtomic(stage().best_dir + "/best.json",
+                      Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
   }
   if (!consequences.stop_early) return;
   train_.ended_early = true;
@@ -185,7 +187,7 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("saving");
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
-  if (session_.world.rank == 0) ExportModel(*engine_, config_.run.dir + "/export/model.safetensors");
+  ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", session_.world.rank == 0);
   session_.communicator->Barrier("end");
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);

@@ -27,7 +27,7 @@ class TrainLoop {
   // Trains to the end. Throws StoppedError when a stop was requested and everything is durable.
   void Run();
   // A failing rank still helps to complete a checkpoint that is being written, for a moment.
-  void SettleCheckpoint() { checkpoints_.writer()->Settle(std::chrono::seconds(3)); }
+  void SettleCheckpoint() { checkpoints_.writer()->Settle(std::chrono::seconds(1)); }
 
  private:
   const StageRun& stage() const { return stages_[static_cast<size_t>(train_.stage)]; }

@@ -39,7 +39,9 @@ class OpenFile {
  public:
   explicit OpenFile(const fs::path& path) : path_(path) {
     fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // a pipe is not waited for
-    if (fd_ < 0) throw DataError(path.string() + ": " + std::strerror(errno));
+    if (fd_ < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
+      throw DataError(path.string() + ": " + std::strerror(errno));
+    if (fd_ < 0) throw StorageError(path.string() + ": " + std::strerror(errno));
     struct stat status {};
     const bool known = fstat(fd_, &status) == 0;
     if (!known || !S_ISREG(status.st_mode)) {
@@ -60,7 +62,7 @@ class OpenFile {
     while (done < into.size()) {
       const ssize_t n = pread(fd_, into.data() + done, into.size() - done, offset + static_cast<int64_t>(done));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) Fail(path_, offset, std::strerror(errno));
+      if (n < 0) throw StorageError("cannot read " + path_.string() + ": " + std::strerror(errno));
       if (n == 0) Fail(path_, offset + static_cast<int64_t>(done), "the file was cut while it was read");
       done += static_cast<size_t>(n);
     }
