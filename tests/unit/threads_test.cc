@@ -65,6 +65,13 @@ TEST(Threads, LoopsRunOnSeveral) {
   EXPECT_EQ(threads.size(), 2u);
 }
 
+TEST(Threads, ProductWithoutBiasHasGradients) {
+  at::Tensor x = at::randn({5, 8}).requires_grad_(), weight = at::randn({6, 8}).requires_grad_();
+  Product(x, weight, std::nullopt).sum().backward();
+  EXPECT_LT((x.grad() - weight.detach().sum(0)).abs().max().item<double>(), 1e-5);
+  EXPECT_LT((weight.grad() - x.detach().sum(0)).abs().max().item<double>(), 1e-5);
+}
+
 TEST(Threads, Product) {
   for (const auto& [rows, inputs, outputs] :
        {std::tuple{3200, 64, 192}, {952, 256, 64}, {480, 64, 64}, {480, 64, 5}, {700, 10, 7}}) {

@@ -60,6 +60,7 @@ struct ProductFunction : Function<ProductFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
     ctx->save_for_backward({x, weight});
+    ctx->saved_data["bias"] = bias.has_value();
     return at::linear(x, weight, bias);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -69,7 +70,8 @@ struct ProductFunction : Function<ProductFunction> {
     at::Tensor dx, dw, db;
     if (ctx->needs_input_grad(0)) dx = dy.mm(weight).view(x.sizes());
     if (ctx->needs_input_grad(1)) dw = WeightGradient(dy, x.reshape({-1, weight.size(1)}));
-    if (ctx->needs_input_grad(2)) db = dy.sum(0);
+    // An absent bias is no input: it has no place among those that may need a gradient.
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = dy.sum(0);
     return {dx, dw, db};
   }
 };

@@ -1,12 +1,13 @@
 #include "trainer/task/language_model/gpt2.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
+
+#include "trainer/model/product.h"
 
 namespace trainyard::lm {
 namespace {
@@ -23,10 +24,7 @@ Conv1D::Conv1D(const Scope& s, int64_t inputs, int64_t outputs, double deviation
       bias(s.Parameter("bias", {outputs}, {Initial::Kind::kConstant, 0})) {}
 
 at::Tensor Conv1D::operator()(const Pass& pass, const at::Tensor& x) const {
-  const at::Tensor w = pass[weight];
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.back() = w.size(1);
-  return at::addmm(pass[bias], x.reshape({-1, x.size(-1)}), w).view(shape);
+  return Product(x, pass[weight].t(), pass[bias]);
 }
 
 Block::Block(const Scope& s, const ModelShape& m)
@@ -73,10 +71,11 @@ at::Tensor Gpt2::Forward(const Pass& pass, const at::Tensor& tokens) const {
   for (const Block& block : blocks_) {
     x = pass.Unit(block.unit, [=, &block](at::TensorList in) { return block(pass, in[0]); }, {x});
   }
-  return pass.Unit(
-      ends_.unit(),
-      [=, this](at::TensorList in) { return at::linear(norm_(pass, in[0]), pass[tokens_.weight]).to(at::kFloat); },
-      {x});
+  return pass.Unit(ends_.unit(),
+                   [=, this](at::TensorList in) {
+                     return Product(norm_(pass, in[0]), pass[tokens_.weight], std::nullopt).to(at::kFloat);
+                   },
+                   {x});
 }
 
 }  // namespace trainyard::lm
