@@ -156,9 +156,9 @@ Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify) {
   }
   if (named) {
     try {
-      OpenCheckpoint named = OpenCheckpoint::Open(start->source);
-      verify(named);
-      choice.found = std::move(named);
+      OpenCheckpoint source = OpenCheckpoint::Open(start->source);
+      verify(source);
+      choice.found = std::move(source);
       choice.named = true;
       return choice;
     } catch (const StorageError& error) {
