@@ -179,7 +179,7 @@ fs::path CheckpointsAt(const std::string& field, const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) throw ConfigError(field + ": " + path.string() + ": no such directory");
   if (IsCheckpoint(path) || !ListSteps(path).empty()) return path;
-  const fs::path inside = path / "checkpoints";
+  fs::path inside = path / "checkpoints";
   if (!ListSteps(inside).empty()) return inside;
   throw ConfigError(field + ": " + path.string() + " holds no checkpoint");
 }
