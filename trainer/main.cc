@@ -225,12 +225,6 @@ void Build(Commands& c) {
   Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
 }
 
-// A run's directory holds its checkpoints one level down.
-std::string CheckpointPath(const std::string& given) {
-  const fs::path path = ResolveVolume(given), inside = path / "checkpoints";
-  return fs::is_directory(inside) ? inside.string() : path.string();
-}
-
 int Run(Commands& c) {
   const CLI::App& command = *c.app.get_subcommands().at(0);
   const std::string name = command.get_name();
@@ -239,7 +233,7 @@ int Run(Commands& c) {
   if (name != "eval") UnblockStopSignals();
   if (name == "eval") {
     InstallStopHandlers();
-    EvaluateCheckpoint(Load(c.common), CheckpointPath(c.checkpoint));
+    EvaluateCheckpoint(Load(c.common), ResolveVolume(c.checkpoint).string());
   } else if (name == "synth") {
     c.synth->Run();
   } else if (name == "checkpoint") {

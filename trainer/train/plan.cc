@@ -42,6 +42,10 @@ Range Plan::ShareOf(int rank) const {
   return {begin, begin + least + (rank < more ? 1 : 0)};
 }
 
+Precision PrecisionOf(const Config& config) {
+  return config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
+}
+
 Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global) {
   const int64_t num_samples = task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items();
   Plan plan;
@@ -77,7 +81,7 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
   plan.total_steps = config.train.steps ? *config.train.steps
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
-  plan.precision = config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
+  plan.precision = PrecisionOf(config);
   plan.loader_threads = static_cast<int>(config.data.workers.value_or(1));
   plan.peak_lr = ScaledRate(config.optim, world);
   return plan;

@@ -30,6 +30,9 @@ struct Plan {
   Range ShareOf(int rank) const;
 };
 
+// What precision.compute means on this machine.
+Precision PrecisionOf(const Config& config);
+
 // `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
 // resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.
 Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global);

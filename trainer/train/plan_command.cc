@@ -7,13 +7,14 @@
 #include "trainer/base/text.h"
 #include "trainer/parallel/memory_plan.h"
 #include "trainer/task/tasks.h"
+#include "trainer/train/plan.h"
 
 namespace trainyard {
 
 void PrintPlan(const Config& config, int ranks, bool json) {
   ModelDeclaration model;
   DeclareModel(config, model);
-  const Precision precision = config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
+  const Precision precision = PrecisionOf(config);
   const MemoryPlan memory = PlanDdpMemory(model, precision, ranks);
   const MemoryLimit limit = MemoryLimitHere();
   const int64_t needed = memory.total() * ranks;
