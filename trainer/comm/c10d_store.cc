@@ -54,7 +54,7 @@ C10dStore::C10dStore(const C10dStoreOptions& options) : native_(std::make_unique
       native_->store->setTimeout(std::chrono::duration_cast<milliseconds>(options.timeout));
       return;
     } catch (const std::exception& error) {
-      const std::string problem = FirstLine(error.what());
+      std::string problem = FirstLine(error.what());
       if (options.host_here) throw PeerError("cannot serve " + Where(options) + ": " + problem);
       patience.Pause([&] { return problem; });
     }

@@ -17,7 +17,7 @@ using torch::autograd::variable_list;
 struct GatherFunction : torch::autograd::Function<GatherFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, GatherSchedule* schedule, int64_t id) {
     std::vector<int64_t> counts;
-    const at::Tensor all = schedule->Exchange({static_cast<int32_t>(id)}, x, counts);
+    at::Tensor all = schedule->Exchange({static_cast<int32_t>(id)}, x, counts);
     ctx->saved_data["schedule"] = reinterpret_cast<int64_t>(schedule);
     ctx->saved_data["id"] = id;
     ctx->saved_data["counts"] = counts;
@@ -91,7 +91,7 @@ at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, 
   }
   collectives_.Wait(collectives_.AllReduce(padded, Format("gather %d, gradient", id.index)));
   const int64_t mine = counts.empty() ? 0 : counts[static_cast<size_t>(collectives_.rank())];
-  const at::Tensor result = padded.select(0, collectives_.rank()).narrow(0, 0, mine);
+  at::Tensor result = padded.select(0, collectives_.rank()).narrow(0, 0, mine);
   if (complete()) done_();
   return result;
 }
