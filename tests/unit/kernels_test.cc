@@ -76,7 +76,8 @@ TEST(Kernels, DropoutKeepsItsShareAndScales) {
   constexpr int64_t kRows = 512, kColumns = 96;
   std::vector<float> x(kRows * kColumns, 10.0f), y(x.size());  // gelu(10) is 10 in fp32
   for (const Table* table : RunnableTables()) {
-    const GeluArgs<float> args{kColumns, {.key = 5, .p = 0.25f}, x.data(), y.data(), nullptr, nullptr};
+    const GeluArgs<float> args{GeluForm::kExact, kColumns, {.key = 5, .p = 0.25f}, x.data(), y.data(),
+                               nullptr,          nullptr};
     table->gelu_forward(args, 0, kRows);
     int64_t kept = 0;
     for (float value : y) {

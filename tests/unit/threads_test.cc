@@ -2,10 +2,15 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cos.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/group_norm.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sin.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -15,6 +20,7 @@
 #include <set>
 #include <thread>
 
+#include "trainer/model/convolve.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/parallel_for.h"
 #include "trainer/model/product.h"
@@ -52,6 +58,12 @@ Tensors WithGradients(const at::Tensor& output, const Tensors& inputs) {
 
 at::Tensor Random(at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); }
 
+Tensors Bf16(const Tensors& tensors) {
+  Tensors low;
+  for (const at::Tensor& x : tensors) low.push_back(x.detach().to(at::kBFloat16).requires_grad_(true));
+  return low;
+}
+
 TEST(Threads, LoopsRunOnSeveral) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);
@@ -78,6 +90,8 @@ TEST(Threads, Product) {
     const at::Tensor x = Random({2, rows / 2, inputs}), weight = Random({outputs, inputs}), bias = Random({outputs});
     SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " -> " << outputs);
     ExpectTheSameBits([&] { return WithGradients(Product(x, weight, bias), {x, weight, bias}); });
+    const Tensors low = Bf16({x, weight, bias});
+    ExpectTheSameBits([&] { return WithGradients(Product(low[0], low[1], low[2]), low); });
   }
 }
 
@@ -96,6 +110,44 @@ TEST(Threads, NormAndGelu) {
   const at::Tensor x = Random({2500, 48}), r = Random({2500, 48}), gamma = Random({48}), beta = Random({48});
   ExpectTheSameBits([&] { return WithGradients(DropoutAddNorm(x, r, gamma, beta, {3, 0.1}), {x, r, gamma, beta}); });
   ExpectTheSameBits([&] { return WithGradients(GeluDropout(x, {4, 0.1}), {x}); });
+}
+
+// Of odd sizes, so that no cut between threads lies where the library's vectors end.
+TEST(Threads, WhatLayersAreMadeOf) {
+  const at::Tensor x = Random({2501, 51}), gamma = Random({51}), beta = Random({51});
+  ExpectTheSameBits([&] { return WithGradients(Norm(x, gamma, beta, 1e-5), {x, gamma, beta}); });
+  ExpectTheSameBits([&] { return WithGradients(GeluTanh(x), {x}); });
+  const at::Tensor low = Bf16({x})[0];
+  ExpectTheSameBits([&] { return WithGradients(Norm(low, gamma, beta, 1e-5), {low, gamma, beta}); });
+  ExpectTheSameBits([&] { return WithGradients(GeluTanh(low), {low}); });
+  // The library's own, as the layers use them.
+  const at::Tensor table = Random({1501, 51}), indices = at::randint(0, 1501, {3001});
+  ExpectTheSameBits([&] { return WithGradients(at::embedding(table, indices), {table}); });
+  const at::Tensor targets = at::randint(0, 51, {2501});
+  ExpectTheSameBits(
+      [&] { return WithGradients(at::cross_entropy_loss(x, targets, {}, at::Reduction::Sum, -100), {x}); });
+  const at::Tensor added = Random({97, 51}), samples = Random({31, 97, 51});
+  ExpectTheSameBits([&] { return WithGradients(samples + added, {samples, added}); });
+}
+
+TEST(Threads, OtherNorms) {
+  const at::Tensor x = Random({37, 48, 31}), gamma = Random({48}), beta = Random({48});
+  ExpectTheSameBits([&] { return WithGradients(at::group_norm(x, 6, gamma, beta, 1e-5), {x, gamma, beta}); });
+  ExpectTheSameBits([&] {
+    return WithGradients(at::batch_norm(x, gamma, beta, {}, {}, true, 0.1, 1e-5, false), {x, gamma, beta});
+  });
+  const at::Tensor rows = Random({2501, 51}), scale = Random({51});
+  ExpectTheSameBits([&] {
+    return WithGradients(rows * at::rsqrt(rows.square().mean(-1, true) + 1e-6) * scale, {rows, scale});
+  });
+}
+
+TEST(Threads, Convolution) {
+  const at::Tensor x = Random({37, 8, 31, 29}), weight = Random({40, 8, 3, 3}), bias = Random({40});
+  ExpectTheSameBits([&] { return WithGradients(Convolve(x, weight, bias, {2, 2}, {1, 1}), {x, weight, bias}); });
+  ExpectTheSameBits([&] { return WithGradients(Convolve(x, weight, {}, {1, 1}, {0, 0}), {x, weight}); });
+  const at::Tensor deep = Random({5, 3, 9, 11, 10}), kernel = Random({6, 3, 3, 3, 3});
+  ExpectTheSameBits([&] { return WithGradients(Convolve(deep, kernel, {}, {1, 1, 1}, {1, 1, 1}), {deep, kernel}); });
 }
 
 TEST(Threads, NormUpdateAndCasts) {

@@ -49,7 +49,7 @@ struct AttentionArgs {
   T *dq, *dk, *dv;
 };
 
-// y = LayerNorm(x + dropout(r)) * gamma + beta over D; z keeps x + dropout(r).
+// y = LayerNorm(z) * gamma + beta over D, where z keeps x + dropout(r). Without r (null), z is x and is not written.
 template <class T>
 struct NormArgs {
   int64_t D;
@@ -59,16 +59,20 @@ struct NormArgs {
   const float *gamma, *beta;
   T *y, *z;
   float *mean, *rstd;  // (N)
-  // Backward only: dx is the gradient of x, dr of r (may be the same memory without dropout);
-  // dgamma and dbeta (D) are added to.
+  // Backward only: dx is the gradient of x, dr of r (may be the same memory without dropout); dgamma and dbeta (D) are
+  // added to. Uses neither x nor r.
   const T* dy;
   T *dx, *dr;
   float *dgamma, *dbeta;
 };
 
-// y = dropout(gelu(x)), gelu in its exact form (with erf).
+// Gelu (Hendrycks and Gimpel, arXiv 1606.08415) with the normal distribution function, or its approximation by tanh.
+enum class GeluForm { kExact, kTanh };
+
+// y = dropout(gelu(x)).
 template <class T>
 struct GeluArgs {
+  GeluForm form;
   int64_t D;
   Dropout dropout;
   const T* x;

@@ -21,13 +21,13 @@ void NormForwardRows(const NormArgs<T>& a, int64_t begin, int64_t end) {
   const int64_t D = a.D;
   const float inverse = 1.0f / static_cast<float>(D);
   for (int64_t n = begin; n < end; ++n) {
-    const T *x = a.x + n * D, *r = a.r + n * D;
+    const T *x = a.x + n * D, *r = a.r ? a.r + n * D : nullptr;
     T *y = a.y + n * D, *z = a.z + n * D;
-    if (kDrops) {
+    if (r && kDrops) {
       const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
       for (int64_t d = 0; d < D; ++d) Store(Load(x[d]) + Load(r[d]) * drop.Factor(static_cast<uint32_t>(d)), z[d]);
-    } else {
+    } else if (r) {
 #pragma omp simd
       for (int64_t d = 0; d < D; ++d) Store(Load(x[d]) + Load(r[d]), z[d]);
     }
@@ -91,7 +91,31 @@ void NormBackward(const NormArgs<T>& a, int64_t begin, int64_t end) {
 
 // ---- GELU and dropout --------------------------------------------------------------------------
 
-template <bool kDrops, class T>
+// Value(x) is gelu(x), Slope(x) its derivative.
+struct ExactGelu {
+  static float Value(float x) { return x * NormalCdf(x, Exp(-0.5f * x * x)); }
+  static float Slope(float x) {
+    constexpr float kInverseSqrt2Pi = 0.3989422804f;
+    const float e = Exp(-0.5f * x * x);
+    return NormalCdf(x, e) + x * e * kInverseSqrt2Pi;
+  }
+};
+
+// 0.5 x (1 + tanh u) = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+struct TanhGelu {
+  static constexpr float kTwiceScale = 1.5957691216f, kCubic = 0.044715f;
+  static float Gate(float x) {
+    const float power = -kTwiceScale * (x + kCubic * x * x * x);
+    return 1.0f / (1.0f + Exp(power < 80.0f ? power : 80.0f));
+  }
+  static float Value(float x) { return x * Gate(x); }
+  static float Slope(float x) {
+    const float gate = Gate(x);
+    return gate + x * gate * (1.0f - gate) * kTwiceScale * (1.0f + 3.0f * kCubic * x * x);
+  }
+};
+
+template <class Form, bool kDrops, class T>
 void GeluForwardRows(const GeluArgs<T>& a, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; ++n) {
     const T* x = a.x + n * a.D;
@@ -99,37 +123,38 @@ void GeluForwardRows(const GeluArgs<T>& a, int64_t begin, int64_t end) {
     const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
     for (int64_t d = 0; d < a.D; ++d) {
-      const float v = Load(x[d]);
-      const float cdf = NormalCdf(v, Exp(-0.5f * v * v));
-      Store(v * cdf * drop.Factor(static_cast<uint32_t>(d)), y[d]);
+      Store(Form::Value(Load(x[d])) * drop.Factor(static_cast<uint32_t>(d)), y[d]);
     }
   }
 }
 
-template <bool kDrops, class T>
+template <class Form, bool kDrops, class T>
 void GeluBackwardRows(const GeluArgs<T>& a, int64_t begin, int64_t end) {
-  constexpr float kInverseSqrt2Pi = 0.3989422804f;
   for (int64_t n = begin; n < end; ++n) {
     const T *x = a.x + n * a.D, *dy = a.dy + n * a.D;
     T* dx = a.dx + n * a.D;
     const DropoutRow<kDrops> drop(a.dropout, static_cast<uint64_t>(n));
 #pragma omp simd
     for (int64_t d = 0; d < a.D; ++d) {
-      const float v = Load(x[d]), e = Exp(-0.5f * v * v);
-      const float slope = NormalCdf(v, e) + v * e * kInverseSqrt2Pi;
-      Store(Load(dy[d]) * drop.Factor(static_cast<uint32_t>(d)) * slope, dx[d]);
+      Store(Load(dy[d]) * drop.Factor(static_cast<uint32_t>(d)) * Form::Slope(Load(x[d])), dx[d]);
     }
   }
 }
 
 template <class T>
 void GeluForward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
-  WithDropout(a.dropout, [&]<bool kDrops>() { GeluForwardRows<kDrops>(a, begin, end); });
+  WithDropout(a.dropout, [&]<bool kDrops>() {
+    a.form == GeluForm::kExact ? GeluForwardRows<ExactGelu, kDrops>(a, begin, end)
+                               : GeluForwardRows<TanhGelu, kDrops>(a, begin, end);
+  });
 }
 
 template <class T>
 void GeluBackward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
-  WithDropout(a.dropout, [&]<bool kDrops>() { GeluBackwardRows<kDrops>(a, begin, end); });
+  WithDropout(a.dropout, [&]<bool kDrops>() {
+    a.form == GeluForm::kExact ? GeluBackwardRows<ExactGelu, kDrops>(a, begin, end)
+                               : GeluBackwardRows<TanhGelu, kDrops>(a, begin, end);
+  });
 }
 
 // ---- Optimizer, norms, conversion --------------------------------------------------------------

@@ -12,6 +12,7 @@ namespace trainyard {
 namespace {
 
 using kernels::Bf16;
+using kernels::GeluForm;
 using kernels::Kernels;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
@@ -150,7 +151,6 @@ kernels::NormArgs<T> NormArgsOf(const at::Tensor& gamma, kernels::Dropout dropou
                                 const at::Tensor& mean, const at::Tensor& rstd) {
   kernels::NormArgs<T> a{};
   a.D = gamma.numel();
-  a.eps = 1e-5f;
   a.dropout = dropout;
   a.gamma = gamma.data_ptr<float>();
   a.z = Data<T>(z);
@@ -160,15 +160,17 @@ kernels::NormArgs<T> NormArgsOf(const at::Tensor& gamma, kernels::Dropout dropou
 }
 
 struct NormFunction : Function<NormFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma,
-                            const at::Tensor& beta, int64_t key, double p) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const std::optional<at::Tensor>& r,
+                            const at::Tensor& gamma, const at::Tensor& beta, double eps, int64_t key, double p) {
     const int64_t rows = x.numel() / gamma.numel();
-    at::Tensor y = at::empty_like(x), z = at::empty_like(x);
+    at::Tensor y = at::empty_like(x);
+    const at::Tensor z = r ? at::empty_like(x) : x;
     at::Tensor mean = at::empty({rows}, gamma.options()), rstd = at::empty({rows}, gamma.options());
     auto run = [&]<class T>(T*, auto kernel) {
       auto a = NormArgsOf<T>(gamma, ToDropout(static_cast<uint64_t>(key), p), z, mean, rstd);
+      a.eps = static_cast<float>(eps);
       a.x = Data<T>(x);
-      a.r = Data<T>(r);
+      a.r = r ? Data<T>(*r) : nullptr;
       a.beta = beta.data_ptr<float>();
       a.y = Data<T>(y);
       ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
@@ -176,6 +178,7 @@ struct NormFunction : Function<NormFunction> {
     IsBf16(x) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_forward_bf16)
               : run(static_cast<float*>(nullptr), Kernels().norm_forward);
     ctx->save_for_backward({gamma, z, mean, rstd});
+    ctx->saved_data["adds"] = r.has_value();
     ctx->saved_data["key"] = key;
     ctx->saved_data["p"] = p;
     return y;
@@ -207,15 +210,22 @@ struct NormFunction : Function<NormFunction> {
               : run(static_cast<float*>(nullptr), Kernels().norm_backward);
     at::Tensor sums = partial[0];
     for (int64_t task = 1; task < tasks; ++task) sums.add_(partial[task]);
-    return {dx, dr, sums[0], sums[1], {}, {}};
+    if (!ctx->saved_data["adds"].toBool()) dr = at::Tensor();
+    return {dx, dr, sums[0], sums[1], {}, {}, {}};
   }
 };
 
+at::Tensor ApplyNorm(const at::Tensor& x, const std::optional<at::Tensor>& r, const at::Tensor& gamma,
+                     const at::Tensor& beta, double eps, const DropoutDraw& dropout) {
+  return NormFunction::apply(x.contiguous(), r, gamma, beta, eps, static_cast<int64_t>(dropout.key), dropout.p);
+}
+
 struct GeluFunction : Function<GeluFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, int64_t key, double p) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, GeluForm form, int64_t key, double p) {
     at::Tensor y = at::empty_like(x);
-    Run(x, y, x, y, key, p, false);
+    Run(x, y, x, y, form, key, p, false);
     ctx->save_for_backward({x});
+    ctx->saved_data["form"] = static_cast<int64_t>(form);
     ctx->saved_data["key"] = key;
     ctx->saved_data["p"] = p;
     return y;
@@ -223,17 +233,18 @@ struct GeluFunction : Function<GeluFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous();
     at::Tensor dx = at::empty_like(x);
-    Run(x, dx, dy, dx, ctx->saved_data["key"].toInt(), ctx->saved_data["p"].toDouble(), true);
-    return {dx, {}, {}};
+    const auto form = static_cast<GeluForm>(ctx->saved_data["form"].toInt());
+    Run(x, dx, dy, dx, form, ctx->saved_data["key"].toInt(), ctx->saved_data["p"].toDouble(), true);
+    return {dx, {}, {}, {}};
   }
 
  private:
-  static void Run(const at::Tensor& x, at::Tensor& y, const at::Tensor& dy, at::Tensor& dx, int64_t key, double p,
-                  bool backward) {
+  static void Run(const at::Tensor& x, at::Tensor& y, const at::Tensor& dy, at::Tensor& dx, GeluForm form, int64_t key,
+                  double p, bool backward) {
     const int64_t D = x.size(-1), rows = x.numel() / D;
     auto run = [&]<class T>(T*, auto kernel) {
       const kernels::GeluArgs<T> a{
-          D, ToDropout(static_cast<uint64_t>(key), p), Data<T>(x), Data<T>(y), Data<T>(dy), Data<T>(dx)};
+          form, D, ToDropout(static_cast<uint64_t>(key), p), Data<T>(x), Data<T>(y), Data<T>(dy), Data<T>(dx)};
       ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
     };
     if (IsBf16(x)) {
@@ -260,11 +271,19 @@ at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, c
 
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
                           const DropoutDraw& dropout) {
-  return NormFunction::apply(x.contiguous(), r.contiguous(), gamma, beta, static_cast<int64_t>(dropout.key), dropout.p);
+  return ApplyNorm(x, r.contiguous(), gamma, beta, 1e-5, dropout);
+}
+
+at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps) {
+  return ApplyNorm(x, std::nullopt, gamma, beta, eps, {});
 }
 
 at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout) {
-  return GeluFunction::apply(x.contiguous(), static_cast<int64_t>(dropout.key), dropout.p);
+  return GeluFunction::apply(x.contiguous(), GeluForm::kExact, static_cast<int64_t>(dropout.key), dropout.p);
+}
+
+at::Tensor GeluTanh(const at::Tensor& x) {
+  return GeluFunction::apply(x.contiguous(), GeluForm::kTanh, int64_t{0}, 0.0);
 }
 
 }  // namespace trainyard

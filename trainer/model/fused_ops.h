@@ -1,4 +1,5 @@
-// Differentiable operations over the kernels: forward and backward on fp32 or bf16 CPU tensors.
+// Differentiable operations over the kernels: forward and backward on fp32 or bf16 CPU tensors, with the same bits for
+// any number of threads.
 //
 // Legend: B batch, C context rows, Q query rows, R = C + Q, D model width, H heads.
 #ifndef TRAINYARD_TRAINER_MODEL_FUSED_OPS_H_
@@ -35,8 +36,13 @@ at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, c
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
                           const DropoutDraw& dropout);
 
+// LayerNorm(x) over the last dimension; gamma, beta: (D) float32.
+at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps);
+
 // dropout(gelu(x)), exact gelu.
 at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout);
+// gelu(x) by its approximation with tanh.
+at::Tensor GeluTanh(const at::Tensor& x);
 
 }  // namespace trainyard
 

@@ -4,15 +4,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/convolution.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/group_norm.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rsqrt.h>
 
 #include <cmath>
 
+#include "trainer/model/convolve.h"
 #include "trainer/model/product.h"
 
 namespace trainyard {
@@ -72,7 +71,7 @@ LayerNorm::LayerNorm(const Scope& s, int64_t width, double eps)
       eps(eps) {}
 
 at::Tensor LayerNorm::operator()(const Pass& pass, const at::Tensor& x) const {
-  return at::layer_norm(x, {width}, pass[weight], pass[bias], eps);
+  return Norm(x, pass[weight], pass[bias], eps);
 }
 
 RMSNorm::RMSNorm(const Scope& s, int64_t width, double eps)
@@ -129,9 +128,7 @@ Convolution::Convolution(const Scope& s, int dimensions, int64_t inputs, int64_t
 }
 
 at::Tensor Convolution::operator()(const Pass& pass, const at::Tensor& x) const {
-  const std::vector<int64_t> ones(stride.size(), 1), zeros(stride.size(), 0);
-  return at::convolution(x, pass[weight], bias ? std::optional(pass[*bias]) : std::nullopt, stride, padding, ones,
-                         false, zeros, 1);
+  return Convolve(x, pass[weight], bias ? std::optional(pass[*bias]) : std::nullopt, stride, padding);
 }
 
 at::Tensor Dropout::operator()(const Pass& pass, const at::Tensor& x) const {

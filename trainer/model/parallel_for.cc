@@ -1,6 +1,10 @@
 #include "trainer/model/parallel_for.h"
 
 #include <ATen/Parallel.h>
+#include <omp.h>
+
+// From MKL, of which LibTorch holds a copy on x86-64; returns what was set before, 0 for the default.
+extern "C" int MKL_Set_Num_Threads_Local(int) __attribute__((weak));
 
 #ifndef INTRA_OP_PARALLEL
 #error "at::parallel_for is serial here: this file needs -fopenmp"
@@ -10,6 +14,16 @@ namespace trainyard {
 
 void ParallelFor(int64_t begin, int64_t end, int64_t least, const std::function<void(int64_t, int64_t)>& run) {
   at::parallel_for(begin, end, least, run);
+}
+
+OneLibraryThread::OneLibraryThread()
+    : mkl_before_(MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(1) : 0), openmp_before_(omp_get_max_threads()) {
+  omp_set_num_threads(1);  // of this thread's own loops: where oneDNN takes its number from
+}
+
+OneLibraryThread::~OneLibraryThread() {
+  omp_set_num_threads(openmp_before_);
+  if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(mkl_before_);
 }
 
 }  // namespace trainyard

@@ -15,6 +15,20 @@ namespace trainyard {
 // OpenMP.
 void ParallelFor(int64_t begin, int64_t end, int64_t least, const std::function<void(int64_t begin, int64_t end)>& run);
 
+// While it lives, what this thread asks of MKL and oneDNN is computed by this thread alone. Inside a parallel loop too:
+// MKL would cut a sum for as many threads as it was told of, whether it gets them or not, and a loop of one piece is no
+// parallel region to them.
+class OneLibraryThread {
+ public:
+  OneLibraryThread();
+  ~OneLibraryThread();
+  OneLibraryThread(const OneLibraryThread&) = delete;
+  OneLibraryThread& operator=(const OneLibraryThread&) = delete;
+
+ private:
+  int mkl_before_, openmp_before_;
+};
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_

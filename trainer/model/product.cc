@@ -10,9 +10,6 @@
 
 #include "trainer/model/parallel_for.h"
 
-// From MKL, of which LibTorch holds a copy on x86-64; returns what was set before, 0 for the default.
-extern "C" int MKL_Set_Num_Threads_Local(int) __attribute__((weak));
-
 namespace trainyard {
 namespace {
 
@@ -22,21 +19,6 @@ using torch::autograd::variable_list;
 
 // Rows or columns of a weight whose gradients one task computes: wide enough for the library's kernels.
 constexpr int64_t kWidthPerTask = 64;
-
-// While it lives, this thread's products are computed by this thread alone: inside a parallel region too, MKL would cut
-// a sum for as many threads as it was told of, whether it gets them or not.
-class OneLibraryThread {
- public:
-  OneLibraryThread() : before_(MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(1) : 0) {}
-  ~OneLibraryThread() {
-    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(before_);
-  }
-  OneLibraryThread(const OneLibraryThread&) = delete;
-  OneLibraryThread& operator=(const OneLibraryThread&) = delete;
-
- private:
-  int before_;
-};
 
 // dy^T x.  dy: (rows, outputs), x: (rows, inputs) -> (outputs, inputs)
 at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& x) {

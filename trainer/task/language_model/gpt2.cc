@@ -1,7 +1,6 @@
 #include "trainer/task/language_model/gpt2.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/gelu.h>
 
 #include <cmath>
 #include <optional>
@@ -43,7 +42,7 @@ Block::Block(const Scope& s, const ModelShape& m)
 at::Tensor Block::operator()(const Pass& pass, const at::Tensor& x) const {
   const at::Tensor attended = CausalAttention(qkv(pass, norm1(pass, x)), heads, attention_dropout.Draw(pass));
   const at::Tensor y = x + attended_dropout(pass, out(pass, attended));
-  const at::Tensor h = at::gelu(up(pass, norm2(pass, y)), "tanh");
+  const at::Tensor h = GeluTanh(up(pass, norm2(pass, y)));
   return y + output_dropout(pass, down(pass, h));
 }
 

@@ -1,0 +1,66 @@
+#include "trainer/model/convolve.h"
+
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <array>
+#include <vector>
+
+#include "trainer/model/parallel_for.h"
+
+namespace trainyard {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+struct Geometry {
+  std::vector<int64_t> stride, padding, ones, zeros;
+  Geometry(at::IntArrayRef s, at::IntArrayRef p)
+      : stride(s.vec()), padding(p.vec()), ones(s.size(), 1), zeros(s.size(), 0) {}
+  // Of x and the weight, as `wanted` says; the other is undefined.
+  std::array<at::Tensor, 2> Gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                                      std::array<bool, 2> wanted) const {
+    const auto [dx, dw, db] = at::convolution_backward(dy, x, weight, {}, stride, padding, ones, false, zeros, 1,
+                                                       {wanted[0], wanted[1], false});
+    return {dx, dw};
+  }
+};
+
+struct ConvolveFunction : Function<ConvolveFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding) {
+    ctx->save_for_backward({x, weight});
+    ctx->saved_data["bias"] = bias.has_value();
+    ctx->saved_data["stride"] = stride.vec();
+    ctx->saved_data["padding"] = padding.vec();
+    const Geometry geometry(stride, padding);
+    return at::convolution(x, weight, bias, stride, padding, geometry.ones, false, geometry.zeros, 1);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], dy = grads[0].contiguous();
+    const Geometry geometry(ctx->saved_data["stride"].toIntVector(), ctx->saved_data["padding"].toIntVector());
+    at::Tensor dx, dw, db;
+    if (ctx->needs_input_grad(0)) dx = geometry.Gradients(dy, x, weight, {true, false})[0];
+    if (ctx->needs_input_grad(1)) {
+      const OneLibraryThread one_thread;
+      dw = geometry.Gradients(dy, x, weight, {false, true})[1];
+    }
+    // Places first, then samples: the sum over both at once may be cut by threads.
+    // An absent bias is no input: it has no place among those that may need a gradient.
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = dy.flatten(2).sum(2).sum(0);
+    return {dx, dw, db, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                    at::IntArrayRef stride, at::IntArrayRef padding) {
+  return ConvolveFunction::apply(x, weight, bias, stride, padding);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,19 @@
+// Convolution and its gradients, with the same bits for any number of threads.
+#ifndef TRAINYARD_TRAINER_MODEL_CONVOLVE_H_
+#define TRAINYARD_TRAINER_MODEL_CONVOLVE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace trainyard {
+
+// at::convolution without dilation and groups, differentiable.
+//   x: (B, inputs, spatial...), weight: (outputs, inputs, kernel...), bias: (outputs) -> (B, outputs, spatial...)
+// The library cuts a weight's gradient, a sum over samples and places, by threads; here one thread computes it.
+at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                    at::IntArrayRef stride, at::IntArrayRef padding);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_MODEL_CONVOLVE_H_
