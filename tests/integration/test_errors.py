@@ -164,7 +164,7 @@ def test_a_micro_batch_is_at_most_a_share(job):
 
 
 def test_missing_and_truncated_data(job, tmp_path, data):
-    expect(job(data_path=tmp_path / "nowhere"), 65, "nowhere: no such file")
+    expect(job(data_path=tmp_path / "nowhere"), 64, "data.path: ", "nowhere: no such file")
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
     file = next(copy.glob("*.hdf5"))
@@ -211,7 +211,8 @@ def test_every_checkpoint_corrupt_is_never_a_fresh_start(job):
     # `never` held for this job's first attempt: a restart is no fresh start.
     expect(job(train={"steps": 12}, checkpoint={"resume": "never"}), 74, "no checkpoint is good")
     (job.directory / "checkpoints").rename(job.directory / "aside")
-    expect(job(train={"steps": 12}), 0, "starting from scratch")
+    expect(job(train={"steps": 12}), 74, "is empty, but the run in")
+    expect(job(train={"steps": 12}, checkpoint={"resume": "never"}), 0, "starting from scratch")
 
 
 def test_run_directory_of_another_identity(job):

@@ -221,3 +221,25 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
     assert result.returncode == 64 and "init.from" in result.stderr, result.stderr
     copy.unlink()  # a run that goes on needs them no more
     good(job("second", init={"from": str(copy)}, train={"steps": 12})[0])
+
+
+def test_an_automatic_batch_is_at_most_the_data_set(tmp_path):
+    """44 windows: an epoch is one step, and every sample comes once in it."""
+    harness.write_tokens(tmp_path / "train.tokens", [i % 16 for i in range(16 * 44 + 1)], 16)
+    data = {"path": str(tmp_path / "train.tokens")}
+    config = harness.merged(harness.SMALL_LANGUAGE_MODEL, data=data, run={"dir": str(tmp_path / "run")}, batch={"global": "auto"})
+    config["train"] = {"epochs": 3}
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = good(harness.run("train", "--config", path, "--record", tmp_path / "record.jsonl"))
+    samples = json.loads((tmp_path / "record.jsonl").read_text().splitlines()[0])["samples"]
+    assert f"{len(samples)} samples, 1 steps per epoch" in result.stderr and "3 (3.00 epochs)" in result.stderr, result.stderr
+    for line in harness.records(tmp_path / "record.jsonl"):
+        assert sorted(line["samples"]) == sorted(samples) == sorted(set(samples))
+
+
+def test_epochs_are_samples_that_were_trained(job):
+    """batch 300 of 952 windows: 3.173 steps an epoch."""
+    result, _ = job("run", train={"steps": 4}, batch={"global": 300})
+    good(result)
+    samples = int(re.search(r"(\d+) samples, ([0-9.]+) steps per epoch", result.stderr)[1])
+    assert f"4 ({4 * 300 / samples:.2f} epochs)" in result.stderr

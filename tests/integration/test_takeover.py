@@ -67,7 +67,7 @@ def test_a_step_that_no_fence_lists_is_never_a_fresh_start(job, tmp_path, loss):
     # The remedy.
     sections["checkpoint"] = dict(sections.get("checkpoint", {}), resume=str(directory / "step-00000010"))
     expect(job(**sections), 0, "resuming from " + str(directory / "step-00000010"))
-    expect(job(**dict(sections, train={"steps": 14})), 0, "resuming from " + str(directory / "step-00000012"), "held for this job's first attempt")
+    expect(job(**dict(sections, train={"steps": 14})), 0, "resuming from " + str(directory / "step-00000012"), "counts for a job's first attempt")
 
 
 def test_a_damaged_fence_is_74_with_the_remedy(job):
@@ -95,7 +95,7 @@ def test_resume_holds_for_the_first_attempt(job, tmp_path, data):
     expect(job(**sections), 0, f"resuming from {source}")
     assert job.first_step() == 9
     sections["train"]["steps"] = 14
-    expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000010", "held for this job's first attempt")
+    expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000010", "counts for a job's first attempt")
     assert source.is_dir()
     sections["checkpoint"]["resume"] = "never"
     sections["train"]["steps"] = 16
@@ -124,6 +124,58 @@ def test_a_job_of_another_identity_does_not_take_the_checkpoints(job, tmp_path):
     job.directory = tmp_path / "second"
     expect(job(model={"dim": 32}, checkpoint={"dir": str(checkpoints)}), 64, "model.dim")
     assert (checkpoints / "fence").read_text() == fence, "a live owner would have been ended by this"
+
+
+def test_a_checkpoint_directory_that_vanished_is_no_fresh_start(job):
+    """A volume that is not mounted looks like an empty directory."""
+    expect(job(), 0)
+    away = job.directory / "away"
+    job.checkpoints.rename(away)
+    log = (job.directory / "log.jsonl").read_text()
+    sections = {"train": {"steps": 12}}
+    expect(job(**sections), 74, f"checkpoint.dir: {job.checkpoints} is empty", "is its volume there?", "checkpoint.resume: never")
+    assert (job.directory / "log.jsonl").read_text() == log
+    job.checkpoints.rmdir()
+    away.rename(job.checkpoints)
+    expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000010")
+    job.checkpoints.rename(away)
+    expect(job(**sections, checkpoint={"resume": "never"}), 0, "starting from scratch")
+
+
+def test_a_first_start_that_fails_binds_nobody_to_its_mistake(job, tmp_path):
+    """Weights of another shape are found when they are loaded: then the directory has an attempt, and no identity yet."""
+    expect(job(), 0)
+    weights = job.directory / "export" / "model.safetensors"
+    job.directory = tmp_path / "second"
+    job.checkpoints = job.directory / "checkpoints"
+    expect(job(model={"dim": 32}, init={"from": str(weights)}), 64, "of another shape")
+    expect(job(model={"dim": 32}, init={"from": str(tmp_path / "nope")}), 64, "init.from: ", "no such file")
+    expect(job(), 0, "attempt 2, starting from scratch")
+    expect(job(model={"dim": 32}), 64, "model.dim")
+
+
+def test_without_an_interval_a_killed_run_loses_minutes(job):
+    """checkpoint.minutes instead of checkpoint.every; what was trained does not show when it was saved."""
+    expect(job(), 0)
+    record = (job.directory / "record.jsonl").read_text()
+    job.directory = job.directory.parent / "second"
+    job.checkpoints = job.directory / "checkpoints"
+    expect(job(checkpoint={"every": 0, "minutes": 1e-7, "keep_last": 100}), 0, "every 1e-07 minutes and at the end")
+    assert len(job.steps()) > 1 and job.steps()[-1] == 10
+    assert (job.directory / "record.jsonl").read_text() == record
+    job.directory = job.directory.parent / "third"
+    job.checkpoints = job.directory / "checkpoints"
+    expect(job(checkpoint={"every": 0, "minutes": 0}), 0, "a run that is killed starts again from the beginning")
+    assert job.steps() == [10]
+
+
+def test_a_restart_without_a_checkpoint_says_so(job):
+    process = harness.start(*job.arguments(train={"steps": 100000}, checkpoint={"every": 0, "minutes": 0}))
+    record = job.directory / "record.jsonl"
+    harness.wait_until(lambda: record.exists() and record.stat().st_size > 0, 60, "a step")
+    harness.kill(process.pid)
+    process.communicate()
+    expect(job(), 0, "attempt 2, starting from scratch: no attempt before it has saved a checkpoint")
 
 
 def test_a_missing_directory_is_named(job):

@@ -94,6 +94,7 @@ struct ParallelConfig {
 struct CheckpointConfig {
   std::string dir;
   int64_t every = 0;
+  double minutes = 5;
   int64_t keep_last = 2;
   std::string keep_best;
   int64_t keep_every = 0;

@@ -156,7 +156,9 @@ void RunFields(FieldTable& t, Config& c) {
   t.Text("checkpoint.dir", c.checkpoint.dir, kFree,
          "Where checkpoints lie; default TRAINYARD_CHECKPOINT_DIR, else run.dir/checkpoints.");
   t.Int("checkpoint.every", c.checkpoint.every, 0, kFree,
-        "Steps between checkpoints; 0: only after the last step and on a stop.");
+        "Steps between checkpoints, besides the one after the last step or on a stop; 0: checkpoint.minutes decides.");
+  t.Number("checkpoint.minutes", c.checkpoint.minutes, 0, 1e6, kFree,
+           "Without checkpoint.every: minutes between checkpoints, what a killed run loses at most; 0: none.");
   t.Int("checkpoint.keep_last", c.checkpoint.keep_last, 1, kFree, "The newest so many checkpoints stay.");
   t.Text("checkpoint.keep_best", c.checkpoint.keep_best, kFree,
          "An evaluation metric: the weights of its best value are exported to run.dir/best.");

@@ -134,7 +134,7 @@ std::vector<SourceSlice> Checkpoints::Slices() const {
 }
 
 void Checkpoints::Begin(const TrainState& train) {
-  const Json state = {{"epoch", train.step / plan_.steps_per_epoch},
+  const Json state = {{"epoch", train.step * plan_.global_batch / plan_.epoch_samples},
                       {"cursor", train.step * plan_.global_batch},
                       {"seed", config_.run.seed},
                       {"global_batch", plan_.global_batch},
@@ -145,11 +145,18 @@ void Checkpoints::Begin(const TrainState& train) {
                       {"train", train.ToJson()}};
   writer_.Begin(train.step, Slices(), state);
   last_saved_ = train.step;
+  last_began_ = std::chrono::steady_clock::now();
 }
 
-void Checkpoints::MaybeSave(const TrainState& train) {
-  if (config_.checkpoint.every == 0 || train.step % config_.checkpoint.every != 0 || train.step == last_saved_) return;
-  Begin(train);
+bool Checkpoints::WantsSave() const {
+  const CheckpointConfig& c = config_.checkpoint;
+  const std::chrono::duration<double, std::ratio<60>> since = std::chrono::steady_clock::now() - last_began_;
+  return session_.world.rank == 0 && c.every == 0 && c.minutes > 0 && since.count() >= c.minutes;
+}
+
+void Checkpoints::MaybeSave(const TrainState& train, bool agreed) {
+  const bool due = config_.checkpoint.every > 0 && train.step % config_.checkpoint.every == 0;
+  if ((due || agreed) && train.step != last_saved_) Begin(train);
 }
 
 void Checkpoints::SaveNow(const TrainState& train) {

@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_TRAINER_TRAIN_CHECKPOINTS_H_
 #define TRAINYARD_TRAINER_TRAIN_CHECKPOINTS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,8 +33,10 @@ class Checkpoints {
   // From now on this engine is saved: a new stage's. Returns when nothing of the old one is needed any more.
   void SetEngine(Engine& engine);
 
-  // Starts saving when checkpoint.every says so.
-  void MaybeSave(const TrainState& train);
+  // Whether checkpoint.minutes are over: the ranks' clocks differ, so rank 0's decides for all.
+  bool WantsSave() const;
+  // Starts saving when checkpoint.every says so, or the ranks have agreed to.
+  void MaybeSave(const TrainState& train, bool agreed);
   // Saves unless this step is already saved, and returns when it is durable.
   void SaveNow(const TrainState& train);
 
@@ -50,6 +53,7 @@ class Checkpoints {
   Engine* engine_;
   Session& session_;
   int64_t last_saved_;
+  std::chrono::steady_clock::time_point last_began_ = std::chrono::steady_clock::now();
   const bool resumed_;
   std::shared_ptr<const OpenCheckpoint> source_;
   const bool shared_;

@@ -36,12 +36,20 @@ void RequireFile(const std::string& field, const fs::path& path) {
 
 }  // namespace
 
+fs::path IdentityFile(const Config& config) { return fs::path(config.run.dir) / "config.json"; }
+
+bool HasBegun(const Config& config) {
+  std::error_code ignored;
+  return fs::exists(IdentityFile(config), ignored);
+}
+
 void CheckPlaces(const Config& c) {
   RequireWritable("run.dir", c.run.dir);
   RequireWritable("checkpoint.dir", c.checkpoint.dir);
   std::error_code error;
+  if (!fs::exists(c.data.path, error)) Refuse("data.path", c.data.path + ": no such file or directory");
   // A run that has begun goes on from its own checkpoints; what it came from may be gone by then.
-  const bool begun = fs::exists(fs::path(c.run.dir) / "uid", error);
+  const bool begun = HasBegun(c);
   if (!c.init.from.empty() && !begun) RequireFile("init.from", c.init.from);
   if (const std::string& resume = c.checkpoint.resume; resume != "auto" && resume != "never" && !begun) {
     if (!fs::is_directory(resume, error))

@@ -3,11 +3,18 @@
 #ifndef TRAINYARD_TRAINER_TRAIN_PLACES_H_
 #define TRAINYARD_TRAINER_TRAIN_PLACES_H_
 
+#include <filesystem>
+
 #include "trainer/config/config.h"
 
 namespace trainyard {
 
-// run.dir and checkpoint.dir can be written or made; init.from and checkpoint.resume are there;
+// The file in run.dir that says whose it is (run_directory.h).
+std::filesystem::path IdentityFile(const Config& config);
+// Whether an attempt has loaded what it starts from: the file is there.
+bool HasBegun(const Config& config);
+
+// run.dir and checkpoint.dir can be written or made; data.path, init.from and checkpoint.resume are there;
 // train.record can be written and is nothing but a record. Throws ConfigError naming field and path.
 // For the node of rank 0, which reads and writes them.
 void CheckPlaces(const Config& config);

@@ -22,6 +22,12 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
   return best;
 }
 
+std::string DescribeInterval(const CheckpointConfig& checkpoint) {
+  if (checkpoint.every > 0) return Format(", every %lld steps", static_cast<Long>(checkpoint.every));
+  if (checkpoint.minutes > 0) return Format(", every %g minutes and at the end", checkpoint.minutes);
+  return ", at the end: a run that is killed starts again from the beginning";
+}
+
 // "16 = micro 4 x accumulation 2 x ranks 2", or how unequal shares are made up.
 std::string DescribeBatch(const Plan& plan) {
   const auto global = static_cast<Long>(plan.global_batch), micro = static_cast<Long>(plan.micro);
@@ -51,7 +57,8 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
   Plan plan;
   // Limited, so that the products below stay in range whatever was asked for.
   const int64_t wanted_micro = std::min(config.batch.micro.value_or(kAutoMicro), std::max(num_samples, kAutoMicro));
-  const int64_t auto_global = wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world));
+  const int64_t auto_global =
+      std::min(num_samples, wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world)));
   plan.global_batch = config.batch.global.value_or(resumed_global > 0 ? resumed_global : auto_global);
   if (config.batch.global.value_or(0) > num_samples) {
     throw ConfigError(Format("batch.global: %lld is more than the %lld samples of the data set",
@@ -77,7 +84,7 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
     throw ConfigError(Format("batch.global: %lld is more than the %lld samples of an epoch, and data.last is drop",
                              static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples)));
   }
-  plan.steps_per_epoch = (epoch + plan.global_batch - 1) / plan.global_batch;
+  plan.epoch_samples = epoch;
   plan.total_steps = config.train.steps ? *config.train.steps
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
@@ -99,14 +106,15 @@ void RequireMemory(const MemoryPlan& of_a_rank, int64_t num_parameters, int rank
 }
 
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples) {
-  const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
+  const double steps_per_epoch = static_cast<double>(plan.epoch_samples) / static_cast<double>(plan.global_batch);
+  const double epochs = static_cast<double>(plan.total_steps) / steps_per_epoch;
   std::string text;
   auto line = [&](const char* name, const std::string& value) { text += Format("  %-12s %s\n", name, value.c_str()); };
   line("task", config.task.name + ", " + config.task.options->Describe());
   line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
                        plan.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
-  line("data", Format("%s: %lld samples, %lld steps per epoch", config.data.path.c_str(),
-                      static_cast<Long>(num_samples), static_cast<Long>(plan.steps_per_epoch)));
+  line("data", Format("%s: %lld samples, %.4g steps per epoch", config.data.path.c_str(),
+                      static_cast<Long>(num_samples), steps_per_epoch));
   line("batch", DescribeBatch(plan));
   line("steps", Format("%lld (%.2f epochs)", static_cast<Long>(plan.total_steps), epochs));
   line("optimizer", Format("AdamW, lr %g%s, %s, warm-up %lld, clip %g", plan.peak_lr,
@@ -116,10 +124,7 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
                            config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip));
   line("parallel", Format("ddp, buckets of %g MiB", config.parallel.bucket_mib));
   line("run.dir", config.run.dir);
-  line("checkpoints",
-       config.checkpoint.dir + (config.checkpoint.every
-                                    ? Format(", every %lld steps", static_cast<Long>(config.checkpoint.every))
-                                    : ", at the end"));
+  line("checkpoints", config.checkpoint.dir + DescribeInterval(config.checkpoint));
   return text;
 }
 

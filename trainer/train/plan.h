@@ -19,8 +19,8 @@ struct Plan {
   int64_t micro = 0;         // most samples of one forward
   int64_t accumulation = 0;  // micro-batches of the rank that has most
   int64_t total_steps = 0;
-  int64_t schedule_steps = 0;   // of the stage: what schedules run over
-  int64_t steps_per_epoch = 0;  // rounded up
+  int64_t schedule_steps = 0;  // of the stage: what schedules run over
+  int64_t epoch_samples = 0;   // what an epoch trains on; epochs follow each other without a gap
   Precision precision = Precision::kFp32;
   int loader_threads = 1;
   double peak_lr = 0;

@@ -9,6 +9,7 @@
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/comm/signs_of_life.h"
+#include "trainer/train/places.h"
 #include "trainer/train/run_directory.h"
 
 namespace trainyard {
@@ -103,16 +104,23 @@ class Chooser {
     const bool said = !resume.empty() && resume != "auto",
                holds = said && !Fence::Read(directory_).HasStarted(writer_.job_uid);
     RefuseAnotherIdentity(holds);
+    if (!said) RequireKnownDirectory();
+    const bool again = Fence::Read(directory_).HasStarted(writer_.job_uid);
     Fence::Take(directory_, writer_, StopRequested);
     RemoveUnfinished();
     result_.shared = EveryoneSeesTheDirectory();
-    if (said && !holds) result_.message = "checkpoint.resume: " + resume + " held for this job's first attempt\n";
+    if (said && !holds) {
+      result_.message = "checkpoint.resume: " + resume +
+                        " counts for a job's first attempt, and this is a later one; to start afresh, name another "
+                        "run.dir and checkpoint.dir\n";
+    }
     Choice choice = Choose(holds);
     for (const std::string& line : choice.skipped) result_.message += "skipped " + line + "\n";
     if (choice.found) {
       Describe(std::move(*choice.found), choice.named);
     } else {
-      result_.message += "starting from scratch";
+      result_.message +=
+          again ? "starting from scratch: no attempt before it has saved a checkpoint" : "starting from scratch";
     }
     Fence::Record(directory_, writer_, result_.here ? result_.step : 0,
                   result_.source && !result_.here ? fs::absolute(result_.source->path).string() : "");
@@ -144,6 +152,14 @@ class Chooser {
       if (!fence.Readable(checkpoint->manifest.writer, step)) continue;
       return RequireSame(*checkpoint, config_, fingerprint_, &ignored);
     }
+  }
+
+  // A run that has begun left its fence in the directory: without it this is an empty volume, or another directory.
+  void RequireKnownDirectory() {
+    if (!HasBegun(config_) || !Fence::Read(directory_).owners.empty() || !ListSteps(directory_).empty()) return;
+    throw StorageError("checkpoint.dir: " + directory_.string() + " is empty, but the run in " + config_.run.dir +
+                       " has begun: is its volume there? To start from scratch all the same, set checkpoint.resume: "
+                       "never, or name another run.dir");
   }
 
   // What an attempt that is over, or fenced off by now, had not finished.

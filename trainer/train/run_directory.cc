@@ -14,6 +14,7 @@
 #include "trainer/base/utf8.h"
 #include "trainer/checkpoint/fence.h"
 #include "trainer/config/load.h"
+#include "trainer/train/places.h"
 
 namespace trainyard {
 namespace {
@@ -85,7 +86,7 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
 }
 
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) {
-  const fs::path directory = config.run.dir, saved = directory / "config.json";
+  const fs::path directory = config.run.dir, saved = IdentityFile(config);
   RequireWritableDirectory(directory, "run.dir");
   RequireWritableDirectory(config.checkpoint.dir, "checkpoint.dir");
   if (fs::exists(saved)) {
@@ -108,8 +109,17 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
   }
   WriteFileAtomic(uid_file, attempt.job_uid + "\n");
   WriteFileAtomic(attempt_file, std::to_string(attempt.number) + "\n");
-  WriteFileAtomic(saved, Json{{"config", ToJson(config)}, {"data_fingerprint", fingerprint}}.dump(1) + "\n");
   return attempt;
+}
+
+void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt) {
+  const fs::path directory = config.run.dir;
+  const auto still = [&](const char* file, const std::string& mine) {
+    return Trimmed(ReadFile(directory / file)) == mine;
+  };
+  if (!still("uid", attempt.job_uid) || !still("attempt", std::to_string(attempt.number))) return;
+  WriteFileAtomic(IdentityFile(config),
+                  Json{{"config", ToJson(config)}, {"data_fingerprint", fingerprint}}.dump(1) + "\n");
 }
 
 }  // namespace trainyard

@@ -27,6 +27,10 @@ struct Attempt {
 // nothing was changed.
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
 
+// From now on the directory belongs to this identity: the attempt that claimed it has loaded what it starts from. One
+// that fails before that binds nobody to its mistakes. Writes nothing when a newer attempt has claimed the directory.
+void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt);
+
 // What a run is told apart by besides its configuration: the data's fingerprint and, with init.from,
 // the content of that file; not its path. A file that is gone is like any other: a run that goes on
 // reads it no more.

@@ -28,8 +28,10 @@ Step::Step(const Config& config, const Plan& plan, const Task& task, Engine& eng
            PhaseClock& clock)
     : config_(config), plan_(plan), task_(task), engine_(engine), control_(control), clock_(clock) {}
 
-StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer) {
+StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer,
+                     bool wants_save) {
   Local local;
+  local.wants_save = wants_save;
   const Share nothing;
   const Share* share = &nothing;
   engine_.BeginStep(plan_.accumulation);
@@ -94,13 +96,15 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
 }
 
 StepResult Step::Agree(const Local& local) {
-  // Loss, stop, metrics, then one slot per rank that says whether it failed.
-  std::vector<double> values(2 + task_.train_metrics().size(), 0);
+  // Loss, stop, save, metrics, then one slot per rank that says whether it failed.
+  constexpr size_t kMetrics = 3;
+  std::vector<double> values(kMetrics + task_.train_metrics().size(), 0);
   values[1] = StopRequested() ? 1 : 0;
+  values[2] = local.wants_save ? 1 : 0;
   for (const LossResult& loss : local.losses) {
     values[0] += loss.share.item<double>();
     const at::Tensor metrics = loss.metrics.contiguous();
-    for (size_t i = 2; i < values.size(); ++i) values[i] += metrics.data_ptr<double>()[i - 2];
+    for (size_t i = kMetrics; i < values.size(); ++i) values[i] += metrics.data_ptr<double>()[i - kMetrics];
   }
   const size_t failures = values.size();
   values.resize(failures + static_cast<size_t>(control_.size()), 0);
@@ -115,7 +119,8 @@ StepResult Step::Agree(const Local& local) {
   StepResult result;
   result.loss = values[0];
   result.stop = values[1] > 0;
-  result.metrics.assign(values.begin() + 2, values.begin() + static_cast<std::ptrdiff_t>(failures));
+  result.save = values[2] > 0;
+  result.metrics.assign(values.begin() + kMetrics, values.begin() + static_cast<std::ptrdiff_t>(failures));
   return result;
 }
 

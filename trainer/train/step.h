@@ -26,6 +26,7 @@ struct StepResult {
   double overlap = 0;           // Engine::overlap, this rank's
   bool finite = true;           // else the optimizer left everything as it was
   bool stop = false;            // some rank was asked to stop
+  bool save = false;            // some rank wanted to save
   std::vector<double> metrics;  // global, Task::train_metrics
 };
 
@@ -50,15 +51,17 @@ class Step {
        PhaseClock& clock);
 
   // Runs the step after `train.step` steps and advances `train`. `fetch` delivers this rank's share,
-  // which must stay until Run returns, and may throw. On CPU the result is complete on return.
-  // Throws this rank's own error, or PeerError naming the rank that failed; `train` and the
-  // parameters are then unchanged.
-  StepResult Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer);
+  // which must stay until Run returns, and may throw. `wants_save` is this rank's wish, on which all agree.
+  // On CPU the result is complete on return. Throws this rank's own error, or PeerError naming the rank that
+  // failed; `train` and the parameters are then unchanged.
+  StepResult Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer,
+                 bool wants_save = false);
 
  private:
   // What this rank knows before the consensus.
   struct Local {
     std::vector<LossResult> losses;  // per micro-batch, without their graphs
+    bool wants_save = false;
     std::exception_ptr error;
   };
   // Throws DataError, on every rank, when no rank could read a sample.

@@ -10,6 +10,7 @@
 #include "trainer/train/bits.h"
 #include "trainer/train/consequences.h"
 #include "trainer/train/evaluator.h"
+#include "trainer/train/run_directory.h"
 
 namespace trainyard {
 namespace {
@@ -42,6 +43,7 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   checkpoints_.Load();
+  if (session_.world.rank == 0) RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
   reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
                 (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
                 Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
@@ -52,9 +54,11 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
   for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
   for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
   if (AtEnd()) {
-    reporter_.Say(Format("  %-12s nothing is left to train: %s", "complete",
-                         train_.ended_early ? "an early stop has ended this run"
-                                            : "all its steps are done; more train.steps or train.epochs go on"));
+    const std::string why =
+        train_.ended_early ? "an early stop has ended this run"
+                           : Format("%lld of %lld steps are done; more train.steps or train.epochs go on",
+                                    static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps));
+    reporter_.Say(Format("  %-12s nothing is left to train: %s", "complete", why.c_str()));
   }
 }
 
@@ -66,12 +70,12 @@ void TrainLoop::Run() {
   loader_ = MakeLoader(config_, plan_, *task_, session_.world.rank, train_.step, plan_.total_steps);
   while (!AtEnd()) {
     if (train_.step >= stage().end) NextStage();
-    const bool stop = TakeStep();
+    const StepResult step = TakeStep();
     const bool due = EvaluationDue();
-    if (stop) SaveAndStop(due);
+    if (step.stop) SaveAndStop(due);
     if (due) Evaluate();
     clock_.Enter("checkpoint");
-    checkpoints_.MaybeSave(train_);
+    checkpoints_.MaybeSave(train_, step.save);
     clock_.Enter("other");
   }
   Finish();
@@ -96,9 +100,9 @@ void TrainLoop::NextStage() {
                        static_cast<long long>(next.end)));
 }
 
-bool TrainLoop::TakeStep() {
+StepResult TrainLoop::TakeStep() {
   const auto fetch = [&]() -> const Share& { return share_ = loader_->Next(); };
-  const StepResult result = step_->Run(fetch, train_, checkpoints_.writer());
+  const StepResult result = step_->Run(fetch, train_, checkpoints_.writer(), checkpoints_.WantsSave());
   for (const auto& batch : share_) {
     for (const SkippedSample& skipped : batch->skipped)
       reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)",
@@ -108,7 +112,7 @@ bool TrainLoop::TakeStep() {
   if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
   reporter_.ReportStep(train_, result, inputs.ids, inputs.hash, clock_, *checkpoints_.writer());
   if (!result.finite) OnNonFinite(result, inputs.ids);
-  return result.stop;
+  return result;
 }
 
 // Every rank comes here or none: loss and norm are global.

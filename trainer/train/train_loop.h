@@ -35,7 +35,7 @@ class TrainLoop {
   bool EvaluationDue() const;
   void NextStage();
   // Returns whether some rank was asked to stop.
-  bool TakeStep();
+  StepResult TakeStep();
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
   void Evaluate();
   void RunOneEvaluation(EvaluationKind kind);
