@@ -1,8 +1,10 @@
-// What every kernel is made of, for kernels_impl.cc alone: hashes for dropout, conversions, exponentials.
+// What every kernel is made of, for kernels_impl.cc alone: hashes for dropout, conversions, exponentials. What is a
+// template over Float or Word takes a number, or 16 of them at once (lanes.h).
 #ifndef TRAINYARD_TRAINER_KERNELS_SCALAR_MATH_H_
 #define TRAINYARD_TRAINER_KERNELS_SCALAR_MATH_H_
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -22,8 +24,9 @@ inline uint64_t RowKey(uint64_t key, uint64_t row) {
 }
 
 // A 32-bit finalizer of full avalanche ("lowbias32"): cheap enough to run per element.
-inline uint32_t MixColumn(uint32_t seed, uint32_t column) {
-  uint32_t x = seed + column * 0x9E3779B9u;
+template <class Word>
+inline Word MixColumn(Word seed, uint32_t column) {
+  Word x = seed + column * 0x9E3779B9u;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
   x = (x ^ (x >> 15)) * 0x846CA68Bu;
   return x ^ (x >> 16);
@@ -63,28 +66,33 @@ inline void Store(float x, Bf16& y) {
   y.bits = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
+template <class Float>
+struct WordOf;
+template <>
+struct WordOf<float> {
+  using Type = uint32_t;
+};
+
 // e^x for x <= 88: 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7. Exactly zero
 // below -80, so that weights which do not count never become denormal numbers, which are slow.
-inline float Exp(float x) {
+template <class Float>
+inline Float Exp(Float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const bool vanishes = x < -80.0f;
-  x = vanishes ? 0.0f : x;
-  const float t = x * 1.44269504f + kRound;
-  const float n = t - kRound;
-  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
+  using Word = typename WordOf<Float>::Type;
+  const Float zero{};
+  const auto vanishes = x < -80.0f;
+  x = vanishes ? zero : x;
+  const Float t = x * 1.44269504f + kRound;
+  const Float n = t - kRound;
+  const Float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Float p = 1.9875691500e-4f * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  uint32_t bits;
-  std::memcpy(&bits, &t, 4);
-  const uint32_t scale_bits = (bits + 127u) << 23;
-  float scale;
-  std::memcpy(&scale, &scale_bits, 4);
-  return vanishes ? 0.0f : p * scale;
+  const Float scale = std::bit_cast<Float>((std::bit_cast<Word>(t) + 127u) << 23);
+  return vanishes ? zero : p * scale;
 }
 
 // The normal distribution function from e = exp(-x^2 / 2): erf of Abramowitz and Stegun 7.1.26,
