@@ -1,8 +1,10 @@
 #include "trainer/base/memory.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <climits>
 #include <fstream>
 #include <vector>
 
@@ -45,6 +47,12 @@ MemoryLimit MemoryLimitHere(const fs::path& root) {
     if (parts[1] == "memory") LowerAll(limit, root / "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes");
   }
   return limit;
+}
+
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 16 << 20);  // grows by this much at once
 }
 
 }  // namespace trainyard

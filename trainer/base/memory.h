@@ -17,6 +17,11 @@ struct MemoryLimit {
 // cannot be read does not limit. `root`: where /proc and /sys lie.
 MemoryLimit MemoryLimitHere(const std::filesystem::path& root = "/");
 
+// Freed memory stays with this process, in pieces of up to 32 MiB, for what it allocates next. Once, at the start. A
+// training step takes and frees the same tensors as the one before: given back to the kernel each time, every page of
+// them would be faulted in and cleared anew.
+void KeepFreedMemory();
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_BASE_MEMORY_H_

@@ -4,6 +4,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/config/relations.h"
 #include "trainer/task/faulty_task.h"
@@ -55,6 +56,7 @@ struct Alone {
 }  // namespace
 
 void RunTraining(const Config& config, StatusPublisher& publisher) {
+  KeepFreedMemory();
   ApplyDeterminism(config);
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
