@@ -36,6 +36,7 @@ sanitize: deps ## Unit tests under the address sanitizer, and without LibTorch u
 
 bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md holds ours
 	@LD_LIBRARY_PATH=$$(cmake/deps.sh --stubs) $(PYTHON) tests/bench/step_time.py
+	@LD_LIBRARY_PATH=$$(cmake/deps.sh --stubs) $(PYTHON) tests/bench/pytorch_peers.py --short
 	@$(PYTHON) tests/bench/startup.py
 	@$(PYTHON) tests/bench/stalled_sink.py
 	@$(PYTHON) tests/bench/operator_rates.py
