@@ -11,7 +11,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="session")
 def small_jobs(tmp_path_factory):
     """The configuration of a small job with data, by task."""
-    return {task: make(tmp_path_factory.mktemp(task)) for task, make in harness.SMALL_JOBS.items()}
+    return {task: job.make(tmp_path_factory.mktemp(task)) for task, job in harness.SMALL_JOBS.items()}
 
 
 @pytest.fixture(params=list(harness.SMALL_JOBS))

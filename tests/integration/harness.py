@@ -1,5 +1,6 @@
 """Runs the real programs for the tests: data sets, configurations, processes, records."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -9,8 +10,10 @@ import socket
 import struct
 import subprocess
 import time
+import typing
 
 BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
+TEST_TASKS = os.environ.get("TRAINYARD_TEST_TASKS_BIN", "build/release/bin/trainyard-with-test-tasks")
 OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
 
 
@@ -22,13 +25,13 @@ def environment(**extra):
     return env
 
 
-def run(*args, timeout=120, **extra):
+def run(*args, program=BIN, timeout=120, **extra):
     """The finished process of `trainyard ARGS`, output as text."""
-    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=environment(**extra), errors="replace")
+    return subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=environment(**extra), errors="replace")
 
 
-def start(*args, **extra):
-    return subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(**extra), errors="replace")
+def start(*args, program=BIN, **extra):
+    return subprocess.Popen([program, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(**extra), errors="replace")
 
 
 def synth(path, *args):
@@ -73,8 +76,49 @@ SMALL_LANGUAGE_MODEL = {
     "optim": {"lr": 1e-3},
 }
 
+SMALL_PATCHWORK = {
+    "task": {"name": "patchwork", "first": 4},
+    "model": {"dropout": 0},
+    "data": {"path": "computed"},
+    "batch": {"global": 8},
+    "train": {"steps": 10, "log_every": 1},
+    "optim": {"lr": 1e-3},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallJob:
+    make: typing.Callable[[pathlib.Path], dict]  # the configuration, and in the directory its data
+    program: str = BIN
+    # For interruptions: few samples, so that epochs end in the middle of batches; a stage ends between two checkpoints.
+    interrupted: dict = dataclasses.field(default_factory=dict)
+    # Why a rank's share cannot be cut into micro-batches; empty: it can.
+    whole_share: str = ""
+
+    def batch(self, samples, micro):
+        return {"global": samples} if self.whole_share else {"global": samples, "micro": micro}
+
+
 # What holds for a task holds for every task: suites that are parametrised over tasks take a small job of each.
-SMALL_JOBS = {"algorithm_distillation": small_algorithm_distillation, "language_model": small_language_model}
+SMALL_JOBS = {
+    "algorithm_distillation": SmallJob(
+        small_algorithm_distillation,
+        interrupted=dict(task={"eval_windows": 64, "eval_episodes": 2, "max_transitions": 30}),
+    ),
+    "language_model": SmallJob(small_language_model, interrupted=dict(task={"eval_windows": 64})),
+    "patchwork": SmallJob(
+        lambda path: SMALL_PATCHWORK,
+        program=TEST_TASKS,
+        interrupted=dict(task={"first": 47}),
+        whole_share="batch norm and risk sets are those of a micro-batch over all ranks: other micro-batches are another loss, "
+        "and other masks, and batch.micro below the share is refused",
+    ),
+}
+
+
+def kind(job):
+    """The table's row of a configuration."""
+    return SMALL_JOBS[job["task"]["name"]]
 
 
 def merged(base, **sections):

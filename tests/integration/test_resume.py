@@ -17,25 +17,21 @@ PHASES = ["loading", "rendezvous", "step", "evaluation", "saving"]
 ACTIONS = ["kill rank", "kill launcher", "term rank", "term launcher", "interrupt launcher", "corrupt newest", "half-written newest"]
 
 
-# What makes each task's data so small that an epoch ends during the run.
-FEW_SAMPLES = {"algorithm_distillation": {"eval_episodes": 2, "max_transitions": 30}, "language_model": {}}
-
-
 def configuration(tmp_path, small_job, name):
-    # 952 samples and 48 of them a step: an epoch ends in the middle of a batch, several times.
+    # 952 samples (97 of patchwork) and 24 of them a step: an epoch ends in the middle of a batch, several times.
+    kind = harness.kind(small_job)
     directory = tmp_path / name
     config = harness.merged(
         small_job,
-        task={"eval_windows": 64, **FEW_SAMPLES[small_job["task"]["name"]]},
         model={"dropout": 0.1},
         data={"prefetch": 3, "workers": 2},
-        batch={"global": 24, "micro": 6},
+        batch=kind.batch(24, 6),
         train={"steps": 90, "eval_every": 7},
         schedule={"name": "cosine", "warmup": 5},
         checkpoint={"every": 5, "keep_last": 3},
         run={"dir": str(directory)},
     )
-    return harness.write_config(tmp_path / f"{name}.json", config), directory
+    return harness.write_config(tmp_path / f"{name}.json", harness.merged(config, **kind.interrupted)), directory
 
 
 def arguments(config, directory):
@@ -95,7 +91,7 @@ def test_twenty_interruptions_change_no_bit(tmp_path, small_job):
     print(f"seed {SEED} (set TRAINYARD_TEST_SEED to repeat another)")
     rng = random.Random(SEED)
     config, reference_dir = configuration(tmp_path, small_job, "reference")
-    result = harness.run(*arguments(config, reference_dir), timeout=300)
+    result = harness.run(*arguments(config, reference_dir), program=harness.kind(small_job).program, timeout=300)
     assert result.returncode == 0, result.stderr
     reference = harness.records(reference_dir / "record.jsonl")
     reference_weights = load_file(reference_dir / "export" / "model.safetensors")
@@ -104,7 +100,7 @@ def test_twenty_interruptions_change_no_bit(tmp_path, small_job):
     config, directory = configuration(tmp_path, small_job, "run0")
     while done < INTERRUPTIONS:
         phase, action = PHASES[done % len(PHASES)], ACTIONS[done % len(ACTIONS)]
-        process = harness.start(*arguments(config, directory))
+        process = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)
         record = directory / "record.jsonl"
         size = record.stat().st_size if record.exists() else 0
         if phase in ("step", "evaluation"):
@@ -124,7 +120,7 @@ def test_twenty_interruptions_change_no_bit(tmp_path, small_job):
             assert damaged in output or process.returncode in (-9, 143, 130), output
         damaged = damage(rng, directory, action) if "newest" in action else None
         done += 1
-    result = harness.run(*arguments(config, directory), timeout=300)
+    result = harness.run(*arguments(config, directory), program=harness.kind(small_job).program, timeout=300)
     assert result.returncode == 0, (codes, result.stderr)
     if damaged:
         assert f"skipped {damaged}" in result.stderr
@@ -142,7 +138,7 @@ def check(directory, reference, reference_weights):
 def test_a_stop_is_durable(tmp_path, small_job, action):
     """Exit 75, and the next start goes on behind the last recorded step: nothing trained is lost."""
     config, directory = configuration(tmp_path, small_job, "run")
-    process = harness.start(*arguments(config, directory))
+    process = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)
     record = directory / "record.jsonl"
     harness.wait_until(lambda: record.exists() and record.stat().st_size > 2000, 120, "some steps")
     output = interrupt(random.Random(1), process, directory, action)
@@ -154,7 +150,7 @@ def test_a_stop_is_durable(tmp_path, small_job, action):
 def test_an_old_attempt_is_never_resumed_from(tmp_path, small_job):
     """A stopped old attempt wakes up after a newer one has started and goes on writing."""
     config, directory = configuration(tmp_path, small_job, "run")
-    old = harness.start(*arguments(config, directory))
+    old = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)
     record = directory / "record.jsonl"
     harness.wait_until(lambda: record.exists() and newest(directory), 120, "a checkpoint")
     ranks = harness.ranks_of(old.pid)
@@ -171,7 +167,7 @@ def test_an_old_attempt_is_never_resumed_from(tmp_path, small_job):
         for pid in [*ranks.values(), old.pid]:
             harness.kill(pid, signal.SIGCONT)
         time.sleep(0.01)
-    new = harness.start(*arguments(config, directory))
+    new = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)
     harness.wait_until(lambda: (directory / "checkpoints" / "fence").read_text().count("attempt") == 2, 120, "the newer attempt")
     for pid in [*ranks.values(), old.pid]:
         harness.kill(pid, signal.SIGCONT)

@@ -1,8 +1,9 @@
-"""Two stages, a loss over the global batch, batch norm, tied and frozen and sometimes unused parameters: the tests' own task."""
+"""Stages, frozen parts and statistics of a batch norm, on the tests' own task.
+
+That it runs with any number of ranks and through any interruption is shown where it is for every task: test_worlds.py, test_resume.py.
+"""
 
 import json
-import os
-import subprocess
 
 import numpy as np
 import pytest
@@ -10,26 +11,24 @@ from safetensors.numpy import load_file
 
 import harness
 
-BIN = os.environ.get("TRAINYARD_TEST_TASKS_BIN", "build/release/bin/trainyard-with-test-tasks")
 FIRST, STEPS = 8, 20
-PATCHWORK = {
-    "task": {"name": "patchwork", "first": FIRST},
-    "model": {"dropout": 0.1},
-    "data": {"path": "computed"},
-    "batch": {"global": 12},
-    "train": {"steps": STEPS, "eval_every": 3, "log_every": 1},
-    "optim": {"lr": 1e-2},
-    "schedule": {"name": "cosine", "warmup": 2},
-    "checkpoint": {"every": 1, "keep_last": 100, "keep_best": "test/loss_class"},
-}
+PATCHWORK = harness.merged(
+    harness.SMALL_PATCHWORK,
+    task={"first": FIRST},
+    model={"dropout": 0.1},
+    batch={"global": 12},
+    train={"steps": STEPS, "eval_every": 3},
+    optim={"lr": 1e-2},
+    schedule={"name": "cosine", "warmup": 2},
+    checkpoint={"every": 1, "keep_last": 100, "keep_best": "test/loss_class"},
+)
 
 
 def train(tmp_path, name, world, fault=None, **sections):
     directory = tmp_path / name
     config = harness.write_config(tmp_path / f"{name}.json", harness.merged(harness.merged(PATCHWORK, **sections), run={"dir": str(directory)}))
     extra = {"TRAINYARD_TEST_FAULT": fault} if fault else {}
-    return subprocess.run([BIN, "launch", "--nproc", str(world), "--config", str(config), "--record", str(directory) + ".jsonl"],
-                          capture_output=True, text=True, timeout=240, env=harness.environment(**extra), errors="replace", check=False)
+    return harness.run("launch", "--nproc", world, "--config", config, "--record", f"{directory}.jsonl", program=harness.TEST_TASKS, timeout=240, **extra)
 
 
 def outcome(tmp_path, name):
@@ -41,18 +40,6 @@ def saved(tmp_path, name, step, key):
     directory = tmp_path / name / "checkpoints" / f"step-{step:08d}"
     tensor = json.loads((directory / "manifest.json").read_text())["tensors"][key]
     return np.concatenate([load_file(directory / s["file"])[s["key"]] for s in tensor["slices"]]).reshape(tensor["shape"])
-
-
-def test_world_sizes_agree(tmp_path):
-    """Shares of 12, 6, and 2 or 3: sums in another order, nothing else. With one rank's risk sets and statistics they would be far apart."""
-    for world in (1, 2, 5):
-        result = train(tmp_path, f"w{world}", world, model={"dropout": 0})
-        assert result.returncode == 0, result.stderr
-    reference, _ = outcome(tmp_path, "w1")
-    for world in (2, 5):
-        for mine, expected in zip(outcome(tmp_path, f"w{world}")[0], reference, strict=True):
-            assert mine["samples"] == expected["samples"]
-            assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
 # In each stage, and before and after the boundary: the fault comes in the step after so many.
@@ -106,8 +93,7 @@ def test_an_evaluation_of_what_was_saved_is_the_runs_own(tmp_path):
     assert train(tmp_path, "run", 1, **start).returncode == 0
     own = json.loads((tmp_path / "run" / "evaluation.json").read_text())["metrics"]
     for saved_as in ("checkpoints", "export/model.safetensors"):
-        result = subprocess.run([BIN, "eval", "--config", str(tmp_path / "run.json"), "--checkpoint", str(tmp_path / "run" / saved_as)],
-                                capture_output=True, text=True, timeout=120, env=harness.environment(), check=False)
+        result = harness.run("eval", "--config", tmp_path / "run.json", "--checkpoint", tmp_path / "run" / saved_as, program=harness.TEST_TASKS)
         assert result.returncode == 0, result.stderr
         assert json.loads(result.stdout[result.stdout.index("{"):])["metrics"] == own, saved_as
 

@@ -13,12 +13,25 @@ def train(tmp_path, job, name, world, threads=1, **sections):
     config = harness.merged(job, run={"dir": str(directory)}, **sections)
     path = harness.write_config(tmp_path / f"{name}.json", config)
     record = directory / "record.jsonl"
-    result = harness.run("launch", "--nproc", world, "--config", path, "--record", record, timeout=240, OMP_NUM_THREADS=str(threads))
+    result = harness.run(
+        "launch", "--nproc", world, "--config", path, "--record", record, program=harness.kind(job).program, timeout=240, OMP_NUM_THREADS=str(threads)
+    )
     assert result.returncode == 0, result.stderr
     return harness.records(record), load_file(directory / "export" / "model.safetensors")
 
 
-@pytest.mark.parametrize("task, sections", [("algorithm_distillation", {}), ("algorithm_distillation", COMPRESSED), ("language_model", {})], ids=["standard", "compressed", "language_model"])
+JOBS = {name: (name, {}) for name in harness.SMALL_JOBS} | {"compressed": ("algorithm_distillation", COMPRESSED)}
+
+
+def refuses_other_micro_batches(tmp_path, job):
+    """Instead of what holds for micro-batches of any size (SmallJob.whole_share says why)."""
+    config = harness.merged(job, batch={"global": 12, "micro": 4}, run={"dir": str(tmp_path / "refused")})
+    result = harness.run("launch", "--nproc", 1, "--config", harness.write_config(tmp_path / "refused.json", config), program=harness.kind(job).program)
+    assert result.returncode == 64
+    assert "batch.micro: 4 is not allowed" in result.stderr and "share of 12 is one micro-batch" in result.stderr
+
+
+@pytest.mark.parametrize("task, sections", list(JOBS.values()), ids=list(JOBS))
 @pytest.mark.parametrize("accumulation", [1, 3])
 def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, accumulation):
     """Equal ids at every step; losses within 1e-5: sums in another order, nothing else, for 50 steps.
@@ -26,6 +39,8 @@ def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, 
     In compressed mode some samples ask for the token </c> instead of an action, so valid targets are
     unequal over ranks and micro-batches: a mean of means would show at once.
     """
+    if accumulation > 1 and harness.SMALL_JOBS[task].whole_share:
+        return refuses_other_micro_batches(tmp_path, small_jobs[task])
     reference = None
     for world in (1, 2, 4):
         lines, _ = train(tmp_path, small_jobs[task], f"w{world}", world, batch={"global": 12, "micro": 12 // world // accumulation}, train={"steps": 50}, **sections)
@@ -92,6 +107,8 @@ def test_a_rank_may_have_no_sample(tmp_path, small_job):
 
 def test_a_sample_has_its_dropout_at_every_world_size(tmp_path, small_job):
     """With one sample a micro-batch the masks depend on its place in the global batch alone."""
+    if harness.kind(small_job).whole_share:
+        return refuses_other_micro_batches(tmp_path, small_job)
     runs = [train(tmp_path, small_job, f"drop{world}", world, model={"dropout": 0.1}, batch={"global": 8, "micro": 1}, train={"steps": 8})[0] for world in (1, 2, 3)]
     for lines in runs[1:]:
         assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in runs[0]], rel=1e-5)

@@ -1,0 +1,172 @@
+// What a step draws from: the micro-batch's key, and nothing else.
+#include "trainer/train/step.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "trainer/base/file.h"
+#include "trainer/comm/in_process.h"
+#include "trainer/config/load.h"
+#include "trainer/model/layers.h"
+#include "trainer/task/tasks.h"
+#include "trainer/train/inputs.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- Keys ---------------------------------------------------------------------------------------
+
+// Tells the keys of its micro-batches by (step, first sample).
+class KeyTask : public Task {
+ public:
+  KeyTask() : layer_(Scope(declaration_).Unit("all"), 1, 1), place_(Scope(declaration_).NextPlace()) {}
+  const Dataset& dataset() const override { throw std::logic_error("no data set"); }
+  std::unique_ptr<Batch> Collate(std::span<const Sample* const>) const override { return nullptr; }
+  const ModelDeclaration& model() const override { return declaration_; }
+  size_t num_terms() const override { return 1; }
+  std::vector<std::string> train_metrics() const override { return {}; }
+  LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double>) const override {
+    keys[batch.ids.at(0)] = pass.Fork(place_);
+    const at::Tensor y = pass.Unit({0}, [&](at::TensorList in) { return layer_(pass, in[0]); }, {at::ones({1, 1})});
+    return {y.sum(), at::zeros({0}, at::kDouble)};
+  }
+  std::unique_ptr<Evaluation> Evaluate(EvaluationKind, int64_t, Weights&, int, int) const override { return nullptr; }
+
+  mutable std::map<int64_t, uint64_t> keys;  // each rank has a task of its own
+
+ private:
+  ModelDeclaration declaration_;
+  Linear layer_;
+  Place place_;
+};
+
+constexpr int64_t kGlobal = 6, kSteps = 3;
+
+// One sample a micro-batch: the key of each (step, place in the global batch), counted through.
+std::map<int64_t, uint64_t> KeysOf(int world) {
+  Config config;
+  config.run.seed = 7;
+  Plan plan;
+  plan.world = world;
+  plan.global_batch = kGlobal;
+  plan.micro = 1;
+  plan.accumulation = plan.ShareOf(0).size();
+  plan.total_steps = plan.schedule_steps = kSteps;
+  const auto communicators = MakeInProcessWorld(world);
+  std::vector<KeyTask> tasks(static_cast<size_t>(world));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank] {
+      KeyTask& task = tasks[static_cast<size_t>(rank)];
+      Communicator& communicator = *communicators[static_cast<size_t>(rank)];
+      const auto engine = MakeEngine(task.model(), {}, 1, communicator);
+      PhaseClock clock;
+      Step step(config, plan, task, *engine, communicator, clock);
+      TrainState train;
+      for (int64_t s = 0; s < kSteps; ++s) {
+        Share share;
+        for (int64_t place = plan.ShareOf(rank).begin; place < plan.ShareOf(rank).end; ++place) {
+          share.push_back(std::make_unique<Batch>());
+          share.back()->denominators = {1};
+          share.back()->ids = {s * kGlobal + place};
+        }
+        step.Run([&]() -> const Share& { return share; }, train, nullptr);
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  std::map<int64_t, uint64_t> keys;
+  for (KeyTask& task : tasks) keys.merge(task.keys);
+  return keys;
+}
+
+TEST(Step, AKeyIsThatOfItsStepAndItsPlaceInTheGlobalBatch) {
+  const std::map<int64_t, uint64_t> alone = KeysOf(1);
+  ASSERT_EQ(alone.size(), kGlobal * kSteps);
+  std::set<uint64_t> different;
+  for (const auto& [place, key] : alone) different.insert(key);
+  EXPECT_EQ(different.size(), alone.size()) << "two micro-batches would drop the same";
+  for (const int world : {2, 3, 4}) EXPECT_EQ(KeysOf(world), alone) << world << " ranks";
+}
+
+// ---- The global generator -----------------------------------------------------------------------
+
+struct SmallTask {
+  const char* name;
+  std::vector<std::string> sets;
+  friend void PrintTo(const SmallTask& task, std::ostream* out) { *out << task.name; }
+};
+class EveryTask : public ::testing::TestWithParam<SmallTask> {};
+
+// A configuration with dropout, and data if they have to be made.
+Config SmallJob(const TaskEntry& entry, std::vector<std::string> sets, const fs::path& data) {
+  if (entry.synthesis) {
+    const auto synthesis = entry.synthesis();
+    FieldTable table;
+    synthesis->Declare(table);
+    for (const Field& field : table.fields()) {
+      if (field.path == "--size") field.set("tiny");
+    }
+    synthesis->Write(data);
+  }
+  for (const char* set : {"model.dropout=0.1", "batch.global=8", "train.steps=2"}) sets.push_back(set);
+  sets.push_back("data.path=" + data.string());
+  return ParseConfig("task: {name: " + std::string(entry.name) + "}", "test", sets, TaskDeclarations());
+}
+
+at::Tensor GlobalState() { return at::detail::getDefaultCPUGenerator().get_state(); }
+
+// Two steps from the initial weights; `between` is called before each.
+std::map<std::string, std::vector<float>> Trained(const Config& config, const Task& task,
+                                                  const std::function<void()>& between) {
+  const Plan plan = MakePlan(config, task, 1, 0);
+  const auto communicator = MakeSingleCommunicator();
+  const auto engine = MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, *communicator);
+  const auto loader = MakeLoader(config, plan, task, 0, 0, 2);
+  PhaseClock clock;
+  Step step(config, plan, task, *engine, *communicator, clock);
+  TrainState train;
+  for (int i = 0; i < 2; ++i) {
+    between();
+    const Share share = loader->Next();
+    EXPECT_TRUE(step.Run([&]() -> const Share& { return share; }, train, nullptr).finite);
+  }
+  std::map<std::string, std::vector<float>> values;
+  for (const StateSlice& slice : engine->Slices()) values[slice.key].assign(slice.values.begin(), slice.values.end());
+  return values;
+}
+
+TEST_P(EveryTask, AForeignDrawChangesNoStep) {
+  const std::string name = GetParam().name;
+  const auto entry = std::find_if(Tasks().begin(), Tasks().end(), [&](const TaskEntry& t) { return t.name == name; });
+  ASSERT_NE(entry, Tasks().end());
+  const fs::path data = fs::temp_directory_path() / ("trainyard_step_test_" + name + "_" + std::to_string(getpid()));
+  const Config config = SmallJob(*entry, GetParam().sets, data);
+  const std::unique_ptr<Task> task = BuildTask(config);
+  const at::Tensor before = GlobalState();
+  const auto undisturbed = Trained(config, *task, [] {});
+  EXPECT_TRUE(GlobalState().equal(before)) << "a step has drawn from the global generator";
+  const auto disturbed = Trained(config, *task, [] { at::rand({100}); });
+  EXPECT_TRUE(undisturbed == disturbed);
+  fs::remove_all(data);
+}
+
+const std::vector<std::string> kSmallTransformer = {"model.context=24", "model.dim=16", "model.layers=2",
+                                                    "model.heads=2"};
+INSTANTIATE_TEST_SUITE_P(Tasks, EveryTask,
+                         ::testing::Values(SmallTask{"algorithm_distillation", kSmallTransformer},
+                                           SmallTask{"language_model", kSmallTransformer}, SmallTask{"patchwork", {}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace trainyard
