@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <regex>
-#include <thread>
 
+#include "common/cpus.h"
 #include "operator/api/worker_env.h"
 #include "operator/base/json_access.h"
 #include "operator/local/pod_files.h"
@@ -42,7 +42,7 @@ std::string ThreadsEach(const std::map<std::string, std::string>& variables) {
     return found == variables.end() ? 1 : std::max(1, std::atoi(found->second.c_str()));
   };
   const int ranks = number(env::kPetNodes) * number(env::kPetProcsPerNode);
-  return std::to_string(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks));
+  return std::to_string(std::max(1, AvailableCpus().count / ranks));
 }
 
 // Replaces names of services in `value`; returns the first that does not resolve.

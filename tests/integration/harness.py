@@ -79,7 +79,7 @@ SMALL_LANGUAGE_MODEL = {
 SMALL_PATCHWORK = {
     "task": {"name": "patchwork", "first": 4},
     "model": {"dropout": 0},
-    "data": {"path": "computed"},
+    "data": {"path": os.devnull},  # its samples are computed
     "batch": {"global": 8},
     "train": {"steps": 10, "log_every": 1},
     "optim": {"lr": 1e-3},
@@ -92,6 +92,8 @@ class SmallJob:
     program: str = BIN
     # For interruptions: few samples, so that epochs end in the middle of batches; a stage ends between two checkpoints.
     interrupted: dict = dataclasses.field(default_factory=dict)
+    # Large enough that products, kernels and optimizer are really shared between threads; of odd sizes, so that no cut lies where a vector ends.
+    threads: dict = dataclasses.field(default_factory=dict)
     # Why a rank's share cannot be cut into micro-batches; empty: it can.
     whole_share: str = ""
 
@@ -99,17 +101,21 @@ class SmallJob:
         return {"global": samples} if self.whole_share else {"global": samples, "micro": micro}
 
 
+ODD_TRANSFORMER = dict(model={"context": 61, "dim": 72, "layers": 2}, batch={"global": 9})
+
 # What holds for a task holds for every task: suites that are parametrised over tasks take a small job of each.
 SMALL_JOBS = {
     "algorithm_distillation": SmallJob(
         small_algorithm_distillation,
         interrupted=dict(task={"eval_windows": 64, "eval_episodes": 2, "max_transitions": 30}),
+        threads=ODD_TRANSFORMER,
     ),
-    "language_model": SmallJob(small_language_model, interrupted=dict(task={"eval_windows": 64})),
+    "language_model": SmallJob(small_language_model, interrupted=dict(task={"eval_windows": 64}), threads=ODD_TRANSFORMER),
     "patchwork": SmallJob(
         lambda path: SMALL_PATCHWORK,
         program=TEST_TASKS,
         interrupted=dict(task={"first": 47}),
+        threads=dict(task={"first": 2}, batch={"global": 97}),
         whole_share="batch norm and risk sets are those of a micro-batch over all ranks: other micro-batches are another loss, "
         "and other masks, and batch.micro below the share is refused",
     ),

@@ -56,12 +56,10 @@ def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("task", list(harness.SMALL_JOBS))
 def test_threads_do_not_change_a_bit(tmp_path, small_jobs, task, precision):
-    """Large enough that products, kernels and optimizer are really shared between the threads; of odd sizes, so that no cut lies where a vector ends.
-
-    With the threads that read and collate the samples: they may change the order of nothing either.
-    """
-    sections = dict(batch={"global": 9}, train={"steps": 4}, model={"context": 61, "dim": 72, "layers": 2, "dropout": 0.1}, precision={"compute": precision})
-    results = [train(tmp_path, small_jobs[task], f"t{threads}", 1, threads, data={"workers": workers}, **sections) for threads, workers in ((1, 1), (2, 4), (3, 2))]
+    """With the threads that read and collate the samples: they may change the order of nothing either."""
+    job = harness.merged(small_jobs[task], train={"steps": 4}, model={"dropout": 0.1}, precision={"compute": precision})
+    job = harness.merged(job, **harness.kind(job).threads)
+    results = [train(tmp_path, job, f"t{threads}", 1, threads, data={"workers": workers}) for threads, workers in ((1, 1), (2, 4), (3, 2))]
     for lines, weights in results[1:]:
         assert lines == results[0][0]
         assert all(weights[k].tobytes() == results[0][1][k].tobytes() for k in weights)

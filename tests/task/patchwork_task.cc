@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/linear.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/stack.h>
@@ -17,21 +17,30 @@
 #include "trainer/base/error.h"
 #include "trainer/base/random.h"
 #include "trainer/model/layers.h"
+#include "trainer/model/product.h"
 
 namespace trainyard::patchwork {
 namespace {
 
 constexpr int64_t kInputs = 7, kWidth = 11, kClasses = 13;
+constexpr int64_t kFrozenWidth = 1000;
+const LinearOptions kFrozen{.bias = false,
+                            .weight_initial = {},
+                            .bias_initial = {},
+                            .parameters = {.trainable = false, .dtype = DType::kBfloat16}};
 // What is gathered of a sample: its hidden state, then its place, class, time and whether the event was seen.
 constexpr int64_t kId = kWidth, kClass = kWidth + 1, kTime = kWidth + 2, kEvent = kWidth + 3, kColumns = kWidth + 4;
 
 struct Options : TaskOptions {
   int64_t first = 0;
   int64_t samples = 97;
+  int64_t frozen_layers = 0;
   double dropout = 0;
   void Declare(FieldTable& table) override {
     table.Int("task.first", first, 0, FieldClass::kSchedule, "Steps of the first stage; 0: there is one stage.");
     table.Int("task.samples", samples, 1, FieldClass::kIdentity, "Samples of the data set, which is computed.");
+    table.Int("model.frozen_layers", frozen_layers, 0, FieldClass::kIdentity,
+              "Further frozen layers, of a million parameters in bfloat16 each.", 1000);
     table.Number("model.dropout", dropout, 0, 0.9, FieldClass::kIdentity, "Dropout probability.");
   }
   void Check(const Config&) const override {}
@@ -91,28 +100,30 @@ struct PatchBatch : Batch {
 };
 
 struct Net {
-  explicit Net(const Scope& root, double p)
+  explicit Net(const Scope& root, const Options& options)
       : body(root.Unit("body")),
         heads(root.Unit("heads")),
-        frozen(body / "frozen", kInputs, kWidth,
-               {.bias = false,
-                .weight_initial = {},
-                .bias_initial = {},
-                .parameters = {.trainable = false, .dtype = DType::kBfloat16}}),
+        frozen(body / "frozen", kInputs, kWidth, kFrozen),
         hidden(body / "hidden", kWidth, kWidth),
         rare(body / "rare", kWidth, kWidth),
-        dropout(body, p),
+        dropout(body, options.dropout),
         norm(heads / "norm", kWidth),
         codes(heads / "codes", kClasses, kWidth, 0.3),
         risk(heads / "risk", kWidth, 1),
         gather(root.Gather(kColumns)) {
     heads.Alias("classifier.weight", codes.weight);
+    for (int64_t i = 0; i < options.frozen_layers; ++i)
+      more_frozen.emplace_back(body / "more_frozen" / std::to_string(i), kFrozenWidth, kFrozenWidth, kFrozen);
   }
 
   // (B, kWidth) float32
   at::Tensor Body(const Pass& pass, const PatchBatch& batch) const {
     const auto run = [=, this](at::TensorList in) {
-      const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(hidden.ComputeType(pass));
+      const at::Tensor x = in[0].to(at::kBFloat16);
+      at::Tensor far = at::constant_pad_nd(x, {0, kFrozenWidth - kInputs});
+      for (const Linear& layer : more_frozen) far = layer(pass, far).tanh();
+      const at::Tensor near = frozen(pass, x), all = more_frozen.empty() ? near : near + far.narrow(1, 0, kWidth);
+      const at::Tensor seen = all.to(hidden.ComputeType(pass));
       at::Tensor h = dropout(pass, hidden(pass, seen).tanh());
       // The branch is not even taken where no sample of the micro-batch needs it.
       if (batch.rare.sum().item<float>() > 0) h = h + rare(pass, h) * batch.rare.to(h.scalar_type());
@@ -126,7 +137,7 @@ struct Net {
     const auto run = [=, this](at::TensorList in) {
       const at::Tensor table = pass[codes.weight].to(at::kFloat);
       const at::Tensor h = norm(pass, in[0] + table.mean(0, true));
-      const at::Tensor scores = at::linear(h, table);
+      const at::Tensor scores = Product(h, table, std::nullopt);
       return at::cat({scores, risk(pass, h.to(risk.ComputeType(pass))).to(at::kFloat)}, 1);
     };
     return pass.Unit(heads.unit(), run, {rows});
@@ -134,6 +145,7 @@ struct Net {
 
   Scope body, heads;
   Linear frozen, hidden, rare;
+  std::vector<Linear> more_frozen;  // one after the other
   Dropout dropout;
   BatchNorm norm;
   Embedding codes;
@@ -194,7 +206,7 @@ class PatchworkTask : public Task {
       : options_(dynamic_cast<const Options&>(*config.task.options)),
         total_steps_(config.train.steps.value_or(0)),
         dataset_(options_.samples),
-        net_(Scope(declaration_), options_.dropout) {}
+        net_(Scope(declaration_), options_) {}
 
   const Dataset& dataset() const override { return dataset_; }
   bool batch_coupled() const override { return true; }
@@ -265,7 +277,7 @@ class PatchworkTask : public Task {
 
 std::shared_ptr<TaskOptions> MakeOptions() { return std::make_shared<Options>(); }
 void DeclareNet(const Config& config, ModelDeclaration& model) {
-  Net(Scope(model), dynamic_cast<const Options&>(*config.task.options).dropout);
+  Net(Scope(model), dynamic_cast<const Options&>(*config.task.options));
 }
 std::unique_ptr<Task> BuildPatchworkTask(const Config& config) { return std::make_unique<PatchworkTask>(config); }
 

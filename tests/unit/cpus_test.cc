@@ -1,4 +1,4 @@
-#include "trainer/base/cpus.h"
+#include "common/cpus.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

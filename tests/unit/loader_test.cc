@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -154,6 +155,38 @@ TEST(Loader, ASkippedSampleKeepsItsPlaceWithWeightZero) {
     EXPECT_NE(share[0]->skipped[0].error.find("is torn"), std::string::npos);
     EXPECT_EQ(ValuesOf(loader.Next()).size(), 5u);
   }
+}
+
+// Samples that take long (TRAINYARD_TEST_SAMPLE_MS each), one of which cannot be read: order, memory and place hold,
+// and the times say what happened.
+TEST(Loader, SlowSamplesKeepOrderMemoryAndPlaces) {
+  const char* asked = std::getenv("TRAINYARD_TEST_SAMPLE_MS");
+  const milliseconds each(asked ? std::atoi(asked) : 5);
+  NumberDataset dataset;
+  int64_t most = 0;
+  dataset.delay = [&](const SampleKey&) { return each; };
+  const int64_t bad = Stream().At(12 + 8).id;  // step 1, the second of its first micro-batch
+  dataset.bad = {bad};
+  LoaderTimes times;
+  {
+    Loader loader(dataset, Stream(), CollateNumbers, kShare, 0, 4, {.threads = 4, .prefetch = 2, .skip_bad = true});
+    for (int64_t step = 0; step < 4; ++step) {
+      const Share share = loader.Next();
+      std::vector<int64_t> expected;
+      for (int64_t place = 7; place < 12; ++place) expected.push_back(Stream().At(step * 12 + place).id);
+      if (step == 1) expected[1] = -1;
+      EXPECT_EQ(ValuesOf(share), expected);
+      EXPECT_EQ(share[0]->denominators[0], step == 1 ? 1 : 2);
+      EXPECT_EQ(share[0]->skipped.size(), step == 1 ? 1u : 0u);
+      EXPECT_LE(dataset.reads, (step + 1) * 5 + 2 * 2);
+      most = std::max<int64_t>(most, Number::alive);
+    }
+    times = loader.times();
+  }
+  EXPECT_LE(most, 4) << "two micro-batches of two";
+  EXPECT_EQ(dataset.reads, 20);
+  EXPECT_GE(times.read, 20 * std::chrono::duration<double>(each).count());
+  EXPECT_GT(times.wait, 0);
 }
 
 // What belongs to no sample must not end the process.

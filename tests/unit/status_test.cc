@@ -51,6 +51,23 @@ TEST(RankStatus, UnknownIsNotZero) {
   EXPECT_NE(Exposition({zero}).find("trainyard_loss{rank=\"0\"} 0"), std::string::npos);
 }
 
+TEST(Exposition, SpeedAndDataTimesWhereTheyAreKnown) {
+  const RankStatus unknown = Example(0);
+  for (const char* metric : {"trainyard_tokens_per_second{", "trainyard_mfu{", "trainyard_data_read_seconds_total{",
+                             "trainyard_data_collate_seconds_total{", "trainyard_data_wait_seconds_total{"})
+    EXPECT_EQ(Exposition({unknown}).find(metric), std::string::npos) << metric;
+  RankStatus s = Example(0);
+  s.tokens_per_second = 1500;
+  s.mfu = 0.5;
+  s.data_seconds = {{"read", 4}, {"collate", 0}, {"wait", 2.5}};
+  const std::string text = Exposition({RankStatus::FromJson(s.ToJson())});
+  for (const char* line :
+       {"trainyard_tokens_per_second{rank=\"0\"} 1500", "trainyard_mfu{convention=\"palm\",rank=\"0\"} 0.5",
+        "trainyard_data_read_seconds_total{rank=\"0\"} 4", "trainyard_data_collate_seconds_total{rank=\"0\"} 0",
+        "trainyard_data_wait_seconds_total{rank=\"0\"} 2.5"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
 TEST(Exposition, DropsBySink) {
   RankStatus s = Example(0);
   s.telemetry_dropped = {{"jsonl", 3}, {"tensorboard", 0}};

@@ -132,7 +132,7 @@ std::map<std::string, std::vector<float>> Trained(const Config& config, const Ta
   const Plan plan = MakePlan(config, task, 1, 0);
   const auto communicator = MakeSingleCommunicator();
   const auto engine = MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, *communicator);
-  const auto loader = MakeLoader(config, plan, task, 0, 0, 2);
+  const auto loader = MakeLoader(config, plan, task, 0, 1, 0, 2);
   PhaseClock clock;
   Step step(config, plan, task, *engine, *communicator, clock);
   TrainState train;

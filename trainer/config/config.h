@@ -119,6 +119,7 @@ struct FaultsConfig {
 
 struct MetricsConfig {
   bool tensorboard = true;
+  std::optional<double> peak_tflops;  // of what one rank computes on, in precision.compute
 };
 
 struct Config {

@@ -79,6 +79,22 @@ void FieldTable::Number(const std::string& path, double& value, double low, doub
   Add({path, c, "number", allowed, doc, [&value] { return Json(value); }, set});
 }
 
+void FieldTable::OptNumber(const std::string& path, std::optional<double>& value, const std::string& absent, double low,
+                           double high, FieldClass c, const std::string& doc) {
+  const std::string allowed = Format("a number from %g to %g, or ", low, high) + absent;
+  const Json none = absent == "null" ? Json(nullptr) : Json(absent);
+  auto set = [&value, path, low, high, allowed, none](const Json& j) {
+    if (j.is_null() || j == none) {
+      value.reset();
+    } else if (j.is_number() && j.get<double>() >= low && j.get<double>() <= high) {
+      value = j.get<double>();
+    } else {
+      RefuseValue(path, j, allowed);
+    }
+  };
+  Add({path, c, "number", allowed, doc, [&value, none] { return value ? Json(*value) : none; }, set});
+}
+
 void FieldTable::Bool(const std::string& path, bool& value, FieldClass c, const std::string& doc) {
   auto set = [&value, path](const Json& j) {
     if (!j.is_boolean()) RefuseValue(path, j, "true or false");

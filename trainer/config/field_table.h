@@ -51,6 +51,9 @@ class FieldTable {
               const std::string& doc, int64_t high = kMaxInt);
   // Integers are accepted.
   void Number(const std::string& path, double& value, double low, double high, FieldClass c, const std::string& doc);
+  // `absent` is the word for no value.
+  void OptNumber(const std::string& path, std::optional<double>& value, const std::string& absent, double low,
+                 double high, FieldClass c, const std::string& doc);
   void Bool(const std::string& path, bool& value, FieldClass c, const std::string& doc);
   // null is the empty string.
   void Text(const std::string& path, std::string& value, FieldClass c, const std::string& doc);

@@ -75,7 +75,8 @@ void DataFields(FieldTable& t, Config& c) {
   t.Choice("data.last", c.data.last, {"carry", "drop"}, kIdentity,
            "The end of an epoch that fills no batch: carried into the next batch, or dropped.");
   t.OptInt("data.workers", c.data.workers, "auto", 1, kFree,
-           "Threads that collate batches, per rank; auto is 1 for a small task.", 1024);
+           "Threads that read and collate samples, per rank; auto is the rank's part of the CPUs but two, from 1 to 3.",
+           1024);
   t.Int("data.prefetch", c.data.prefetch, 1, kFree, "Micro-batches read ahead of training, per rank.", 1024);
   t.OptInt("batch.global", c.batch.global, "auto", 1, kIdentity,
            "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.",
@@ -179,6 +180,9 @@ void RunFields(FieldTable& t, Config& c) {
   t.Choice("faults.bad_sample", c.faults.bad_sample, {"fail", "skip"}, kFree,
            "A sample that cannot be read: end with 65, or keep its place in the batch with weight 0 and say so.");
   t.Bool("metrics.tensorboard", c.metrics.tensorboard, kFree, "Write TensorBoard event files.");
+  t.OptNumber("metrics.peak_tflops", c.metrics.peak_tflops, "null", 1e-6, 1e9, kFree,
+              "What the device, or the processors, of one rank can compute at most, in 10^12 operations of "
+              "precision.compute a second; null: unknown, and no MFU is reported.");
 }
 
 }  // namespace

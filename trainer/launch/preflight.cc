@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/base/cpus.h"
+#include "common/cpus.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 

@@ -45,6 +45,13 @@ Value Known(std::optional<double> RankStatus::*value) {
 
 Json NullIfUnknown(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
+// No sample before there is a loader.
+Value DataSeconds(const char* stage) {
+  return [stage](const RankStatus& s, const std::function<void(Labels, double)>& add) {
+    if (const auto it = s.data_seconds.find(stage); it != s.data_seconds.end()) add({}, it->second);
+  };
+}
+
 double DataWaitRatio(const RankStatus& s) {
   double all = 0, data = 0;
   for (const auto& [phase, seconds] : s.phase_seconds) {
@@ -70,12 +77,25 @@ const std::vector<MetricSpec>& Specs() {
       {"trainyard_grad_norm", "Global gradient norm before clipping.", MetricType::Gauge,
        Known(&RankStatus::grad_norm)},
       {"trainyard_samples_per_second", "Global throughput.", MetricType::Gauge, Known(&RankStatus::samples_per_second)},
+      {"trainyard_tokens_per_second", "Global throughput in positions that go through the network.", MetricType::Gauge,
+       Known(&RankStatus::tokens_per_second)},
+      {"trainyard_mfu", "Share of what all ranks can compute at most that the model's own operations are.",
+       MetricType::Gauge,
+       [](const RankStatus& s, const auto& add) {
+         if (s.mfu) add({{"convention", "palm"}}, *s.mfu);
+       }},
       {"trainyard_phase_seconds_total", "Time of the step thread by phase.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          for (const auto& [phase, seconds] : s.phase_seconds) add({{"phase", phase}}, seconds);
        }},
       {"trainyard_data_wait_ratio", "Share of the step thread's time that waited for data.", MetricType::Gauge,
        One(DataWaitRatio)},
+      {"trainyard_data_read_seconds_total", "Time in which samples were read, of all loader threads together.",
+       MetricType::Counter, DataSeconds("read")},
+      {"trainyard_data_collate_seconds_total", "Time in which micro-batches were made of samples, the same way.",
+       MetricType::Counter, DataSeconds("collate")},
+      {"trainyard_data_wait_seconds_total", "Time that the step thread waited for the loader.", MetricType::Counter,
+       DataSeconds("wait")},
       {"trainyard_host_memory_bytes", "Resident memory of the serving process.", MetricType::Gauge,
        One([](auto&) { return static_cast<double>(ResidentBytes()); })},
       {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge,
@@ -151,6 +171,9 @@ Json RankStatus::ToJson() const {
   json["micro_batch"] = micro_batch;
   json["telemetry_dropped"] = telemetry_dropped;
   json["phase_seconds"] = phase_seconds;
+  json["data_seconds"] = data_seconds;
+  json["tokens_per_second"] = NullIfUnknown(tokens_per_second);
+  json["mfu"] = NullIfUnknown(mfu);
   return json;
 }
 
@@ -191,6 +214,9 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "micro_batch", s.micro_batch);
   read(json, "telemetry_dropped", s.telemetry_dropped);
   read(json, "phase_seconds", s.phase_seconds);
+  read(json, "data_seconds", s.data_seconds);
+  read_known("tokens_per_second", s.tokens_per_second);
+  read_known("mfu", s.mfu);
   read(json, "warnings", s.warnings);
   return s;
 }

@@ -21,6 +21,8 @@ struct RankStatus {
   double last_progress_time = 0;  // seconds since the epoch, like all times
   // Unknown before the first step of this attempt.
   std::optional<double> last_step_time, samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
+  // Unknown also where the task does not say what a sample costs, or nobody what can be computed at most.
+  std::optional<double> tokens_per_second, mfu;
   struct {
     int64_t step = 0, time = 0;
     uint64_t bytes = 0;
@@ -31,6 +33,8 @@ struct RankStatus {
   int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0;
   std::map<std::string, int64_t> telemetry_dropped;  // by sink
   std::map<std::string, double> phase_seconds;       // data, forward, backward, ...
+  // Of the loader, empty before there is one: read and collate (of all its threads together), wait.
+  std::map<std::string, double> data_seconds;
   std::vector<std::string> warnings;
 
   // The documented fields of /status. What is unknown, or a number that is not finite, is null.

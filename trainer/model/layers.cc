@@ -104,8 +104,14 @@ BatchNorm::BatchNorm(const Scope& s, int64_t channels, double eps, double moment
 at::Tensor BatchNorm::operator()(const Pass& pass, const at::Tensor& x) const {
   // The operation changes its running statistics in place: copies, which only an update commits.
   const at::Tensor running_mean = pass[mean].clone(), running_variance = pass[variance].clone();
-  const at::Tensor y = at::batch_norm(x.to(at::kFloat), pass[weight], pass[bias], running_mean, running_variance,
-                                      pass.training(), momentum, eps, false);
+  // The library cuts sums over rows by threads, but sums over the places of one channel it does not: where a sample is
+  // one place, samples become places.
+  const bool one_place = x.numel() == x.size(0) * x.size(1);
+  at::Tensor y = x.to(at::kFloat);
+  y = one_place ? y.flatten(1).t().unsqueeze(0) : y;
+  y = at::batch_norm(y.contiguous(), pass[weight], pass[bias], running_mean, running_variance, pass.training(),
+                     momentum, eps, false);
+  if (one_place) y = y.squeeze(0).t().contiguous().view(x.sizes());
   if (pass.training()) {
     pass.Stage(mean, running_mean);
     pass.Stage(variance, running_variance);

@@ -16,6 +16,7 @@
 #include "trainer/metrics/event.h"
 #include "trainer/model/pass.h"
 #include "trainer/task/stage.h"
+#include "trainer/task/work.h"
 
 namespace trainyard {
 
@@ -72,6 +73,8 @@ class Task {
   virtual std::vector<Stage> Stages() const { return {Stage{}}; }
   virtual size_t num_terms() const = 0;                        // of the loss; denominators of a batch
   virtual std::vector<std::string> train_metrics() const = 0;  // TensorBoard tags
+  // What one sample costs, for people who compare speeds; optional.
+  virtual SampleWork WorkPerSample() const { return {}; }
   // `denominators`: Batch::denominators summed over the step's micro-batches and ranks.
   virtual LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const = 0;
 

@@ -89,7 +89,6 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
   plan.precision = PrecisionOf(config);
-  plan.loader_threads = static_cast<int>(config.data.workers.value_or(1));
   plan.peak_lr = ScaledRate(config.optim, world);
   return plan;
 }

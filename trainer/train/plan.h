@@ -22,7 +22,6 @@ struct Plan {
   int64_t schedule_steps = 0;  // of the stage: what schedules run over
   int64_t epoch_samples = 0;   // what an epoch trains on; epochs follow each other without a gap
   Precision precision = Precision::kFp32;
-  int loader_threads = 1;
   double peak_lr = 0;
 
   // A rank's samples of a step, as places in the global batch. Shares differ by one sample at most, so any world size

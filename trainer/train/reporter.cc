@@ -76,6 +76,7 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
     : config_(config),
       plan_(plan),
       metric_names_(task.train_metrics()),
+      work_(task.WorkPerSample()),
       attempt_(session.attempt),
       leader_(session.world.rank == 0),
       records_(!config.train.record.empty()),
@@ -122,12 +123,22 @@ std::optional<double> Reporter::Remaining(int64_t step, const PhaseClock& clock)
   return static_cast<double>(plan_.total_steps - step) / *speed + static_cast<double>(evaluations) * evaluation;
 }
 
-void Reporter::ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
-                          uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer) {
+Reporter::Speed Reporter::SpeedNow() const {
+  Speed speed;
+  const std::optional<double> steps = throughput_.steps_per_second();
+  if (!steps) return speed;
+  speed.samples = *steps * static_cast<double>(plan_.global_batch);
+  if (work_.tokens) speed.tokens = *speed.samples * *work_.tokens;
+  if (work_.flops && config_.metrics.peak_tflops)
+    speed.mfu = *speed.samples * *work_.flops / (*config_.metrics.peak_tflops * 1e12 * plan_.world);
+  return speed;
+}
+
+void Reporter::ReportStep(const TrainState& train, const StepResult& result, const GatheredInputs& inputs,
+                          const PhaseClock& clock, const LoaderTimes& loader, const CheckpointWriter& writer) {
   const double now = UnixTime();
   throughput_.AddStep(train.step, Sum(clock.seconds()) - Of(clock.seconds(), "evaluation"));
-  std::optional<double> samples_per_second = throughput_.steps_per_second();
-  if (samples_per_second) *samples_per_second *= static_cast<double>(plan_.global_batch);
+  const Speed speed = SpeedNow();
   const std::optional<double> eta = Remaining(train.step, clock);
   ReportCheckpoint(writer);
   board_.Update([&](RankStatus& s) {
@@ -136,7 +147,10 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     s.loss = result.loss;
     s.learning_rate = result.lr;
     s.grad_norm = result.grad_norm;
-    s.samples_per_second = samples_per_second;
+    s.samples_per_second = speed.samples;
+    s.tokens_per_second = speed.tokens;
+    s.mfu = speed.mfu;
+    s.data_seconds = {{"read", loader.read}, {"collate", loader.collate}, {"wait", loader.wait}};
     s.eta_seconds = eta;
     s.last_step_time = s.last_progress_time = now;
     ++(result.finite ? s.steps_ok : s.steps_skipped);
@@ -148,8 +162,8 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
   if (record_) {
     record_->Write({.attempt = attempt_,
                     .step = train.step,
-                    .samples = samples,
-                    .input_xxh3 = input_hash,
+                    .samples = inputs.ids,
+                    .input_xxh3 = inputs.hash,
                     .loss = result.loss,
                     .grad_norm = result.grad_norm,
                     .lr = result.lr});
@@ -159,13 +173,19 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
                        {"train/lr", result.lr},
                        {"train/grad_norm", result.grad_norm},
                        {"train/overlap", result.overlap}};
-    if (samples_per_second) scalars.emplace_back("train/samples_per_second", *samples_per_second);
+    if (speed.samples) scalars.emplace_back("train/samples_per_second", *speed.samples);
+    if (speed.tokens) scalars.emplace_back("train/tokens_per_second", *speed.tokens);
+    if (speed.mfu) scalars.emplace_back("train/mfu", *speed.mfu);
     for (size_t i = 0; i < metric_names_.size(); ++i) scalars.emplace_back(metric_names_[i], result.metrics[i]);
     telemetry_->Add(train.step, std::move(scalars));
   }
   for (const std::string& warning : telemetry_->TakeWarnings()) Warn(warning);
   std::string detail = Format("loss %.4f  lr %.2e", result.loss, result.lr);
-  if (samples_per_second) detail += Format("  %.0f samples/s", *samples_per_second);
+  if (speed.tokens) {
+    detail += Format("  %.0f tokens/s", *speed.tokens);
+  } else if (speed.samples) {
+    detail += Format("  %.0f samples/s", *speed.samples);
+  }
   progress_->Update(train.step, detail, eta);
 }
 

@@ -19,6 +19,7 @@
 #include "trainer/metrics/telemetry.h"
 #include "trainer/metrics/throughput.h"
 #include "trainer/train/evaluator.h"
+#include "trainer/train/inputs.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/session.h"
 #include "trainer/train/step.h"
@@ -51,9 +52,9 @@ class Reporter {
   // Waits for the logs, at most until their closing deadlines, and says what was lost.
   ~Reporter();
 
-  // After a step. `samples`: every rank's, in global order, when recording (else empty).
-  void ReportStep(const TrainState& train, const StepResult& result, const std::vector<int64_t>& samples,
-                  uint64_t input_hash, const PhaseClock& clock, const CheckpointWriter& writer);
+  // After a step. `inputs`: when recording (else empty).
+  void ReportStep(const TrainState& train, const StepResult& result, const GatheredInputs& inputs,
+                  const PhaseClock& clock, const LoaderTimes& loader, const CheckpointWriter& writer);
   // The newest durable checkpoint, for the status and the termination message.
   void ReportCheckpoint(const CheckpointWriter& writer);
   void ReportEvaluation(int64_t step, const EvaluationResult& result);
@@ -67,12 +68,18 @@ class Reporter {
   bool records() const { return records_; }
 
  private:
+  struct Speed {
+    std::optional<double> samples, tokens;  // a second, of all ranks
+    std::optional<double> mfu;
+  };
+  Speed SpeedNow() const;
   void OpenSinks(const Config& config, const TrainState& train);
   std::optional<double> Remaining(int64_t step, const PhaseClock& clock) const;
 
   const Config& config_;
   const Plan& plan_;
   std::vector<std::string> metric_names_;
+  SampleWork work_;
   int64_t attempt_;
   bool leader_, records_;
   StatusBoard& board_;

@@ -94,7 +94,8 @@ void DryRun(const Config& config) {
   PhaseClock clock;
   Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;
-  const Share share = MakeLoader(config, alone.plan(), *alone.task, 0, 0, 1)->Next();
+  const int threads = LoaderThreads(config.data.workers, AvailableCpus(), 1).count;
+  const Share share = MakeLoader(config, alone.plan(), *alone.task, 0, threads, 0, 1)->Next();
   const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
   std::printf(
       "%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",

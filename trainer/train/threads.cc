@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "trainer/base/cpus.h"
+#include "common/cpus.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/text.h"
 
@@ -20,6 +20,13 @@ std::string ApplyThreads(const World& world) {
   at::set_num_threads(threads);
   return Format("%d a rank: %s, %d rank%s on this node", threads, cpus.why.c_str(), world.local_size,
                 world.local_size == 1 ? "" : "s");
+}
+
+ThreadCount LoaderThreads(const OptionalInt& workers, const Cpus& cpus, int ranks_here) {
+  if (workers) return {static_cast<int>(*workers), Format("%d a rank (data.workers)", static_cast<int>(*workers))};
+  const int count = std::clamp((cpus.count - 2) / ranks_here, 1, 3);
+  return {count, Format("%d a rank: 1 to 3 of %s less 2, %d rank%s on this node", count, cpus.why.c_str(), ranks_here,
+                        ranks_here == 1 ? "" : "s")};
 }
 
 }  // namespace trainyard

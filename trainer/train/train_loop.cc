@@ -36,6 +36,7 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       task_(std::move(task)),
       session_(std::move(session)),
       train_(resume.train),
+      loader_threads_(LoaderThreads(config.data.workers, AvailableCpus(), session_.world.local_size)),
       plan_(MakePlan(config, *task_, session_.world.size, resume.global_batch)),
       stages_(PlanStages(config, plan_, *task_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
@@ -48,6 +49,7 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
                 (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
                 Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
                 Format("  %-12s %s\n", "threads", session_.threads.c_str()) +
+                Format("  %-12s %s\n", "loader", loader_threads_.why.c_str()) +
                 (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
                                            StatusAddressFromEnvironment().c_str(), publisher.port())
                                   : ""));
@@ -67,7 +69,8 @@ void TrainLoop::Run() {
   if (AgreeOnStop(*session_.communicator, "before the first step"))
     throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
   if (train_.evaluation_pending) Evaluate();
-  loader_ = MakeLoader(config_, plan_, *task_, session_.world.rank, train_.step, plan_.total_steps);
+  loader_ =
+      MakeLoader(config_, plan_, *task_, session_.world.rank, loader_threads_.count, train_.step, plan_.total_steps);
   while (!AtEnd()) {
     if (train_.step >= stage().end) NextStage();
     const StepResult step = TakeStep();
@@ -110,7 +113,7 @@ StepResult TrainLoop::TakeStep() {
   }
   GatheredInputs inputs;
   if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
-  reporter_.ReportStep(train_, result, inputs.ids, inputs.hash, clock_, *checkpoints_.writer());
+  reporter_.ReportStep(train_, result, inputs, clock_, loader_->times(), *checkpoints_.writer());
   if (!result.finite) OnNonFinite(result, inputs.ids);
   return result;
 }

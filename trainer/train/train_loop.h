@@ -12,6 +12,7 @@
 #include "trainer/train/reporter.h"
 #include "trainer/train/stages.h"
 #include "trainer/train/step.h"
+#include "trainer/train/threads.h"
 
 namespace trainyard {
 
@@ -48,6 +49,7 @@ class TrainLoop {
   std::unique_ptr<Task> task_;
   Session session_;
   TrainState train_;
+  ThreadCount loader_threads_;
   Plan plan_;
   std::vector<StageRun> stages_;
   std::unique_ptr<Engine> engine_;  // of the stage

@@ -87,6 +87,12 @@ class DistillationTask : public Task {
     return {"train/loss_action", "train/acc_action", "train/loss_token_type", "train/acc_token_type"};
   }
 
+  SampleWork WorkPerSample() const override {
+    const int64_t rows = options_.model.context;  // in standard mode one of them is the last query
+    if (compressed_) return WorkOf(options_, rows, options_.loss == "every_position" ? kRolloutSteps + 1 : 1);
+    return WorkOf(options_, rows - 1, options_.loss == "every_position" ? rows : 1);
+  }
+
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const DistillationBatch&>(batch);
     const TransformerOutput output = model_.Forward(pass, b.input);

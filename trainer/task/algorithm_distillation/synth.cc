@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "trainer/base/cpus.h"
+#include "common/cpus.h"
 #include "trainer/base/file.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"

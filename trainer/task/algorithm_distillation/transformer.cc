@@ -21,6 +21,18 @@ LinearOptions ZeroBias() { return {.bias = true, .weight_initial = {}, .bias_ini
 
 }  // namespace
 
+SampleWork WorkOf(const Options& options, int64_t context, int64_t queries) {
+  const ModelOptions& m = options.model;
+  const auto D = static_cast<double>(m.dim), F = static_cast<double>(m.ffn.value_or(4 * m.dim)),
+             C = static_cast<double>(context), Q = static_cast<double>(queries), R = C + Q,
+             L = static_cast<double>(m.layers - 1);  // but the last, of which only the queries leave
+  const double layer = 4 * D * D + 2 * D * F + 9 * D + F, keys_and_values = 2 * D * D + 2 * D;
+  const double heads = (D + 1) * (kNumActions + (options.mode == "compressed" ? 3 : 0));
+  const double parameters = C * (kFeatures + 1) * D + L * R * layer + R * keys_and_values +
+                            Q * (layer - keys_and_values + heads);  // that all rows together go through
+  return {.tokens = R, .flops = 6 * parameters + 12 * D * C * (L * R + Q)};
+}
+
 // torch.nn.MultiheadAttention: Glorot's uniform bound for the packed projection, zero biases.
 EncoderLayer::EncoderLayer(const Scope& s, int64_t dim, int64_t heads, int64_t ffn, double dropout)
     : unit(s.unit()),

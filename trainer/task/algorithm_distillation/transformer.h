@@ -12,6 +12,7 @@
 
 #include "trainer/model/layers.h"
 #include "trainer/task/algorithm_distillation/options.h"
+#include "trainer/task/work.h"
 
 namespace trainyard::ad {
 
@@ -26,6 +27,9 @@ struct TransformerOutput {
   at::Tensor actions;  // (B, Q, A) float32 logits
   at::Tensor types;    // (B, Q, 3) float32 logits; undefined in standard mode
 };
+
+// Of a sample with `context` context rows and `queries` queries, all of which are tokens.
+SampleWork WorkOf(const Options& options, int64_t context, int64_t queries);
 
 // One post-norm layer with its queries, keys and values in one product.
 struct EncoderLayer {

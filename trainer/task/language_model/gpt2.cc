@@ -18,6 +18,13 @@ double ResidualDeviation(int64_t layers) { return kDeviation / std::sqrt(2.0 * s
 
 }  // namespace
 
+SampleWork WorkOf(const ModelShape& m) {
+  const auto D = static_cast<double>(m.dim), L = static_cast<double>(m.layers), T = static_cast<double>(m.context);
+  const double layer = 12 * D * D + 13 * D;  // four products with their biases, two norms
+  const double parameters = L * layer + 2 * D + static_cast<double>(m.vocab) * D;
+  return {.tokens = T, .flops = T * (6 * parameters + 12 * L * D * T)};
+}
+
 Conv1D::Conv1D(const Scope& s, int64_t inputs, int64_t outputs, double deviation)
     : weight(s.Parameter("weight", {inputs, outputs}, {Initial::Kind::kNormal, deviation})),
       bias(s.Parameter("bias", {outputs}, {Initial::Kind::kConstant, 0})) {}

@@ -10,8 +10,13 @@
 
 #include "trainer/model/layers.h"
 #include "trainer/task/language_model/options.h"
+#include "trainer/task/work.h"
 
 namespace trainyard::lm {
+
+// Of a window of `context` tokens: N is every parameter but the positions, which are only added; the tokens' table
+// counts once, as the head.
+SampleWork WorkOf(const ModelShape& shape);
 
 // A linear layer whose weight lies as (inputs, outputs). Names: weight, bias (outputs), zero at the start.
 struct Conv1D {

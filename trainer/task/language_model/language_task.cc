@@ -77,6 +77,8 @@ class LanguageTask : public Task {
   size_t num_terms() const override { return 1; }
   std::vector<std::string> train_metrics() const override { return {}; }  // the loss says it all
 
+  SampleWork WorkPerSample() const override { return WorkOf(shape_); }
+
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const LanguageBatch&>(batch);
     const at::Tensor logits = model_.Forward(pass, b.tokens);

@@ -1,7 +1,6 @@
 #include "trainer/task/language_model/options.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
@@ -9,7 +8,6 @@
 namespace trainyard::lm {
 namespace {
 
-using Json = nlohmann::json;
 constexpr auto kIdentity = FieldClass::kIdentity;
 constexpr int64_t kMaxVocab = 65536;  // tokens are uint16
 
@@ -23,20 +21,6 @@ std::string PerPreset(const std::string& doc, double (*value)(const ModelShape&)
   std::vector<std::string> parts;
   for (const char* name : {"tiny", "gpt2_124m"}) parts.push_back(Format("%g (%s)", value(kPresets.at(name)), name));
   return doc + "; auto: " + Join(parts) + ".";
-}
-
-void OptProbability(FieldTable& t, const std::string& path, std::optional<double>& value, const std::string& doc) {
-  const std::string allowed = "a number from 0 to 0.99, or auto";
-  auto set = [&value, path, allowed](const Json& j) {
-    if (j.is_null() || j == "auto") {
-      value.reset();
-    } else if (j.is_number() && j.get<double>() >= 0 && j.get<double>() <= 0.99) {
-      value = j.get<double>();
-    } else {
-      RefuseValue(path, j, allowed);
-    }
-  };
-  t.Add({path, kIdentity, "number", allowed, doc, [&value] { return value ? Json(*value) : Json("auto"); }, set});
 }
 
 }  // namespace
@@ -62,9 +46,9 @@ void Options::Declare(FieldTable& t) {
            PerPreset("Transformer layers", [](const ModelShape& s) { return static_cast<double>(s.layers); }), 1024);
   t.OptInt("model.heads", model.heads, "auto", 1, kIdentity,
            PerPreset("Attention heads", [](const ModelShape& s) { return static_cast<double>(s.heads); }), 1024);
-  OptProbability(t, "model.dropout", model.dropout,
-                 PerPreset("Dropout probability of embeddings, attention and residual branches",
-                           [](const ModelShape& s) { return s.dropout; }));
+  t.OptNumber("model.dropout", model.dropout, "auto", 0, 0.99, kIdentity,
+              PerPreset("Dropout probability of embeddings, attention and residual branches",
+                        [](const ModelShape& s) { return s.dropout; }));
   t.Number("data.test_fraction", test_fraction, 0, 0.9, kIdentity,
            "The share of the tokens, at their end, that is held out for evaluation.");
   t.Text("data.test_shard", test_shard, kIdentity,

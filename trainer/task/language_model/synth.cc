@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/cpus.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/progress.h"
@@ -75,7 +76,7 @@ class CorpusSynthesis : public Synthesis {
       }
     };
     std::vector<std::jthread> threads;
-    const int64_t count = threads_ > 0 ? threads_ : std::max<int64_t>(1, std::thread::hardware_concurrency());
+    const int64_t count = threads_ > 0 ? threads_ : AvailableCpus().count;
     for (int64_t i = 0; i < std::min(count, size.shards); ++i) threads.emplace_back(work);
     Progress progress("tokens", size.shards * size.shard_tokens, ProgressStyleFromEnvironment());
     while (done < size.shards) {

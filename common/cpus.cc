@@ -1,18 +1,18 @@
-#include "trainer/base/cpus.h"
+#include "common/cpus.h"
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <thread>
 #include <vector>
-
-#include "trainer/base/text.h"
 
 namespace trainyard {
 namespace {
@@ -26,9 +26,16 @@ std::string FirstLine(const fs::path& file) {
   return line;
 }
 
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> words;
+  std::istringstream in(list);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
 bool Has(const std::string& list, const std::string& word) {
-  const std::vector<std::string> words = Split(list, ',');
-  return std::find(words.begin(), words.end(), word) != words.end();
+  const std::vector<std::string> words = Split(list);
+  return word.empty() ? list.empty() : std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // Where a controller's files lie for this process: the folder of its cgroup, then its parents, up to
@@ -80,7 +87,7 @@ double Quota(const fs::path& folder) {
 // "0-2,8" -> 4; 0 when there is none.
 int CountList(const std::string& list) {
   int count = 0;
-  for (const std::string& range : Split(list, ',')) {
+  for (const std::string& range : Split(list)) {
     int first = 0, last = 0;
     const int read = std::sscanf(range.c_str(), "%d-%d", &first, &last);
     if (read >= 1) count += read == 2 ? std::max(0, last - first + 1) : 1;
@@ -96,7 +103,11 @@ int CpusetOf(const std::vector<fs::path>& folders) {
   return 0;
 }
 
-std::string Plural(double cpus) { return Format("%g CPU%s", cpus, cpus == 1 ? "" : "s"); }
+std::string Plural(double cpus) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%g CPU%s", cpus, cpus == 1 ? "" : "s");
+  return text;
+}
 
 int AffinityCount() {
   constexpr size_t kMost = 1 << 16;

@@ -1,7 +1,7 @@
 // How many processors this process may really use: of the machine, what its affinity and its cgroup
 // leave. A pod with a limit of 2 CPUs on a machine of 64 must not start 64 threads.
-#ifndef TRAINYARD_TRAINER_BASE_CPUS_H_
-#define TRAINYARD_TRAINER_BASE_CPUS_H_
+#ifndef TRAINYARD_COMMON_CPUS_H_
+#define TRAINYARD_COMMON_CPUS_H_
 
 #include <filesystem>
 #include <string>
@@ -26,4 +26,4 @@ Cpus CountCpus(const std::filesystem::path& root, int allowed);
 
 }  // namespace trainyard
 
-#endif  // TRAINYARD_TRAINER_BASE_CPUS_H_
+#endif  // TRAINYARD_COMMON_CPUS_H_
