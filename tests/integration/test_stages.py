@@ -4,6 +4,8 @@ That it runs with any number of ranks and through any interruption is shown wher
 """
 
 import json
+import os
+import resource
 
 import numpy as np
 import pytest
@@ -96,6 +98,29 @@ def test_an_evaluation_of_what_was_saved_is_the_runs_own(tmp_path):
         result = harness.run("eval", "--config", tmp_path / "run.json", "--checkpoint", tmp_path / "run" / saved_as, program=harness.TEST_TASKS)
         assert result.returncode == 0, result.stderr
         assert json.loads(result.stdout[result.stdout.index("{"):])["metrics"] == own, saved_as
+
+
+def peak(config, *args):
+    """The most memory that `trainyard train` had resident, in bytes."""
+    process = harness.start("train", "--config", config, *args, program=harness.TEST_TASKS)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, output
+    # A process begins with its parent's number.
+    assert usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage.ru_maxrss * 1024
+
+
+def test_a_frozen_bfloat16_parameter_costs_two_bytes(tmp_path):
+    """At the highest point of a start and a step. Of 100 M parameters nothing else may be there at once but the float32 values of one of the
+    100 layers (4 MB), while they are rounded: 16 MB are for them and for what the allocator keeps."""
+    peaks = []
+    for layers in (0, 100):
+        job = harness.merged(harness.SMALL_PATCHWORK, model={"frozen_layers": layers}, run={"dir": str(tmp_path / str(layers))})
+        peaks.append(peak(harness.write_config(tmp_path / f"{layers}.json", job), "--dry-run"))
+    cost = peaks[1] - peaks[0]
+    print(f"{peaks[0] / 1e6:.0f} MB and {peaks[1] / 1e6:.0f} MB: {cost / 100e6:.2f} bytes a parameter")
+    assert 200e6 <= cost <= 216e6
 
 
 def test_frozen_parameters_come_from_their_source_at_every_start(tmp_path):

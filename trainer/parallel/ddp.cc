@@ -42,12 +42,13 @@ class DdpEngine : public Engine {
         gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
     state_.Initialize(seed);
     size_t trained = 0;
+    at::Tensor rounded;
     for (const ParameterSpec& spec : declaration.parameters) {
       Held held;
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
       } else {
-        held.still = MakeStill(spec, options.precision, seed);
+        held.still = MakeStill(spec, options.precision, seed, rounded);
       }
       held_.push_back(std::move(held));
     }
@@ -170,10 +171,15 @@ class DdpEngine : public Engine {
 
   Held& HeldOf(ParameterId id) { return held_[static_cast<size_t>(id.index)]; }
 
-  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed) {
+  // `rounded`: room for the float32 values of what is frozen in bfloat16, the same for all: with room of its own for
+  // each, the heap would keep the holes between what stays, and a parameter would cost four bytes.
+  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, at::Tensor& rounded) {
     const bool half = ElementBytes(spec.dtype, precision) == 2;
     Still still;
-    at::Tensor values = at::empty({spec.numel()}, at::kFloat);
+    if (half && !spec.trainable && (!rounded.defined() || rounded.numel() < spec.numel()))
+      rounded = at::empty({spec.numel()}, at::kFloat);
+    const at::Tensor values =
+        half && !spec.trainable ? rounded.narrow(0, 0, spec.numel()) : at::empty({spec.numel()}, at::kFloat);
     FillInitial(spec, seed, Floats(values));
     still.compute = half ? at::empty(spec.shape, at::kBFloat16) : values.view(spec.shape);
     if (half) Convert(Floats(values), still.compute);
