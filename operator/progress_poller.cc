@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/json.h"
 #include "operator/base/json_access.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
@@ -19,10 +20,16 @@ using json::Count, json::Number;
 // The latest moment that a time may be: the year 2255.
 constexpr double kLastSecond = 9e9;
 
+// Nothing for null: rank 0 does not know it yet.
+std::optional<double> Known(const nlohmann::json& answer, const char* key) {
+  const nlohmann::json& field = json::Field(answer, key);
+  return field.is_number() ? std::optional(field.get<double>()) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time now) {
-  const auto answer = nlohmann::json::parse(body, nullptr, false);
+  const auto answer = ParseJson(body);
   reconcile::Report report;
   report.job_uid = json::Text(answer, "job_uid");
   if (report.job_uid.empty()) return std::nullopt;
@@ -34,9 +41,9 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
                          ? std::min<int64_t>(100, static_cast<int64_t>(100.0 * static_cast<double>(progress.step) /
                                                                        static_cast<double>(progress.total_steps)))
                          : 0;
-  progress.samples_per_second = Number(answer, "samples_per_second");
-  progress.eta_seconds = Count(answer, "eta_seconds");
-  progress.loss = Number(answer, "loss");
+  progress.samples_per_second = Known(answer, "samples_per_second");
+  if (json::Field(answer, "eta_seconds").is_number()) progress.eta_seconds = Count(answer, "eta_seconds");
+  progress.loss = Known(answer, "loss");
   progress.last_update = now;
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {
     report.checkpoint.step = Count(checkpoint, "step");

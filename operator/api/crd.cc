@@ -32,7 +32,9 @@ class SchemaBuilder {
     Json& field = Add(name, text, {{"x-kubernetes-int-or-string", true}});
     field["anyOf"] = Json::array({{{"type", "integer"}}, {{"type", "string"}}});
   }
-  void Number(const char* name, double&, const FieldText& text) { Add(name, text, {{"type", "number"}}); }
+  void Number(const char* name, std::optional<double>&, const FieldText& text) {
+    Add(name, text, {{"type", "number"}});
+  }
   void Boolean(const char* name, bool&, const FieldText& text) { Add(name, text, {{"type", "boolean"}}); }
   void Text(const char* name, std::string&, const Allowed& allowed, const FieldText& text) {
     Json& field = Add(name, text, {{"type", "string"}});
@@ -113,7 +115,7 @@ class ReferenceBuilder {
   void IntegerOrAuto(const char* name, std::optional<int64_t>&, Range range, const FieldText& text) {
     Row(name, "integer, " + std::to_string(range.min) + " to " + std::to_string(range.max) + ", or auto", text);
   }
-  void Number(const char* name, double&, const FieldText& text) { Row(name, "number", text); }
+  void Number(const char* name, std::optional<double>&, const FieldText& text) { Row(name, "number", text); }
   void Boolean(const char* name, bool&, const FieldText& text) { Row(name, "boolean", text); }
   void Text(const char* name, std::string&, const Allowed& allowed, const FieldText& text) {
     std::string type = "string";

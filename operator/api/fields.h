@@ -214,9 +214,12 @@ void Fields(V& v, Progress& p) {
   v.Integer("step", p.step, Range{}, {"Optimizer steps done.", false, kByOperator});
   v.Integer("totalSteps", p.total_steps, Range{}, {"Optimizer steps of the whole run.", false, kByOperator});
   v.Integer("percent", p.percent, Range{}, {"step of totalSteps, 0 to 100.", false, kByOperator});
-  v.Number("samplesPerSecond", p.samples_per_second, {"Over all ranks.", false, kByOperator});
-  v.Integer("etaSeconds", p.eta_seconds, Range{}, {"Seconds that are left at this speed.", false, kByOperator});
-  v.Number("loss", p.loss, {"The newest global loss.", false, kByOperator});
+  v.Number("samplesPerSecond", p.samples_per_second,
+           {"Over all ranks; absent while it is not known.", false, kByOperator});
+  v.Integer("etaSeconds", p.eta_seconds, Range{},
+            {"Seconds that are left at this speed; absent while that is not known.", false, kByOperator});
+  v.Number("loss", p.loss,
+           {"The newest global loss; absent while it is not known, or not finite.", false, kByOperator});
   v.Moment("lastUpdate", p.last_update, {"When rank 0 last answered.", false, kByOperator});
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "operator/api/fields.h"
 #include "operator/base/json_access.h"
-#include "operator/base/text.h"
 
 namespace trainyard::api {
 namespace {
@@ -43,7 +43,7 @@ class Decoder {
       Wrong(At(name), *value, RangeText(range) + ", or auto");
     }
   }
-  void Number(const char* name, double& member, const FieldText& text) {
+  void Number(const char* name, std::optional<double>& member, const FieldText& text) {
     const Json* value = Find(name, text, "a number");
     if (!value) return;
     value->is_number() ? void(member = value->get<double>()) : Wrong(At(name), *value, "a number");
@@ -182,7 +182,9 @@ class Encoder {
   void IntegerOrAuto(const char* name, std::optional<int64_t>& member, Range, const FieldText&) {
     if (member) object[name] = *member;
   }
-  void Number(const char* name, double& member, const FieldText&) { object[name] = member; }
+  void Number(const char* name, std::optional<double>& member, const FieldText&) {
+    if (member) object[name] = *member;
+  }
   void Boolean(const char* name, bool& member, const FieldText&) { object[name] = member; }
   void Text(const char* name, std::string& member, const Allowed&, const FieldText& text) {
     if (!member.empty() || text.required) object[name] = member;

@@ -110,9 +110,10 @@ struct Master {
 
 struct Progress {
   int64_t step = 0, total_steps = 0, percent = 0;
-  double samples_per_second = 0;
-  int64_t eta_seconds = 0;
-  double loss = 0;
+  // Nothing while rank 0 does not know them.
+  std::optional<double> samples_per_second;
+  std::optional<int64_t> eta_seconds;
+  std::optional<double> loss;
   std::optional<Time> last_update;
 };
 

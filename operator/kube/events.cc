@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "operator/base/text.h"
+#include "common/text.h"
 
 namespace trainyard::kube {
 namespace {

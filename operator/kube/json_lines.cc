@@ -1,5 +1,7 @@
 #include "operator/kube/json_lines.h"
 
+#include "common/json.h"
+
 namespace trainyard::kube {
 
 Status JsonLines::Feed(const char* data, size_t size, const std::function<void(nlohmann::json)>& on_document) {
@@ -8,8 +10,7 @@ Status JsonLines::Feed(const char* data, size_t size, const std::function<void(n
   size_t begin = 0;
   for (size_t end = rest_.find('\n', searched); end != std::string::npos; end = rest_.find('\n', begin)) {
     if (end > begin) {
-      auto document = nlohmann::json::parse(rest_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                            rest_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+      auto document = ParseJson(std::string_view(rest_).substr(begin, end - begin));
       if (document.is_discarded()) return Status(Code::kInternal, "the stream holds something that is no JSON");
       on_document(std::move(document));
     }

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <thread>
 
+#include "common/json.h"
 #include "operator/base/json_access.h"
 #include "operator/kube/json_lines.h"
 
@@ -186,7 +187,7 @@ Result<Json> RestClient::Send(const Request& request) {
       }
       return NoAnswer(request.method + " " + request.path, answer.error());
     }
-    Json body = Json::parse(answer->body, nullptr, false);
+    Json body = ParseJson(answer->body);
     if (answer->status < 300) {
       if (body.is_discarded())
         return Status(Code::kInternal, request.method + " " + request.path + ": the answer is no JSON");
@@ -298,7 +299,7 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
   if (!failure.ok()) return failure;
   if (http != 0 && http != 200) {
     if (http == 401) Token(true);
-    return StatusFromApi(http, Json::parse(error_body, nullptr, false));
+    return StatusFromApi(http, ParseJson(error_body));
   }
   if (!answer) return NoAnswer("watch " + resource.plural, answer.error());
   return Status::Ok();

@@ -9,6 +9,7 @@
 #include <list>
 #include <thread>
 
+#include "common/json.h"
 #include "operator/api/job_file.h"
 #include "operator/base/json_access.h"
 #include "operator/local/discovery.h"
@@ -309,8 +310,8 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
 ApiResult ApiServer::Impl::Write(const Route& route, const httplib::Request& request) {
   if (route.kind != Route::kObjects) return Failure(405, "MethodNotAllowed", "this resource can only be read here");
   if (request.method == "PATCH") return Patch(route, request, request.get_header_value("Content-Type"));
-  Json body = request.body.empty() ? Json::object() : Json::parse(request.body, nullptr, false);
-  if (body.is_discarded()) return BadRequest("the body is no JSON");
+  Json body = request.body.empty() ? Json::object() : ParseJson(request.body);
+  if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
   const WriteRequest write = WriteRequestOf(request);
   if (request.method == "POST" && route.name.empty())
     return api.Create(*route.resource, route.ns, std::move(body), write);
@@ -346,8 +347,8 @@ ApiResult ApiServer::Impl::Patch(const Route& route, const httplib::Request& req
       return Failure(415, "UnsupportedMediaType",
                      "the body of the request was in an unknown format - accepted media types include: "
                      "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml");
-    body = Json::parse(request.body, nullptr, false);
-    if (body.is_discarded()) return BadRequest("the body is no JSON");
+    body = ParseJson(request.body);
+    if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
   }
   return api.Patch(*route.resource, route.ns, route.name, route.subresource, kind, body, WriteRequestOf(request));
 }

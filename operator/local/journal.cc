@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include "common/json.h"
 #include "operator/base/file.h"
 #include "operator/base/json_access.h"
 
@@ -48,7 +49,7 @@ uint64_t Replay(const fs::path& path, Json& dump) {
   bool whole = true;
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
-    const Json change = Json::parse(line, nullptr, false);
+    const Json change = ParseJson(line);
     const Json& version = json::Field(change, "version");
     if (!version.is_number_unsigned()) break;
     newest = std::max(newest, version.get<uint64_t>());
@@ -91,7 +92,7 @@ Status Journal::Load(MemoryApi& api) const {
   const std::vector<fs::path> journals = Journals(folder_);
   Json dump = {{"version", 0u}, {"collections", Json::object()}};
   if (const Result<std::string> text = ReadWhole(path); text.ok()) {
-    dump = Json::parse(*text, nullptr, false);
+    dump = ParseJson(*text);
     if (Status status = api.Load(dump); !status.ok()) return status.With(path.string());
   } else if (journals.empty()) {
     return Status::Ok();

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "operator/base/text.h"
+#include "common/text.h"
 
 namespace trainyard::local {
 namespace {
@@ -61,9 +61,9 @@ std::string LiveView::StateLine(const api::JobStatus& status) {
             " [" + std::string(static_cast<size_t>(filled), '#') +
             std::string(static_cast<size_t>(kBarWidth - filled), '-') + "] " + std::to_string(status.progress.percent) +
             "%";
-    if (status.progress.eta_seconds > 0)
-      line += "  ETA " + FormatDuration(static_cast<double>(status.progress.eta_seconds));
-    line += "  loss " + Number("%.4f", status.progress.loss);
+    if (status.progress.eta_seconds.value_or(0) > 0)
+      line += "  ETA " + FormatDuration(static_cast<double>(*status.progress.eta_seconds));
+    if (status.progress.loss) line += "  loss " + Number("%.4f", *status.progress.loss);
   }
   line += "  workers " + std::to_string(status.workers.ready) + "/" + std::to_string(status.workers.desired);
   if (status.restarts.total > 0) line += "  restarts " + std::to_string(status.restarts.total);
@@ -90,7 +90,8 @@ std::string LiveView::Summary(const api::TrainingJob& job) {
           " (" + std::to_string(status.restarts.charged) + " charged)";
   if (status.progress.total_steps > 0)
     text += "\nstep         " + std::to_string(status.progress.step) + " of " +
-            std::to_string(status.progress.total_steps) + ", loss " + Number("%.4f", status.progress.loss);
+            std::to_string(status.progress.total_steps) +
+            (status.progress.loss ? ", loss " + Number("%.4f", *status.progress.loss) : "");
   if (status.checkpoint.step > 0) text += "\ncheckpoint   step " + std::to_string(status.checkpoint.step);
   for (const api::Condition& condition : status.conditions) {
     if (condition.status == "True")

@@ -1,7 +1,8 @@
 #include "operator/reconcile/last_words.h"
 
+#include "common/json.h"
+#include "common/text.h"
 #include "operator/base/json_access.h"
-#include "operator/base/text.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -23,7 +24,7 @@ std::vector<std::string> LastLines(const std::string& text) {
 
 LastWords ReadLastWords(const std::string& termination_message) {
   LastWords words;
-  const auto said = nlohmann::json::parse(termination_message, nullptr, false);
+  const auto said = ParseJson(termination_message);
   if (json::Whole(said, "v") != 1) {
     words.tail = LastLines(termination_message);
     if (!words.tail.empty()) words.message = words.tail.back();

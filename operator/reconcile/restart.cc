@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "operator/base/text.h"
+#include "common/text.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/culprit.h"
 #include "operator/reconcile/policies.h"

@@ -1,14 +1,18 @@
 // The whole control plane in this process: API over TLS, REST client, caches, reconciler, agent, and
 // real processes. Runs under the sanitizers too.
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "operator/api/json.h"
 #include "operator/kube/rest_client.h"
 #include "operator/local/api_server.h"
+#include "operator/local/live_view.h"
 #include "operator/local/local_command.h"
+#include "operator/progress_poller.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard {
@@ -119,6 +123,40 @@ TEST_F(ServerTest, NothingWorksWithoutTokenOrAuthority) {
   EXPECT_TRUE(trusting.Get(kube::kPods, "default", "x").status().Is(Code::kUnavailable));
   unsetenv("SSL_CERT_FILE");
   std::filesystem::remove(file);
+}
+
+// Whoever walks through such a value goes as deep: it is refused where it comes in.
+TEST_F(ServerTest, ADeeplyNestedBodyIsRefused) {
+  httplib::SSLClient client("127.0.0.1", server_->port());
+  client.enable_server_certificate_verification(false);
+  const httplib::Headers headers = {{"Authorization", "Bearer secret"}};
+  const std::string jobs = "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs";
+  const std::string open(100'000, '['), whole = R"({"spec":)" + open + std::string(100'000, ']') + "}";
+  for (const std::string& body : {open, whole}) {
+    const httplib::Result created = client.Post(jobs, headers, body, "application/json");
+    ASSERT_TRUE(created);
+    EXPECT_EQ(created->status, 400) << created->body;
+    for (const char* type :
+         {"application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"}) {
+      const httplib::Result patched = client.Patch(jobs + "/job?fieldManager=me", headers, body, type);
+      ASSERT_TRUE(patched) << type;
+      EXPECT_EQ(patched->status, 400) << type << ": " << patched->body;
+    }
+  }
+}
+
+TEST(ReportFromStatus, WhatIsNotKnownIsNotZero) {
+  const auto report = ReportFromStatus(
+      R"({"job_uid": "u", "attempt": 2, "step": 0, "total_steps": 9, "loss": null, "samples_per_second": null, "eta_seconds": null})",
+      Time{});
+  ASSERT_TRUE(report);
+  EXPECT_FALSE(report->progress.loss || report->progress.samples_per_second || report->progress.eta_seconds);
+  api::JobStatus status{.progress = report->progress};
+  EXPECT_FALSE(api::StatusToJson(status)["progress"].contains("loss"));
+  EXPECT_EQ(local::LiveView::StateLine(status).find("loss"), std::string::npos);
+  status.progress.loss = 0;
+  EXPECT_EQ(api::StatusToJson(status)["progress"]["loss"], 0);
+  EXPECT_NE(local::LiveView::StateLine(status).find("loss 0.0000"), std::string::npos);
 }
 
 TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {

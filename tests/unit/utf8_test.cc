@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "common/text.h"
+
 namespace trainyard {
 namespace {
 
@@ -15,6 +17,15 @@ TEST(ValidUtf8, LeavesTextAndReplacesTheRest) {
   EXPECT_EQ(ValidUtf8("\xC3"), mark) << "cut short";
   EXPECT_EQ(ValidUtf8("\xC0\x80"), mark + mark) << "overlong";
   EXPECT_EQ(ValidUtf8("\xED\xA0\x80"), mark + mark + mark) << "half of a pair";
+}
+
+TEST(Cut, LeavesNoHalfOfACharacter) {
+  const std::string train = "\xF0\x9F\x9A\x82", text = "ab" + train + "c";
+  for (size_t bytes = 2; bytes < 6; ++bytes) EXPECT_EQ(Cut(text, bytes), "ab");
+  EXPECT_EQ(Cut(text, 6), "ab" + train);
+  EXPECT_EQ(Cut(text, 7), text);
+  EXPECT_EQ(Cut(text, 100), text);
+  EXPECT_EQ(Cut(train, 3), "");
 }
 
 TEST(ValidUtf8, GivesWhatJsonTakes) {

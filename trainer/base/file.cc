@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 
@@ -30,7 +31,7 @@ constexpr uint64_t kSyncEvery = 256 << 20;
 fs::path ResolveVolume(const fs::path& path) {
   const char* text = std::getenv("TRAINYARD_VOLUMES");
   if (!text || !*text || path.empty()) return path;
-  const auto volumes = nlohmann::json::parse(text, nullptr, false);
+  const auto volumes = ParseJson(text);
   if (!volumes.is_object()) {
     throw ConfigError("TRAINYARD_VOLUMES: not a JSON object of mount path to folder: " + std::string(text));
   }

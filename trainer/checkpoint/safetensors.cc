@@ -5,9 +5,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
-#include "trainer/base/file.h"
-#include "trainer/base/hash.h"
 
 namespace trainyard {
 namespace {
@@ -97,7 +96,7 @@ SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
     Fail(path, 0, "header length " + std::to_string(length) + " exceeds the file");
   std::string text(length, ' ');
   file_.ReadAt(8, std::as_writable_bytes(std::span(text)));
-  const Json header = Json::parse(text, nullptr, false);
+  const Json header = ParseJson(text);
   if (!header.is_object()) Fail(path, 8, "the header is not a JSON object");
   const size_t data_size = file_.size() - 8 - length;
   std::vector<std::pair<uint64_t, uint64_t>> extents;

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/hash.h"
 
@@ -27,7 +28,7 @@ Json Unseal(const std::string& text, const std::string& origin) {
   const std::string body = text.substr(0, text.size() - std::min(text.size(), kSealSize));
   if (text != body + SealOf(body))
     throw StorageError(origin + ": damaged: its own checksum is missing or does not fit");
-  Json root = Json::parse(text, nullptr, false);
+  Json root = ParseJson(text);
   if (!root.is_object()) throw StorageError(origin + ": not a JSON object");
   root.erase("xxh3");
   return root;

@@ -1,5 +1,6 @@
 #include "trainer/comm/gathering.h"
 
+#include "common/text.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/comm/patience.h"
@@ -23,7 +24,7 @@ int FirstMissing(Store& store, int size) {
 
 void WorldStore::SayEnded(int rank, const std::string& why) {
   try {
-    if (!Get("ended")) Set("ended", Format("rank %d has ended: %s", rank, why.substr(0, 500).c_str()));
+    if (!Get("ended")) Set("ended", Format("rank %d has ended: %s", rank, Cut(why, 500).c_str()));
   } catch (const std::exception&) {
     // Whoever waits for the store itself learns it from that.
   }

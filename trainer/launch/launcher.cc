@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/json.h"
 #include "operator/api/exit_reason.h"
 #include "operator/api/worker_env.h"
 #include "trainer/base/error.h"
@@ -177,7 +178,7 @@ class Node {
   }
 
   void ReadReport(Rank& rank, const std::string& line) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = ParseJson(line);
     if (!json.is_object()) return;
     if (json.contains("status")) {
       const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "trainer/base/environment.h"
 
 namespace trainyard {
@@ -37,7 +38,7 @@ void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) {
 }
 // The line may follow one that was cut.
 void ReportChannel::SendEnd(const std::string& message) {
-  Send("\n" + Line({{"end", {{"message", message.substr(0, 2000)}}}}));
+  Send("\n" + Line({{"end", {{"message", Cut(message, 2000)}}}}));
 }
 
 }  // namespace trainyard

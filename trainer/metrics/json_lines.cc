@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/metrics/append_file.h"
@@ -23,7 +24,7 @@ std::string Numbers(const std::vector<double>& values) {
 
 // Whether the line stays: it is whole, and what it tells of is not done again.
 bool Stays(const std::string& line, const JsonLinesOptions& options) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = ParseJson(line);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return false;
   const auto step = json["step"].get<int64_t>();
   const bool of_evaluation = !json.contains("train/loss");

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
@@ -18,7 +19,7 @@ uintmax_t KeptBytes(const fs::path& path, int64_t last_step) {
   std::ifstream in(path, std::ios::binary);
   uintmax_t kept = 0;
   for (std::string line; std::getline(in, line) && !in.eof();) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = ParseJson(line);
     if (!json.is_object() || !json.contains("step") || json["step"].get<int64_t>() > last_step) break;
     kept += line.size() + 1;
   }

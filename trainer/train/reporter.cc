@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
 #include "trainer/config/fields.h"
 #include "trainer/metrics/json_lines.h"
 #include "trainer/metrics/tensorboard.h"
@@ -232,7 +234,7 @@ void Reporter::Warn(const std::string& text) {
   }
   board_.Update([&](RankStatus& s) {
     constexpr size_t kKept = 20;  // A status is one line of bounded length.
-    s.warnings.push_back(text.substr(0, 300));
+    s.warnings.push_back(Cut(ValidUtf8(text), 300));
     if (s.warnings.size() > kKept) s.warnings.erase(s.warnings.begin());
   });
 }

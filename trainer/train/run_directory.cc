@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "common/json.h"
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -90,7 +91,7 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
   RequireWritableDirectory(directory, "run.dir");
   RequireWritableDirectory(config.checkpoint.dir, "checkpoint.dir");
   if (fs::exists(saved)) {
-    const Json before = Json::parse(ReadFile(saved), nullptr, false);
+    const Json before = ParseJson(ReadFile(saved));
     if (!before.is_object() || !before.contains("config") || !before.contains("data_fingerprint"))
       throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
     RequireSameIdentity("run.dir: " + directory.string(), before["config"].dump(),

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
@@ -52,8 +52,7 @@ namespace {
 void LoadBest(const std::string& directory, int64_t best_step, Engine& to) {
   const std::string file = directory + "/best.json";
   std::error_code error;
-  const auto best =
-      std::filesystem::exists(file, error) ? nlohmann::json::parse(ReadFile(file), nullptr, false) : nlohmann::json();
+  const auto best = std::filesystem::exists(file, error) ? ParseJson(ReadFile(file)) : nlohmann::json();
   if (!best.is_object() || best.value("step", int64_t{-1}) != best_step)
     throw StorageError(
         Format("%s does not hold the best weights of this run, of step %lld; the next stage starts from "

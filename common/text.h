@@ -1,6 +1,6 @@
 // Text that is cut stays UTF-8: JSON refuses half a character.
-#ifndef TRAINYARD_OPERATOR_BASE_TEXT_H_
-#define TRAINYARD_OPERATOR_BASE_TEXT_H_
+#ifndef TRAINYARD_COMMON_TEXT_H_
+#define TRAINYARD_COMMON_TEXT_H_
 
 #include <string>
 
@@ -20,4 +20,4 @@ inline std::string Shorten(const std::string& text, size_t bytes) {
 
 }  // namespace trainyard
 
-#endif  // TRAINYARD_OPERATOR_BASE_TEXT_H_
+#endif  // TRAINYARD_COMMON_TEXT_H_

@@ -1,0 +1,18 @@
+// JSON that others wrote, for both programs.
+#ifndef TRAINYARD_COMMON_JSON_H_
+#define TRAINYARD_COMMON_JSON_H_
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace trainyard {
+
+constexpr int kJsonDepth = 100;  // of lists and objects in each other, as in YAML (yaml.h)
+
+// The value of a text; discarded (`is_discarded()`) when it is not JSON, or nests deeper: whoever copies, compares or
+// prints a value goes down into it by recursion, and a few bytes a level would end the process. Never throws.
+nlohmann::json ParseJson(std::string_view text);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_COMMON_JSON_H_
