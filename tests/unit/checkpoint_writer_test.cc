@@ -70,6 +70,22 @@ TEST_F(CheckpointWriterTest, RanksWriteTheirPartsAndRankZeroCommits) {
   EXPECT_EQ(zero->last()->step, 5);
 }
 
+// A long run saves thousands of times, into the memory of one process.
+TEST_F(CheckpointWriterTest, TheStoreDoesNotGrowWithTheCheckpoints) {
+  Own({"uid", 1});
+  auto zero = Make(0, 2), one = Make(1, 2);
+  size_t after_two = 0;
+  for (int64_t step = 1; step <= 30; ++step) {
+    zero->Begin(step, Slices(0, 2), {});
+    one->Begin(step, Slices(1, 2), {});
+    zero->Finish();
+    one->Finish();
+    if (step == 2) after_two = store_->size();
+  }
+  EXPECT_EQ(store_->size(), after_two);
+  EXPECT_LE(after_two, 3u) << "a verdict, and a sign of life of each rank";
+}
+
 TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
   Own({"uid", 1});
   auto writer = Make(0, 1);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "trainer/base/error.h"
+#include "trainer/comm/c10d_native.h"
 #include "trainer/comm/c10d_store.h"
 #include "trainer/comm/gloo.h"
 #include "trainer/comm/in_process.h"
@@ -94,6 +95,16 @@ TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,
                          testing::Values(std::pair{&MakeInProcessWorld, 1}, std::pair{&MakeInProcessWorld, 3}));
 INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorTest, testing::Values(std::pair{&GlooWorld, 2}, std::pair{&GlooWorld, 3}));
+
+TEST(C10dStore, ForgetsWhatIsDeleted) {
+  C10dStore store(C10dStoreOptions{.host = "127.0.0.1", .port = 0, .host_here = true, .listen_fd = {}});
+  store.Set("key", "value");
+  const int64_t keys = store.native().store->getNumKeys();
+  store.Delete("key");
+  store.Delete("never set");
+  EXPECT_FALSE(store.Get("key"));
+  EXPECT_EQ(store.native().store->getNumKeys(), keys - 1);
+}
 
 }  // namespace
 }  // namespace trainyard

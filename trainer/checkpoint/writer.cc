@@ -94,14 +94,17 @@ void CheckpointWriter::Loop() {
   }
 }
 
-std::string CheckpointWriter::Key(int64_t step, const std::string& what) const {
+std::string CheckpointWriter::Key(int64_t step, const std::string& what) {
   return Format("%lld/%s", static_cast<long long>(step), what.c_str());
 }
 
 void CheckpointWriter::CopySources(const Job& job) {
   size_t total = 0;
   for (const SourceSlice& slice : job.slices) total += static_cast<size_t>(slice.end - slice.begin);
-  slab_.resize(total);
+  if (slab_.size() != total) {  // The engine of another stage: its slab goes before ours is there.
+    slab_ = {};
+    slab_.resize(total);
+  }
   float* to = slab_.data();
   for (const SourceSlice& slice : job.slices) {
     const auto count = static_cast<size_t>(slice.end - slice.begin);
@@ -153,7 +156,11 @@ void CheckpointWriter::Save(const Job& job) {
   CopySources(job);
   const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + TagOf(options_.writer));
   store_->Set(Key(job.step, std::to_string(options_.rank)), WritePart(job, temporary).dump());
-  if (options_.rank == 0) store_->Set(Key(job.step, "verdict"), CommitOrExplain(job, temporary).dump());
+  if (options_.rank == 0) {
+    const Json verdict = CommitOrExplain(job, temporary);
+    verdict_ = Key(job.step, "verdict");
+    store_->Set(verdict_, verdict.dump());
+  }
   const Json verdict = Json::parse(signs_.Wait(Key(job.step, "verdict"), 0, "rank 0 to commit " + StepName(job.step)));
   if (verdict.contains("peer")) throw PeerError(verdict["peer"].get<std::string>());
   if (verdict.contains("storage")) throw StorageError(verdict["storage"].get<std::string>());
@@ -212,6 +219,8 @@ Manifest CheckpointWriter::Collect(const Job& job) {
       tensor.slices.push_back({file, slice[2].get<std::string>(), slice[3].get<int64_t>(), slice[4].get<int64_t>()});
     }
   }
+  for (int rank = 0; rank < options_.world; ++rank) store_->Delete(Key(job.step, std::to_string(rank)));
+  if (!verdict_.empty()) store_->Delete(verdict_);  // Who has reported this step has heard of the one before.
   if (!failures.empty()) throw StorageError("saving " + StepName(job.step) + " failed: " + failures);
   for (auto& [key, tensor] : manifest.tensors) {
     std::sort(tensor.slices.begin(), tensor.slices.end(),

@@ -7,7 +7,7 @@
 // Every rank writes its own file and reports size and checksum through the store; rank 0 waits for
 // all and writes the manifest last. Then, while nobody can take the fence over, it checks that it is
 // still the last owner, renames, and moves out of the way what retention does not keep. No collective
-// is involved.
+// is involved. What was said in the store about a step is deleted when all have heard it.
 #ifndef TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_
 #define TRAINYARD_TRAINER_CHECKPOINT_WRITER_H_
 
@@ -94,11 +94,12 @@ class CheckpointWriter {
   uint64_t Commit(const Job& job, const std::filesystem::path& temporary);
   nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary);
   void RequireOwner() const;
-  std::string Key(int64_t step, const std::string& what) const;
+  static std::string Key(int64_t step, const std::string& what);
 
   const WriterOptions options_;
   std::shared_ptr<Store> store_;
   std::vector<float> slab_;
+  std::string verdict_;  // rank 0: the key of its last one
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> job_;

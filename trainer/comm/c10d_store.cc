@@ -81,4 +81,8 @@ int64_t C10dStore::Add(const std::string& key, int64_t amount) {
   return Guard([&] { return native_->store->add(key, amount); });
 }
 
+void C10dStore::Delete(const std::string& key) {
+  Guard([&] { native_->store->deleteKey(key); });
+}
+
 }  // namespace trainyard

@@ -29,6 +29,7 @@ class C10dStore : public Store {
   void Set(const std::string& key, const std::string& value) override;
   std::optional<std::string> Get(const std::string& key) override;
   int64_t Add(const std::string& key, int64_t amount) override;
+  void Delete(const std::string& key) override;
 
   int port() const;
 

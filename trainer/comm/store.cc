@@ -40,4 +40,14 @@ int64_t MemoryStore::Add(const std::string& key, int64_t amount) {
   return sum;
 }
 
+void MemoryStore::Delete(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  values_.erase(key);
+}
+
+size_t MemoryStore::size() const {
+  const std::lock_guard lock(mutex_);
+  return values_.size();
+}
+
 }  // namespace trainyard

@@ -22,6 +22,8 @@ class Store {
   virtual std::optional<std::string> Get(const std::string& key) = 0;
   // Adds to an integer (absent: 0) and returns the sum.
   virtual int64_t Add(const std::string& key, int64_t amount) = 0;
+  // Forgets a key that nobody asks for any more. One that is not there is fine.
+  virtual void Delete(const std::string& key) = 0;
 
   // Throws PeerError when those who would set a key cannot come any more (gathering.h); asked while
   // something waits.
@@ -40,9 +42,11 @@ class MemoryStore : public Store {
   void Set(const std::string& key, const std::string& value) override;
   std::optional<std::string> Get(const std::string& key) override;
   int64_t Add(const std::string& key, int64_t amount) override;
+  void Delete(const std::string& key) override;
+  size_t size() const;  // keys
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, std::string> values_;
 };
 
@@ -54,6 +58,7 @@ class PrefixStore : public Store {
   void Set(const std::string& key, const std::string& value) override { store_->Set(prefix_ + key, value); }
   std::optional<std::string> Get(const std::string& key) override { return store_->Get(prefix_ + key); }
   int64_t Add(const std::string& key, int64_t amount) override { return store_->Add(prefix_ + key, amount); }
+  void Delete(const std::string& key) override { store_->Delete(prefix_ + key); }
   void CheckWorld() override { store_->CheckWorld(); }
 
  private:
