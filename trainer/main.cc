@@ -21,6 +21,7 @@
 #include "trainer/metrics/status_server.h"
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
+#include "trainer/train/export.h"
 #include "trainer/train/places.h"
 #include "trainer/train/plan_command.h"
 #include "trainer/train/run.h"
@@ -119,7 +120,6 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
   LaunchOptions launch;
   launch.world = NodeWorldFromEnvironment(procs);
   RequireSensible(launch.world);
-  if (launch.world.node == 0) CheckPlaces(config);
   launch.command = {"/proc/self/exe", "train"};
   if (!options.config.empty()) launch.command.insert(launch.command.end(), {"--config", options.config});
   for (const std::string& set : options.sets) launch.command.insert(launch.command.end(), {"--set", set});
@@ -162,7 +162,7 @@ struct Commands {
       "  trainyard tasks\n"
       "  trainyard launch --nproc 2 --config job.yaml"};
   CommonOptions common;
-  std::string nproc, checkpoint, out, first, second;
+  std::string nproc, checkpoint, out, init_from, first, second;
   std::unique_ptr<SynthCommand> synth;
   int ranks = 1;
   bool dry_run = false, quiet = false, json = false;
@@ -208,9 +208,11 @@ void Build(Commands& c) {
   checkpoint->add_subcommand("verify", "Checks sizes and checksums")
       ->add_option("dir", c.first, "a checkpoint, or a directory of them")
       ->required();
-  CLI::App* export_command = checkpoint->add_subcommand("export", "Writes the weights as one safetensors file");
+  CLI::App* export_command = checkpoint->add_subcommand("export", "Writes the model as one safetensors file");
   export_command->add_option("dir", c.first, "a checkpoint, or a directory of them (the newest good one)")->required();
   export_command->add_option("--out", c.out, "the file to write")->required();
+  export_command->add_option("--init-from", c.init_from,
+                             "where the file of the run's init.from is now; only for a model with frozen parameters");
   CLI::App* diff =
       checkpoint->add_subcommand("diff", "Compares the tensors of two checkpoints; exit code 1 when they differ");
   diff->add_option("dir", c.first, "one checkpoint")->required();
@@ -237,8 +239,10 @@ int Run(Commands& c) {
   } else if (name == "synth") {
     c.synth->Run();
   } else if (name == "checkpoint") {
-    return RunCheckpointCommand(command.get_subcommands().at(0)->get_name(), ResolveVolume(c.first),
-                                ResolveVolume(c.second), ResolveVolume(c.out));
+    const std::string what = command.get_subcommands().at(0)->get_name();
+    if (what != "export") return RunCheckpointCommand(what, ResolveVolume(c.first), ResolveVolume(c.second));
+    ExportCheckpoint(ResolveVolume(c.first).string(), ResolveVolume(c.out).string(),
+                     ResolveVolume(c.init_from).string());
   } else if (name == "plan") {
     PrintPlan(Load(c.common), c.ranks, c.json);
   } else if (name == "tasks") {

@@ -79,6 +79,49 @@ def test_a_stage_changes_what_it_trains_alone(tmp_path):
     assert (tmp_path / "run" / "best" / "body" / "best.json").exists() and (tmp_path / "run" / "best" / "heads" / "best.json").exists()
 
 
+def command(*args):
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=120, env=harness.environment(), check=False)
+
+
+def test_the_plan_counts_every_stage_and_the_hand_over(tmp_path):
+    config = harness.write_config(tmp_path / "run.json", PATCHWORK)
+    result = command("plan", "--config", config, "--json")
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    body, hand_over, heads = plan["moments"]
+    assert (body["name"], body["steps"], heads["name"], heads["steps"]) == ("body", FIRST, "heads", STEPS - FIRST)
+    assert hand_over["hand_over_to"] == "heads" and "what the stage before leaves" in hand_over["bytes_per_rank"]
+    # hidden and rare 11 x 11 and 11, codes 13 x 11; norm 11 twice, risk 11 and 1, and the bias of hidden.
+    assert body["trained_parameters"] == 2 * (121 + 11) + 143 and heads["trained_parameters"] == 22 + 12 + 11
+    assert plan["bytes"] == max(sum(m["bytes_per_rank"].values()) for m in plan["moments"])
+    text = command("plan", "--config", config).stdout
+    assert f"stage body: {FIRST} steps, {body['trained_parameters']} parameters trained" in text
+    assert "hand-over to stage heads" in text and ", in the stage body" in text
+
+
+def test_a_checkpoint_is_exported_as_the_run_exports_it(tmp_path):
+    """Buffers, frozen parameters of the seed or of a file, and the further name of a tied one: the same bytes."""
+    assert train(tmp_path, "source", 1, run={"seed": 5}).returncode == 0
+    source = tmp_path / "source" / "export" / "model.safetensors"
+    assert train(tmp_path, "run", 2, init={"from": str(source)}).returncode == 0
+    out = tmp_path / "out.safetensors"
+    for name in ("source", "run"):
+        result = command("checkpoint", "export", tmp_path / name, "--out", out)
+        assert result.returncode == 0, result.stderr
+        assert out.read_bytes() == (tmp_path / name / "export" / "model.safetensors").read_bytes(), name
+    moved = source.rename(tmp_path / "moved.safetensors")
+    gone = command("checkpoint", "export", tmp_path / "run", "--out", out)
+    assert gone.returncode == 64 and f"init.from: {source}: no such file" in gone.stderr and "--init-from" in gone.stderr
+    found = command("checkpoint", "export", tmp_path / "run", "--out", out, "--init-from", moved)
+    assert found.returncode == 0 and out.read_bytes() == (tmp_path / "run" / "export" / "model.safetensors").read_bytes(), found.stderr
+    other = command("checkpoint", "export", tmp_path / "run", "--out", out, "--init-from", tmp_path / "run" / "export" / "model.safetensors")
+    assert other.returncode == 64 and "its checksum is" in other.stderr, other.stderr
+    seeds = command("checkpoint", "export", tmp_path / "source", "--out", out, "--init-from", moved)
+    assert seeds.returncode == 64 and "the run had no init.from" in seeds.stderr, seeds.stderr
+    nowhere = command("checkpoint", "export", tmp_path / "source", "--out", tmp_path / "none" / "x")
+    assert nowhere.returncode == 64 and "--out: " in nowhere.stderr, nowhere.stderr
+
+
 def test_stages_have_to_make_up_the_run(tmp_path):
     result = train(tmp_path, "run", 1, batch={"micro": 5})
     assert result.returncode == 64

@@ -204,7 +204,6 @@ class PatchworkTask : public Task {
  public:
   explicit PatchworkTask(const Config& config)
       : options_(dynamic_cast<const Options&>(*config.task.options)),
-        total_steps_(config.train.steps.value_or(0)),
         dataset_(options_.samples),
         net_(Scope(declaration_), options_) {}
 
@@ -249,25 +248,12 @@ class PatchworkTask : public Task {
     return {one + two, at::stack({one.detach().to(at::kDouble), two.detach().to(at::kDouble)})};
   }
 
-  std::vector<Stage> Stages() const override {
-    if (options_.first == 0) return Task::Stages();
-    Stage body, heads;
-    body.name = "body";
-    body.steps = options_.first;
-    body.trainable = {"hidden.*", "rare.*", "codes.*"};
-    heads.name = "heads";
-    heads.steps = total_steps_ - options_.first;
-    heads.trainable = {"norm.*", "risk.*", "hidden.bias"};
-    return {body, heads};
-  }
-
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind, int64_t, Weights& weights, int rank, int) const override {
     return std::make_unique<PatchEvaluation>(*this, net_, weights, rank);
   }
 
  private:
   const Options options_;
-  int64_t total_steps_;
   PatchDataset dataset_;
   ModelDeclaration declaration_;
   Net net_;
@@ -278,6 +264,18 @@ class PatchworkTask : public Task {
 std::shared_ptr<TaskOptions> MakeOptions() { return std::make_shared<Options>(); }
 void DeclareNet(const Config& config, ModelDeclaration& model) {
   Net(Scope(model), dynamic_cast<const Options&>(*config.task.options));
+}
+std::vector<Stage> StagesOf(const Config& config) {
+  const int64_t first = dynamic_cast<const Options&>(*config.task.options).first;
+  if (first == 0) return {Stage{}};
+  Stage body, heads;
+  body.name = "body";
+  body.steps = first;
+  body.trainable = {"hidden.*", "rare.*", "codes.*"};
+  heads.name = "heads";
+  heads.steps = config.train.steps.value_or(0) - first;
+  heads.trainable = {"norm.*", "risk.*", "hidden.bias"};
+  return {body, heads};
 }
 std::unique_ptr<Task> BuildPatchworkTask(const Config& config) { return std::make_unique<PatchworkTask>(config); }
 

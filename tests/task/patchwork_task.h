@@ -5,7 +5,9 @@
 #define TRAINYARD_TESTS_TASK_PATCHWORK_TASK_H_
 
 #include <memory>
+#include <vector>
 
+#include "trainer/task/stage.h"
 #include "trainer/task/task.h"
 
 namespace trainyard::patchwork {
@@ -13,6 +15,7 @@ namespace trainyard::patchwork {
 // task.first: steps of the first stage. task.samples: of the data set, which is computed.
 std::shared_ptr<TaskOptions> MakeOptions();
 void DeclareNet(const Config& config, ModelDeclaration& model);
+std::vector<Stage> StagesOf(const Config& config);
 std::unique_ptr<Task> BuildPatchworkTask(const Config& config);
 
 }  // namespace trainyard::patchwork

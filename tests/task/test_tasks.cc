@@ -10,7 +10,8 @@ std::span<const TaskEntry> Tasks() {
     entries.push_back({{"patchwork", "what the other tasks lack, for tests", patchwork::MakeOptions},
                        nullptr,
                        patchwork::DeclareNet,
-                       patchwork::BuildPatchworkTask});
+                       patchwork::BuildPatchworkTask,
+                       patchwork::StagesOf});
     return entries;
   }();
   return all;

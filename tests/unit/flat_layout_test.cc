@@ -18,16 +18,20 @@ TEST(FlatLayout, AlignsParametersAndUnits) {
   EXPECT_EQ(layout.num_parameters(), 303);
 }
 
-TEST(FlatLayout, ShardsPartitionTheWhole) {
+TEST(FlatLayout, EachElementBelongsToOneRankAndEachBucketToAll) {
   for (int world : {1, 2, 3, 5}) {
-    const FlatLayout layout(Example(), world);
-    int64_t expected = 0;
-    for (int rank = 0; rank < world; ++rank) {
-      EXPECT_EQ(layout.Shard(rank).begin, expected);
-      EXPECT_EQ(layout.Shard(rank).size() % 64, 0);
-      expected = layout.Shard(rank).end;
+    for (int64_t bytes : {1, 3000, 1 << 20}) {
+      const FlatLayout layout(Example(), world);
+      std::vector<int> owners(static_cast<size_t>(layout.total()));
+      for (int rank = 0; rank < world; ++rank) {
+        EXPECT_EQ(layout.Owned(rank, bytes).size(), layout.Buckets(bytes).size());
+        for (const Range& range : layout.Owned(rank, bytes)) {
+          EXPECT_EQ(range.size() % 64, 0);
+          for (int64_t i = range.begin; i < range.end; ++i) ++owners[static_cast<size_t>(i)];
+        }
+      }
+      EXPECT_EQ(owners, std::vector<int>(owners.size(), 1)) << world << " ranks, buckets of " << bytes;
     }
-    EXPECT_EQ(expected, layout.total());
   }
 }
 

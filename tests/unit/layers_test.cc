@@ -28,11 +28,13 @@ struct Alone {
     torch::NoGradGuard no_grad;
     auto named = module->named_parameters();
     size_t copied = 0;
-    for (const ExportedTensor& tensor : engine->Export()) {
-      at::Tensor* to = named.find(tensor.name);
+    for (size_t i = 0; i < declaration.parameters.size(); ++i) {
+      const ParameterSpec& spec = declaration.parameters[i];
+      at::Tensor* to = named.find(spec.name);
       if (!to) continue;
-      ASSERT_EQ(to->sizes().vec(), tensor.shape) << tensor.name;
-      to->copy_(torch::tensor(tensor.values).view(tensor.shape));
+      ASSERT_EQ(to->sizes().vec(), spec.shape) << spec.name;
+      const std::span<const float> values = engine->Value(ParameterId{static_cast<int32_t>(i)});
+      std::copy(values.begin(), values.end(), to->data_ptr<float>());
       ++copied;
     }
     EXPECT_EQ(copied, named.size()) << "every parameter of the reference is one of ours";

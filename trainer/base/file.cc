@@ -72,19 +72,25 @@ void SyncDirectory(const fs::path& directory) {
   if (result != 0) Fail("sync directory", directory, error);
 }
 
-void WriteFileAtomic(const fs::path& path, std::string_view content) {
+void ReplaceFile(const fs::path& path, const std::function<void(const fs::path& temporary)>& write) {
   // Two hosts that share the directory may have processes of the same number.
   const fs::path temporary = path.string() + Format(".tmp-%d-%08x", getpid(), std::random_device()());
   try {
-    OutputFile file(temporary);
-    file.Write(content);
-    file.Close();
+    write(temporary);
     if (rename(temporary.c_str(), path.c_str()) != 0) Fail("replace", path, errno);
   } catch (...) {
     unlink(temporary.c_str());
     throw;
   }
   SyncDirectory(path.parent_path().empty() ? "." : path.parent_path());
+}
+
+void WriteFileAtomic(const fs::path& path, std::string_view content) {
+  ReplaceFile(path, [&](const fs::path& temporary) {
+    OutputFile file(temporary);
+    file.Write(content);
+    file.Close();
+  });
 }
 
 void RequireWritableDirectory(const fs::path& directory, std::string_view field) {

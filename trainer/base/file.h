@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,9 @@ fs::path ResolveVolume(const fs::path& path);
 
 std::string ReadFile(const fs::path& path);
 
-// Replaces `path` in one step: a reader sees the old content or the new one, also after a crash.
+// Replaces `path` in one step: a reader sees the old content or the new one, also after a crash. `write` makes the file
+// that it is given, and makes it durable; if it throws, nothing stays.
+void ReplaceFile(const fs::path& path, const std::function<void(const fs::path& temporary)>& write);
 void WriteFileAtomic(const fs::path& path, std::string_view content);
 
 void SyncDirectory(const fs::path& directory);

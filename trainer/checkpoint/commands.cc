@@ -89,11 +89,10 @@ int VerifyPath(const fs::path& path) {
   return good ? 0 : static_cast<int>(ExitCode::kStorage);
 }
 
-Tensors ReadAll(const OpenCheckpoint& checkpoint, const std::string& prefix) {
+Tensors ReadAll(const OpenCheckpoint& checkpoint) {
   Tensors tensors;
   TensorTargets targets;
   for (const auto& [key, info] : checkpoint.manifest.tensors) {
-    if (!key.starts_with(prefix)) continue;
     const int64_t numel = info.slices.empty() ? 0 : info.slices.back().end;
     targets[key] = {info.shape, tensors.emplace(key, std::vector<float>(static_cast<size_t>(numel))).first->second};
   }
@@ -101,24 +100,9 @@ Tensors ReadAll(const OpenCheckpoint& checkpoint, const std::string& prefix) {
   return tensors;
 }
 
-int Export(const fs::path& path, const fs::path& out) {
-  const OpenCheckpoint checkpoint = FindCheckpoint("checkpoint export", path);
-  const Tensors tensors = ReadAll(checkpoint, "model.");
-  std::vector<SafetensorsEntry> entries;
-  for (const auto& [key, values] : tensors)
-    entries.push_back({key.substr(6), checkpoint.manifest.tensors.at(key).shape, values});
-  const fs::path temporary = out.string() + ".tmp";
-  WriteSafetensors(temporary, entries, {{"format", "pt"}});
-  std::error_code error;
-  fs::rename(temporary, out, error);
-  if (error) throw StorageError("cannot write " + out.string() + ": " + error.message());
-  std::printf("%s: %zu tensors of %s\n", out.c_str(), entries.size(), checkpoint.path.c_str());
-  return 0;
-}
-
 int Diff(const fs::path& first, const fs::path& second) {
-  const Tensors a = ReadAll(FindCheckpoint("checkpoint diff", first), ""),
-                b = ReadAll(FindCheckpoint("checkpoint diff", second), "");
+  const Tensors a = ReadAll(FindCheckpoint("checkpoint diff", first)),
+                b = ReadAll(FindCheckpoint("checkpoint diff", second));
   std::set<std::string> keys;
   for (const auto& [key, values] : a) keys.insert(key);
   for (const auto& [key, values] : b) keys.insert(key);
@@ -143,11 +127,9 @@ int Diff(const fs::path& first, const fs::path& second) {
 
 }  // namespace
 
-int RunCheckpointCommand(const std::string& command, const fs::path& first, const fs::path& second,
-                         const fs::path& out) {
+int RunCheckpointCommand(const std::string& command, const fs::path& first, const fs::path& second) {
   if (command == "ls") return List(first);
   if (command == "verify") return VerifyPath(first);
-  if (command == "export") return Export(first, out);
   return Diff(first, second);
 }
 

@@ -1,4 +1,4 @@
-// `trainyard checkpoint ls|verify|export|diff`.
+// `trainyard checkpoint ls|verify|diff`.
 #ifndef TRAINYARD_TRAINER_CHECKPOINT_COMMANDS_H_
 #define TRAINYARD_TRAINER_CHECKPOINT_COMMANDS_H_
 
@@ -11,10 +11,9 @@ namespace trainyard {
 //   ls     lists the steps of `first` with writer, size and state, and what was moved aside
 //   verify checks every file of `first`, the fence included; 74 when one is bad, or when no fence
 //          lists the writer of a step
-//   export writes the weights of `first` to `out`
 //   diff   compares `first` with `second` tensor by tensor; 1 when they differ
 int RunCheckpointCommand(const std::string& command, const std::filesystem::path& first,
-                         const std::filesystem::path& second, const std::filesystem::path& out);
+                         const std::filesystem::path& second);
 
 }  // namespace trainyard
 

@@ -56,35 +56,50 @@ size_t ElementCount(const fs::path& path, const std::string& name, const Json& s
 
 }  // namespace
 
-WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
-                             const std::map<std::string, std::string>& metadata, const Tick& tick) {
+SafetensorsOutput::SafetensorsOutput(const fs::path& path, std::span<const SafetensorsHead> heads,
+                                     const std::map<std::string, std::string>& metadata, Tick tick)
+    : file_(path), tick_(std::move(tick)) {
   nlohmann::ordered_json header;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const SafetensorsEntry& entry : entries) {
-    const uint64_t end = offset + entry.data.size_bytes();
-    header[entry.name] = {{"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {offset, end}}};
+  for (const SafetensorsHead& head : heads) {
+    uint64_t end = offset + sizeof(float);
+    for (const int64_t size : head.shape) end = offset + (end - offset) * static_cast<uint64_t>(size);
+    header[head.name] = {{"dtype", "F32"}, {"shape", head.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.is_null() ? "{}" : header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
-  Xxh3Stream hash;
-  OutputFile file(path);
-  auto write = [&](std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      if (tick) tick();
-      const auto piece = bytes.first(std::min(bytes.size(), kPiece));
-      hash.Update(piece);
-      file.Write(piece);
-      bytes = bytes.subspan(piece.size());
-    }
-  };
-  write(std::as_bytes(std::span(&length, 1)));
-  write(std::as_bytes(std::span(text)));
-  for (const SafetensorsEntry& entry : entries) write(std::as_bytes(entry.data));
-  file.Close();
-  return {8 + length + offset, hash.Digest()};
+  WriteBytes(std::as_bytes(std::span(&length, 1)));
+  WriteBytes(std::as_bytes(std::span(text)));
+}
+
+void SafetensorsOutput::WriteBytes(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (tick_) tick_();
+    const auto piece = bytes.first(std::min(bytes.size(), kPiece));
+    hash_.Update(piece);
+    file_.Write(piece);
+    bytes_ += piece.size();
+    bytes = bytes.subspan(piece.size());
+  }
+}
+
+void SafetensorsOutput::Write(std::span<const float> values) { WriteBytes(std::as_bytes(values)); }
+
+WrittenFile SafetensorsOutput::Close() {
+  file_.Close();
+  return {bytes_, hash_.Digest()};
+}
+
+WrittenFile WriteSafetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
+                             const std::map<std::string, std::string>& metadata, const Tick& tick) {
+  std::vector<SafetensorsHead> heads;
+  for (const SafetensorsEntry& entry : entries) heads.push_back({entry.name, entry.shape});
+  SafetensorsOutput file(path, heads, metadata, tick);
+  for (const SafetensorsEntry& entry : entries) file.Write(entry.data);
+  return file.Close();
 }
 
 SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {

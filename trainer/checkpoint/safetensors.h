@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/base/file.h"
+#include "trainer/base/hash.h"
 #include "trainer/base/input_file.h"
 
 namespace trainyard {
@@ -25,8 +27,32 @@ struct WrittenFile {
   uint64_t xxh3 = 0;
 };
 
-// Writes float32 tensors and makes the file durable. Data starts at a multiple of 8 bytes.
-// Throws StorageError; what was written then stays, under the name `path`.
+struct SafetensorsHead {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// A file of float32 tensors, written from front to back. Data starts at a multiple of 8 bytes. Throws StorageError;
+// what was written then stays, under the name `path`.
+class SafetensorsOutput {
+ public:
+  SafetensorsOutput(const std::filesystem::path& path, std::span<const SafetensorsHead> heads,
+                    const std::map<std::string, std::string>& metadata, Tick tick = {});
+  // The values of the next tensor. REQUIRES: as many as its shape says.
+  void Write(std::span<const float> values);
+  // Makes the file durable. REQUIRES: every tensor was written.
+  WrittenFile Close();
+
+ private:
+  void WriteBytes(std::span<const std::byte> bytes);
+
+  OutputFile file_;
+  Tick tick_;
+  Xxh3Stream hash_;
+  uint64_t bytes_ = 0;
+};
+
+// The same for tensors that are all at hand.
 WrittenFile WriteSafetensors(const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
                              const std::map<std::string, std::string>& metadata, const Tick& tick = {});
 

@@ -31,27 +31,34 @@ void Convert(std::span<const float> from, at::Tensor& to) {
 
 class DdpEngine : public Engine {
  public:
-  DdpEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives)
+  DdpEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives,
+            ModelValues from)
       : declaration_(declaration),
         collectives_(collectives),
-        memory_(PlanDdpMemory(declaration, options.precision, collectives.size(), options.trainable)),
         state_(FlatLayout(Trained(declaration, options.trainable), collectives.size()), options.precision),
         reducer_(state_, collectives, options.bucket_bytes),
         optimizer_(options.optim, state_),
         buffers_(declaration),
         gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
-    state_.Initialize(seed);
+    const bool first = from.tensors.empty();
+    if (first) state_.Initialize(seed);
     size_t trained = 0;
     at::Tensor rounded;
     for (const ParameterSpec& spec : declaration.parameters) {
       Held held;
+      at::Tensor left = Take(from, spec.name);
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
+        if (!first) Start(spec, seed, left, MasterOf(held));
       } else {
-        held.still = MakeStill(spec, options.precision, seed, rounded);
+        held.still = MakeStill(spec, options.precision, seed, std::move(left), rounded);
       }
       held_.push_back(std::move(held));
     }
+    for (size_t i = 0; i < declaration.buffers.size(); ++i) {
+      if (const at::Tensor left = Take(from, declaration.buffers[i].name); left.defined()) buffers_.committed(i) = left;
+    }
+    if (!first) state_.PublishParameters();
   }
 
   const ModelDeclaration& declaration() const override { return declaration_; }
@@ -140,23 +147,32 @@ class DdpEngine : public Engine {
     }
   }
 
-  std::vector<ExportedTensor> Export() override {
-    std::vector<ExportedTensor> tensors;
-    auto add = [&](const std::string& name, ParameterId id) {
-      const std::vector<float> values = Values(id);
-      tensors.push_back({name, declaration_.parameter(id).shape, values});
-    };
-    for (size_t i = 0; i < declaration_.parameters.size(); ++i)
-      add(declaration_.parameters[i].name, {static_cast<int32_t>(i)});
-    for (const auto& [name, id] : declaration_.aliases) add(name, id);
-    for (size_t i = 0; i < declaration_.buffers.size(); ++i) {
-      const std::span<float> values = Floats(buffers_.committed(i));
-      tensors.push_back({declaration_.buffers[i].name, declaration_.buffers[i].shape, {values.begin(), values.end()}});
-    }
-    return tensors;
+  std::span<const float> Value(ParameterId id) override {
+    const Held& held = HeldOf(id);
+    if (held.trained || held.still.master.defined()) return MasterOf(held);
+    widened_ = held.still.compute.to(at::kFloat).contiguous();
+    return Floats(widened_);
+  }
+  std::span<const float> Value(BufferId id) override {
+    return Floats(buffers_.committed(static_cast<size_t>(id.index)));
   }
 
-  MemoryPlan Memory() const override { return memory_; }
+  ModelValues Release() override {
+    ModelValues values;
+    for (size_t i = 0; i < held_.size(); ++i) {
+      const Held& held = held_[i];
+      at::Tensor& left = values.tensors[declaration_.parameters[i].name];
+      if (held.trained) {
+        const Range range = state_.layout().range(*held.trained);
+        left = state_.master.narrow(0, range.begin, range.size());
+      } else {
+        left = held.still.master.defined() ? held.still.master : held.still.compute;
+      }
+    }
+    for (size_t i = 0; i < declaration_.buffers.size(); ++i)
+      values.tensors[declaration_.buffers[i].name] = buffers_.committed(i);
+    return values;
+  }
 
  private:
   // A parameter that does not change: frozen (no master), or resting until another stage trains it.
@@ -171,16 +187,39 @@ class DdpEngine : public Engine {
 
   Held& HeldOf(ParameterId id) { return held_[static_cast<size_t>(id.index)]; }
 
-  // `rounded`: room for the float32 values of what is frozen in bfloat16, the same for all: with room of its own for
-  // each, the heap would keep the holes between what stays, and a parameter would cost four bytes.
-  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, at::Tensor& rounded) {
+  // Undefined where the name is not there.
+  static at::Tensor Take(ModelValues& from, const std::string& name) {
+    auto node = from.tensors.extract(name);
+    return node ? std::move(node.mapped()) : at::Tensor();
+  }
+
+  static void Start(const ParameterSpec& spec, uint64_t seed, const at::Tensor& left, std::span<float> to) {
+    if (left.defined()) {
+      std::copy_n(left.data_ptr<float>(), to.size(), to.begin());
+    } else {
+      FillInitial(spec, seed, to);
+    }
+  }
+
+  // `left` is kept as it is where it has its memory for itself; a part of another engine's flat buffer would keep all
+  // of that. `rounded`: room for the float32 values of what is frozen in bfloat16, the same for all: with room of its
+  // own for each, the heap would keep the holes between what stays, and a parameter would cost four bytes.
+  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, at::Tensor left,
+                         at::Tensor& rounded) {
     const bool half = ElementBytes(spec.dtype, precision) == 2;
     Still still;
-    if (half && !spec.trainable && (!rounded.defined() || rounded.numel() < spec.numel()))
-      rounded = at::empty({spec.numel()}, at::kFloat);
-    const at::Tensor values =
-        half && !spec.trainable ? rounded.narrow(0, 0, spec.numel()) : at::empty({spec.numel()}, at::kFloat);
-    FillInitial(spec, seed, Floats(values));
+    if (left.defined() && !spec.trainable) {
+      still.compute = left.view(spec.shape);
+      return still;
+    }
+    at::Tensor values = left;
+    if (!left.defined() || left.storage().nbytes() != left.nbytes()) {
+      const bool passing = half && !spec.trainable;
+      if (passing && (!rounded.defined() || rounded.numel() < spec.numel()))
+        rounded = at::empty({spec.numel()}, at::kFloat);
+      values = passing ? rounded.narrow(0, 0, spec.numel()) : at::empty({spec.numel()}, at::kFloat);
+      Start(spec, seed, left, Floats(values));
+    }
     still.compute = half ? at::empty(spec.shape, at::kBFloat16) : values.view(spec.shape);
     if (half) Convert(Floats(values), still.compute);
     if (spec.trainable) still.master = values;
@@ -196,17 +235,8 @@ class DdpEngine : public Engine {
     return held.trained ? Part(state_.master, state_.layout().range(*held.trained)) : Floats(held.still.master);
   }
 
-  std::vector<float> Values(ParameterId id) {
-    const Held& held = HeldOf(id);
-    const bool frozen = !held.trained && !held.still.master.defined();
-    const at::Tensor whole = frozen ? held.still.compute.to(at::kFloat).contiguous() : at::Tensor();
-    const std::span<float> values = frozen ? Floats(whole) : MasterOf(held);
-    return {values.begin(), values.end()};
-  }
-
   const ModelDeclaration& declaration_;
   Collectives& collectives_;
-  MemoryPlan memory_;
   FlatState state_;
   GradientReducer reducer_;
   AdamW optimizer_;
@@ -214,18 +244,19 @@ class DdpEngine : public Engine {
   GatherSchedule gathers_;
   std::vector<Held> held_;  // per declared parameter
   std::vector<double> norm_scratch_;
+  at::Tensor widened_;  // of Value
 };
 
 }  // namespace
 
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
-                                   Collectives& collectives) {
+                                   Collectives& collectives, ModelValues from) {
   RequireMatchingGroups(options.optim, Trained(declaration, {}));
   for (const std::string& pattern : options.trainable) {
     if (Trained(declaration, {pattern}).empty())
       throw std::logic_error("a stage trains " + pattern + ", which matches no parameter");
   }
-  return std::make_unique<DdpEngine>(declaration, options, seed, collectives);
+  return std::make_unique<DdpEngine>(declaration, options, seed, collectives, std::move(from));
 }
 
 }  // namespace trainyard

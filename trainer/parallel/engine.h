@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,11 +56,10 @@ struct StateSlice {
   bool replicated = false;  // every rank holds the same
 };
 
-// A whole tensor of the model by its state_dict name.
-struct ExportedTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::vector<float> values;
+// What one stage's engine leaves to the next one's: the model's parameters and buffers in one copy, and nothing else.
+// Only engines look into it.
+struct ModelValues {
+  std::map<std::string, at::Tensor> tensors;  // by name
 };
 
 // Used by one thread. The model's declaration and the collectives must outlive it.
@@ -86,16 +86,19 @@ class Engine : public Weights {
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
   // Refreshes what forward computes with.
   virtual void Publish() = 0;
-  // Every parameter (aliases included) and buffer; meaningful on rank 0. All ranks call it.
-  virtual std::vector<ExportedTensor> Export() = 0;
-
-  virtual MemoryPlan Memory() const = 0;
+  // The whole of one parameter or buffer, float32; meaningful on rank 0, until the next call. All ranks ask for the
+  // same ones in the same order.
+  virtual std::span<const float> Value(ParameterId id) = 0;
+  virtual std::span<const float> Value(BufferId id) = 0;
+  // Hands over what outlives a stage, without a copy. Only the destructor may follow.
+  virtual ModelValues Release() = 0;
 };
 
-// Allocates everything and fills it with the initial values of `seed`. Throws ConfigError for a pattern of optim.groups
-// that matches no declared parameter, and std::logic_error for one of `trainable`.
+// Allocates everything and fills it with what a stage before has left, or with the initial values of `seed`. Throws
+// ConfigError for a pattern of optim.groups that matches no declared parameter, and std::logic_error for one of
+// `trainable`. PlanDdpMemory and PlanDdpHandOver say what it takes.
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
-                                   Collectives& collectives);
+                                   Collectives& collectives, ModelValues from = {});
 
 }  // namespace trainyard
 

@@ -58,4 +58,13 @@ std::vector<Range> FlatLayout::Buckets(int64_t bucket_bytes) const {
   return buckets;
 }
 
+std::vector<Range> FlatLayout::Owned(int rank, int64_t bucket_bytes) const {
+  std::vector<Range> owned;
+  for (const Range bucket : Buckets(bucket_bytes)) {
+    const int64_t shard = bucket.size() / world_;
+    owned.push_back({bucket.begin + shard * rank, bucket.begin + shard * (rank + 1)});
+  }
+  return owned;
+}
+
 }  // namespace trainyard

@@ -33,12 +33,12 @@ class FlatLayout {
   int64_t total() const { return total_; }  // elements, padding included; a multiple of 64 x world
   int64_t num_parameters() const;           // elements, padding left out
 
-  // The equal part of the whole that belongs to `rank`.
-  Range Shard(int rank) const { return {total_ / world_ * rank, total_ / world_ * (rank + 1)}; }
-
   // Cuts from the end (backward's order) into buckets: the first of at most 1 MiB, then of
   // bucket_bytes, each a multiple of 64 x world elements.
   std::vector<Range> Buckets(int64_t bucket_bytes) const;
+
+  // What belongs to `rank`: its equal part of each bucket, a multiple of 64 elements, in the buckets' order.
+  std::vector<Range> Owned(int rank, int64_t bucket_bytes) const;
 
  private:
   std::vector<ParameterSpec> parameters_;

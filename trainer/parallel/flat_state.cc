@@ -15,10 +15,10 @@ constexpr int64_t kElementsPerTask = 16384;  // at least
 
 std::span<float> Floats(const at::Tensor& flat) { return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())}; }
 
-FlatState::FlatState(FlatLayout layout, Precision precision) : layout_(std::move(layout)), precision_(precision) {
+FlatState::FlatState(FlatLayout layout, Precision precision) : layout_(std::move(layout)) {
   const int64_t total = layout_.total();
   for (at::Tensor* flat : {&master, &gradient, &exp_avg, &exp_avg_sq}) *flat = at::zeros({total}, at::kFloat);
-  if (precision_ == Precision::kBf16) compute_ = at::zeros({total}, at::kBFloat16);
+  if (precision == Precision::kBf16) compute_ = at::zeros({total}, at::kBFloat16);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const ParameterSpec& spec = layout_.parameters()[i];
     const at::Tensor& flat = compute_.defined() && spec.dtype != DType::kFloat32 ? compute_ : master;

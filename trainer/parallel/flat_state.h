@@ -21,7 +21,6 @@ class FlatState {
   FlatState(FlatLayout layout, Precision precision);
 
   const FlatLayout& layout() const { return layout_; }
-  Precision precision() const { return precision_; }
 
   // (total) float32 each.
   at::Tensor master, gradient, exp_avg, exp_avg_sq;
@@ -36,7 +35,6 @@ class FlatState {
 
  private:
   FlatLayout layout_;
-  Precision precision_;
   at::Tensor compute_;  // (total) bfloat16, or undefined
   std::vector<at::Tensor> leaves_;
 };

@@ -21,12 +21,19 @@ struct MemoryPlan {
   };
   std::vector<Component> components;
   int64_t total() const;
+  // A component of nothing is left out.
+  void Add(const char* name, int64_t bytes);
 };
 
 // Of stage ddp; activations and what the allocator keeps are not in it.
 // `trainable`: as in EngineOptions.
 MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
                          const std::vector<std::string>& trainable = {});
+
+// While one stage's engine becomes the next one's (MakeEngine of what Release has handed over): the new engine, and the
+// values that it does not take over as they are; the last checkpoint of the stage before may be in flight.
+MemoryPlan PlanDdpHandOver(const ModelDeclaration& declaration, Precision precision, int world,
+                           const std::vector<std::string>& before, const std::vector<std::string>& after);
 
 // Bytes of one element as forward computes with it.
 int64_t ElementBytes(DType dtype, Precision precision);

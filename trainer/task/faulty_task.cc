@@ -73,7 +73,6 @@ class FaultyTask : public Task {
   }
   const ModelDeclaration& model() const override { return inner_->model(); }
   bool batch_coupled() const override { return inner_->batch_coupled(); }
-  std::vector<Stage> Stages() const override { return inner_->Stages(); }
   size_t num_terms() const override { return inner_->num_terms(); }
   std::vector<std::string> train_metrics() const override { return inner_->train_metrics(); }
 

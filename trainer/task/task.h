@@ -15,7 +15,6 @@
 #include "trainer/data/sample_stream.h"
 #include "trainer/metrics/event.h"
 #include "trainer/model/pass.h"
-#include "trainer/task/stage.h"
 #include "trainer/task/work.h"
 
 namespace trainyard {
@@ -70,7 +69,6 @@ class Task {
   virtual const ModelDeclaration& model() const = 0;
   // Whether the samples of a batch interact (batch norm, risk sets): then a rank's share is one micro-batch.
   virtual bool batch_coupled() const { return false; }
-  virtual std::vector<Stage> Stages() const { return {Stage{}}; }
   virtual size_t num_terms() const = 0;                        // of the loss; denominators of a batch
   virtual std::vector<std::string> train_metrics() const = 0;  // TensorBoard tags
   // What one sample costs, for people who compare speeds; optional.

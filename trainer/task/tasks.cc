@@ -50,6 +50,11 @@ const TaskEntry& EntryOf(const Config& config) {
 
 void DeclareModel(const Config& config, ModelDeclaration& model) { EntryOf(config).declare(config, model); }
 
+std::vector<Stage> StagesOf(const Config& config) {
+  const TaskEntry& entry = EntryOf(config);
+  return entry.stages ? entry.stages(config) : std::vector<Stage>(1);
+}
+
 std::unique_ptr<Task> BuildTask(const Config& config) { return EntryOf(config).build(config); }
 
 }  // namespace trainyard

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "trainer/task/stage.h"
 #include "trainer/task/synthesis.h"
 #include "trainer/task/task.h"
 
@@ -17,6 +18,8 @@ struct TaskEntry : TaskDeclaration {
   void (*declare)(const Config& config, ModelDeclaration& model);
   // Throws DataError when the data cannot be read.
   std::unique_ptr<Task> (*build)(const Config& config);
+  // In the order in which they are trained; reads no data. Null for a task of one stage.
+  std::vector<Stage> (*stages)(const Config& config) = nullptr;
 };
 
 // Every task of this program. (The tests' trainer defines a table of its own, with one task more.)
@@ -26,8 +29,9 @@ std::span<const TaskEntry> ShippedTasks();
 // What LoadConfig needs of them.
 std::vector<TaskDeclaration> TaskDeclarations();
 
-// REQUIRES of both: `config` was loaded with the declarations above.
+// REQUIRES of all three: `config` was loaded with the declarations above.
 void DeclareModel(const Config& config, ModelDeclaration& model);
+std::vector<Stage> StagesOf(const Config& config);
 // Throws what the task's build throws.
 std::unique_ptr<Task> BuildTask(const Config& config);
 

@@ -101,17 +101,12 @@ void Checkpoints::Load() {
 // stand values that change no sum.
 int64_t Checkpoints::LoadPart(const Tick& tick) {
   if (!resumed_) {
-    if (session_.world.rank == 0) LoadWeights(config_.init.from, *engine_);
+    if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_);
     return 0;
   }
   const TensorTargets targets = TargetsOf(*engine_, "");
   FillNeutral(targets);
   return source_ ? LoadOpenFiles(*source_, targets, tick) : 0;
-}
-
-void Checkpoints::SetEngine(Engine& engine) {
-  writer_.WaitCopied();
-  engine_ = &engine;
 }
 
 std::vector<SourceSlice> Checkpoints::Slices() const {
@@ -164,21 +159,8 @@ void Checkpoints::SaveNow(const TrainState& train) {
   writer_.Finish();
 }
 
-void ExportModel(Engine& engine, const std::string& path, bool writes) {
-  const std::vector<ExportedTensor> tensors = engine.Export();
-  if (!writes) return;
-  std::vector<SafetensorsEntry> entries;
-  for (const ExportedTensor& tensor : tensors) entries.push_back({tensor.name, tensor.shape, tensor.values});
-  fs::create_directories(fs::path(path).parent_path());
-  const std::string temporary = path + ".tmp";
-  WriteSafetensors(temporary, entries, {{"format", "pt"}});
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  if (error) throw StorageError("cannot write " + path + ": " + error.message());
-}
-
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine) {
-  if (!fs::is_directory(path)) return LoadWeights(path, engine);
+  if (!fs::is_directory(path)) return LoadWeights("--checkpoint", path, engine);
   const OpenCheckpoint found = FindCheckpoint("--checkpoint", path);
   const Json& saved = found.manifest.state;
   RequireSameIdentity("--checkpoint: " + found.path.string(), saved.at("config").dump(),
@@ -200,9 +182,9 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-void LoadWeights(const std::string& path, Engine& engine) {
+void LoadWeights(const std::string& field, const std::string& path, Engine& engine) try {
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw ConfigError("init.from: " + path + ": no such file");
+  if (!fs::is_regular_file(path, ignored)) throw ConfigError(field + ": " + path + ": no such file");
   const SafetensorsFile file(path);
   const ModelDeclaration& model = engine.declaration();
   std::set<std::string> known;
@@ -230,7 +212,7 @@ void LoadWeights(const std::string& path, Engine& engine) {
   if (!missing.empty()) problems += "; missing: " + Join(missing);
   if (!unexpected.empty()) problems += "; unexpected: " + Join(unexpected);
   if (!shapes.empty()) problems += "; of another shape: " + Join(shapes);
-  if (!problems.empty()) throw ConfigError("init.from: " + path + problems);
+  if (!problems.empty()) throw ConfigError(field + ": " + path + problems);
   for (size_t i = 0; i < model.parameters.size(); ++i)
     engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name));
   for (const StateSlice& slice : engine.Slices()) {
@@ -240,6 +222,8 @@ void LoadWeights(const std::string& path, Engine& engine) {
     std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
   }
   engine.Publish();
+} catch (const DataError& error) {  // what a person has named, not what a run was to train on
+  throw ConfigError(field + ": " + error.what());
 }
 
 }  // namespace trainyard

@@ -30,8 +30,8 @@ class Checkpoints {
   // each other as long as they read. All ranks call it, once: the checkpoint's files are then closed.
   void Load();
 
-  // From now on this engine is saved: a new stage's. Returns when nothing of the old one is needed any more.
-  void SetEngine(Engine& engine);
+  // From now on this engine is saved: a new stage's. The old one may be gone after writer()->WaitCopied().
+  void SetEngine(Engine& engine) { engine_ = &engine; }
 
   // Whether checkpoint.minutes are over: the ranks' clocks differ, so rank 0's decides for all.
   bool WantsSave() const;
@@ -60,18 +60,15 @@ class Checkpoints {
   CheckpointWriter writer_;
 };
 
-// Writes the model's parameters and buffers, float32, under their state_dict names. Throws StorageError.
-// All ranks call it; the one that `writes` does.
-void ExportModel(Engine& engine, const std::string& path, bool writes);
-
 // Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
 // Throws ConfigError when there is none or it is of another identity,
 // StorageError when none is good.
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
 
-// Fills the engine's parameters, trained and frozen, from a safetensors file. Names that are missing or not known, and
-// shapes that differ, are listed in one ConfigError. Buffers are taken where they are there; aliases may be.
-void LoadWeights(const std::string& path, Engine& engine);
+// Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
+// --checkpoint. Throws ConfigError for one that is not there or is malformed, and one for all names that are missing or
+// not known and shapes that differ. Buffers are taken where they are there; aliases may be.
+void LoadWeights(const std::string& field, const std::string& path, Engine& engine);
 
 }  // namespace trainyard
 

@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
+#include <set>
 #include <vector>
 
 #include "trainer/base/error.h"
-#include "trainer/checkpoint/safetensors.h"
 
 namespace trainyard {
-namespace {
 
-std::unique_ptr<SafetensorsFile> Open(const std::string& path, const ModelDeclaration& model) {
+bool HasFrozen(const ModelDeclaration& model) {
+  return std::any_of(model.parameters.begin(), model.parameters.end(),
+                     [](const ParameterSpec& spec) { return !spec.trainable; });
+}
+
+std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const ModelDeclaration& model) try {
+  static const std::set<std::string> floats = {"F32", "F64", "F16", "BF16"};
   std::error_code error;
   if (!std::filesystem::exists(path, error))
     throw ConfigError("init.from: " + path +
@@ -22,23 +26,22 @@ std::unique_ptr<SafetensorsFile> Open(const std::string& path, const ModelDeclar
   for (const ParameterSpec& spec : model.parameters) {
     if (spec.trainable) continue;
     const auto it = file->tensors().find(spec.name);
-    if (it == file->tensors().end() || it->second.shape != spec.shape)
-      throw ConfigError("init.from: " + path + ": no " + spec.name + " of the model's shape");
+    if (it == file->tensors().end() || it->second.shape != spec.shape || !floats.contains(it->second.dtype))
+      throw ConfigError("init.from: " + path + ": no " + spec.name + " of the model's shape, in a floating-point type");
   }
   return file;
+} catch (const DataError& error) {  // what a person has named, not what a run was to train on
+  throw ConfigError(std::string("init.from: ") + error.what());
 }
-
-}  // namespace
 
 void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator) {
   const ModelDeclaration& model = engine.declaration();
-  const auto frozen = [](const ParameterSpec& spec) { return !spec.trainable; };
-  if (std::none_of(model.parameters.begin(), model.parameters.end(), frozen)) return;
+  if (!HasFrozen(model)) return;
   std::unique_ptr<SafetensorsFile> file;
   std::exception_ptr error;
   if (communicator.rank() == 0) {
     try {
-      file = Open(path, model);
+      file = OpenFrozen(path, model);
     } catch (...) {
       error = std::current_exception();
     }

@@ -2,12 +2,19 @@
 #ifndef TRAINYARD_TRAINER_TRAIN_FROZEN_H_
 #define TRAINYARD_TRAINER_TRAIN_FROZEN_H_
 
+#include <memory>
 #include <string>
 
+#include "trainer/checkpoint/safetensors.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
+
+bool HasFrozen(const ModelDeclaration& model);
+
+// Throws ConfigError when the file is not there or lacks a frozen parameter of the model.
+std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const ModelDeclaration& model);
 
 // Fills the frozen parameters of every rank from a safetensors file that rank 0 reads. Nothing happens when the model
 // has none. All ranks call it; call Engine::Publish afterwards. Throws ConfigError on rank 0, and PeerError elsewhere,

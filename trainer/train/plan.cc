@@ -93,15 +93,16 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
   return plan;
 }
 
-void RequireMemory(const MemoryPlan& of_a_rank, int64_t num_parameters, int ranks) {
+void RequireMemory(const MemoryPlan& of_a_rank, const std::string& moment, int64_t num_parameters, int ranks) {
   const MemoryLimit limit = MemoryLimitHere();
   const double needed = static_cast<double>(of_a_rank.total()) * ranks;
   if (needed <= static_cast<double>(limit.bytes)) return;
   throw OutOfMemoryError(
-      Format("model: %lld parameters need %s (%d rank%s here, activations not counted), and %s is %s; "
+      Format("model: %lld parameters need %s%s (%d rank%s here, activations not counted), and %s is %s; "
              "choose a smaller model, or a machine with more memory",
-             static_cast<Long>(num_parameters), HumanBytes(needed).c_str(), ranks, ranks == 1 ? "" : "s",
-             limit.source.c_str(), HumanBytes(static_cast<double>(limit.bytes)).c_str()));
+             static_cast<Long>(num_parameters), HumanBytes(needed).c_str(),
+             moment.empty() ? "" : (" in the " + moment).c_str(), ranks, ranks == 1 ? "" : "s", limit.source.c_str(),
+             HumanBytes(static_cast<double>(limit.bytes)).c_str()));
 }
 
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples) {

@@ -37,8 +37,9 @@ Precision PrecisionOf(const Config& config);
 Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global);
 
 // Throws OutOfMemoryError when `ranks` ranks of this machine together need more for their models than
-// there is; nothing is allocated. Less may still be too little: activations are not counted.
-void RequireMemory(const MemoryPlan& of_a_rank, int64_t num_parameters, int ranks);
+// there is; nothing is allocated. Less may still be too little: activations are not counted. `moment` says when that
+// is; may be empty.
+void RequireMemory(const MemoryPlan& of_a_rank, const std::string& moment, int64_t num_parameters, int ranks);
 
 // The banner: everything decided, one line each.
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples);

@@ -14,6 +14,7 @@
 #include "trainer/train/places.h"
 #include "trainer/train/resume.h"
 #include "trainer/train/run_directory.h"
+#include "trainer/train/stage_memory.h"
 #include "trainer/train/threads.h"
 #include "trainer/train/train_loop.h"
 
@@ -22,12 +23,13 @@ namespace {
 
 // What does not fit together, or into memory, is refused before anything is written or allocated.
 std::vector<StageRun> FirstPlan(const Config& config, const Task& task, int world, int ranks_here) {
-  std::vector<StageRun> stages = PlanStages(config, MakePlan(config, task, world, 0), task);
-  for (const StageRun& run : stages) {
-    RequireMemory(PlanDdpMemory(task.model(), run.plan.precision, world, run.stage.trainable),
-                  task.model().num_parameters(), ranks_here);
-  }
-  return stages;
+  const Plan plan = MakePlan(config, task, world, 0);
+  std::vector<StageRun> runs = PlanStages(config, plan);
+  const std::vector<Stage> stages = StagesOf(config);
+  const std::vector<PlannedMoment> moments = PlanMoments(task.model(), plan.precision, world, stages);
+  const PlannedMoment& largest = Largest(moments);
+  RequireMemory(largest.memory, NameOf(largest, stages), task.model().num_parameters(), ranks_here);
+  return runs;
 }
 
 void ApplyDeterminism(const Config& config) {
@@ -90,7 +92,7 @@ void DryRun(const Config& config) {
   CheckPlaces(config);
   ApplyThreads({});
   Alone alone(config);
-  if (!config.init.from.empty()) LoadWeights(config.init.from, *alone.engine);
+  if (!config.init.from.empty()) LoadWeights("init.from", config.init.from, *alone.engine);
   PhaseClock clock;
   Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;

@@ -60,7 +60,12 @@ std::string FingerprintOf(const Config& config, const std::string& data_fingerpr
   if (config.init.from.empty()) return data_fingerprint;
   std::error_code ignored;
   const bool there = fs::exists(config.init.from, ignored);
-  return data_fingerprint + kInit + (there ? HexDigest(Xxh3File(config.init.from)) : kGone);
+  return data_fingerprint + kInit + (there ? HexDigest(InputFile(config.init.from).Checksum(tick)) : kGone);
+}
+
+std::string InitFromChecksum(const std::string& fingerprint) {
+  const size_t at = fingerprint.rfind(kInit);
+  return at == std::string::npos ? "" : fingerprint.substr(at + std::string(kInit).size());
 }
 
 std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config,

@@ -34,7 +34,10 @@ void RecordIdentity(const Config& config, const std::string& fingerprint, const 
 // What a run is told apart by besides its configuration: the data's fingerprint and, with init.from,
 // the content of that file; not its path. A file that is gone is like any other: a run that goes on
 // reads it no more.
-std::string FingerprintOf(const Config& config, const std::string& data_fingerprint);
+std::string FingerprintOf(const Config& config, const std::string& data_fingerprint, const Tick& tick = {});
+
+// What `fingerprint`, one of FingerprintOf, says about the file of init.from: empty when there was none.
+std::string InitFromChecksum(const std::string& fingerprint);
 
 // Throws ConfigError if what is trained differs between a saved configuration and `now`; returns the
 // warnings about schedule fields that are now taken from the file.

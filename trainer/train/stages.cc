@@ -11,13 +11,14 @@
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/task/tasks.h"
 #include "trainer/train/checkpoints.h"
 
 namespace trainyard {
 
-std::vector<StageRun> PlanStages(const Config& config, const Plan& plan, const Task& task) {
+std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
   const int64_t total_steps = plan.total_steps;
-  const std::vector<Stage> stages = task.Stages();
+  const std::vector<Stage> stages = StagesOf(config);
   std::vector<StageRun> runs;
   int64_t step = 0;
   std::string sum;
@@ -58,43 +59,46 @@ void LoadBest(const std::string& directory, int64_t best_step, Engine& to) {
         Format("%s does not hold the best weights of this run, of step %lld; the next stage starts from "
                "them",
                directory.c_str(), static_cast<long long>(best_step)));
-  LoadWeights(directory + "/model.safetensors", to);
+  try {
+    LoadWeights(directory, directory + "/model.safetensors", to);
+  } catch (const ConfigError& error) {  // The run has written it: nobody's configuration is wrong.
+    throw StorageError(error.what());
+  }
 }
 
 }  // namespace
 
-void HandOver(Engine& from, Engine& to, const std::string& best_dir, int64_t best_step, Communicator& communicator) {
-  std::map<std::string, std::vector<float>> values;
-  for (ExportedTensor& tensor : from.Export()) values[tensor.name] = std::move(tensor.values);
-  const std::vector<ParameterSpec>& parameters = to.declaration().parameters;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    to.SetParameter({static_cast<int32_t>(i)}, values.at(parameters[i].name));
-  for (const StateSlice& slice : to.Slices()) {
-    if (!slice.key.starts_with("buffer.")) continue;
-    const std::vector<float>& whole = values.at(slice.key.substr(7));
-    std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
-  }
-  if (!best_dir.empty()) {
-    std::exception_ptr error;
-    double failed = 0;
-    if (communicator.rank() == 0) {
-      try {
-        LoadBest(best_dir, best_step, to);
-      } catch (...) {
-        error = std::current_exception();
-        failed = 1;
-      }
-    }
-    communicator.AllReduceNow(std::span(&failed, 1), "best weights of the last stage");
-    if (error) std::rethrow_exception(error);
-    if (failed > 0) throw PeerError("rank 0 could not read the best weights in " + best_dir);
-    for (const StateSlice& slice : to.Slices()) {
-      if (slice.key.starts_with("adamw.")) continue;
-      at::Tensor part = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
-      communicator.Wait(communicator.Broadcast(part, 0, "best weights of the last stage"));
+std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
+                                    ModelValues from) {
+  return MakeEngine(task.model(),
+                    {.precision = stage.plan.precision,
+                     .bucket_bytes = static_cast<int64_t>(stage.config.parallel.bucket_mib * (1 << 20)),
+                     .micro_batch = stage.plan.micro,
+                     .optim = stage.config.optim,
+                     .trainable = stage.stage.trainable},
+                    static_cast<uint64_t>(stage.config.run.seed), collectives, std::move(from));
+}
+
+void TakeBest(Engine& engine, const std::string& best_dir, int64_t best_step, Communicator& communicator) {
+  std::exception_ptr error;
+  double failed = 0;
+  if (communicator.rank() == 0) {
+    try {
+      LoadBest(best_dir, best_step, engine);
+    } catch (...) {
+      error = std::current_exception();
+      failed = 1;
     }
   }
-  to.Publish();
+  communicator.AllReduceNow(std::span(&failed, 1), "best weights of the last stage");
+  if (error) std::rethrow_exception(error);
+  if (failed > 0) throw PeerError("rank 0 could not read the best weights in " + best_dir);
+  for (const StateSlice& slice : engine.Slices()) {
+    if (slice.key.starts_with("adamw.")) continue;
+    at::Tensor part = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
+    communicator.Wait(communicator.Broadcast(part, 0, "best weights of the last stage"));
+  }
+  engine.Publish();
 }
 
 }  // namespace trainyard

@@ -3,11 +3,13 @@
 #define TRAINYARD_TRAINER_TRAIN_STAGES_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trainer/comm/communicator.h"
 #include "trainer/parallel/engine.h"
+#include "trainer/task/stage.h"
 #include "trainer/task/task.h"
 #include "trainer/train/plan.h"
 
@@ -21,14 +23,17 @@ struct StageRun {
   std::string best_dir;        // where the weights of its best evaluation go
 };
 
-// Throws ConfigError when the stages' steps do not make up those of the plan, or when one starts from the best weights
-// of another and checkpoint.keep_best names no metric.
-std::vector<StageRun> PlanStages(const Config& config, const Plan& plan, const Task& task);
+// Of the configuration's task. Throws ConfigError when the stages' steps do not make up those of the plan, or when one
+// starts from the best weights of another and checkpoint.keep_best names no metric.
+std::vector<StageRun> PlanStages(const Config& config, const Plan& plan);
 
-// Gives the next stage's engine the values of the last one's: parameters and buffers, not the moments. `best_dir`:
-// where the last stage's best weights lie, which it takes instead, or empty; rank 0 reads them. All ranks call it.
-// Throws StorageError on rank 0, PeerError elsewhere, when those of `best_step` are not there.
-void HandOver(Engine& from, Engine& to, const std::string& best_dir, int64_t best_step, Communicator& communicator);
+// The engine of a stage; `from`: what the stage before has left.
+std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
+                                    ModelValues from = {});
+
+// Fills every rank's engine with the weights of `best_step`, which the stage before had left in `best_dir`; rank 0
+// reads them. All ranks call it. Throws StorageError on rank 0, PeerError elsewhere, when those are not there.
+void TakeBest(Engine& engine, const std::string& best_dir, int64_t best_step, Communicator& communicator);
 
 }  // namespace trainyard
 

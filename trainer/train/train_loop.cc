@@ -10,6 +10,7 @@
 #include "trainer/train/bits.h"
 #include "trainer/train/consequences.h"
 #include "trainer/train/evaluator.h"
+#include "trainer/train/export.h"
 #include "trainer/train/run_directory.h"
 
 namespace trainyard {
@@ -18,16 +19,6 @@ namespace {
 using Json = nlohmann::json;
 
 }  // namespace
-
-std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives) {
-  return MakeEngine(task.model(),
-                    {.precision = stage.plan.precision,
-                     .bucket_bytes = static_cast<int64_t>(stage.config.parallel.bucket_mib * (1 << 20)),
-                     .micro_batch = stage.plan.micro,
-                     .optim = stage.config.optim,
-                     .trainable = stage.stage.trainable},
-                    static_cast<uint64_t>(stage.config.run.seed), collectives);
-}
 
 TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
                      const Resume& resume)
@@ -38,7 +29,7 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       train_(resume.train),
       loader_threads_(LoaderThreads(config.data.workers, AvailableCpus(), session_.world.local_size)),
       plan_(MakePlan(config, *task_, session_.world.size, resume.global_batch)),
-      stages_(PlanStages(config, plan_, *task_)),
+      stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, session_, resume),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
@@ -92,11 +83,14 @@ bool TrainLoop::EvaluationDue() const {
 // What a stage has trained becomes what the next one starts from.
 void TrainLoop::NextStage() {
   const StageRun &last = stage(), &next = stages_[static_cast<size_t>(train_.stage) + 1];
-  std::unique_ptr<Engine> engine = BuildEngine(next, *task_, *session_.communicator);
-  HandOver(*engine_, *engine, next.stage.from_best ? last.best_dir : "", train_.best_step, *session_.communicator);
-  checkpoints_.SetEngine(*engine);
-  step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine, *session_.communicator, clock_);
-  engine_ = std::move(engine);
+  checkpoints_.writer()->WaitCopied();
+  step_.reset();
+  ModelValues left = engine_->Release();
+  engine_.reset();  // two at once would take more than any stage does
+  engine_ = BuildEngine(next, *task_, *session_.communicator, std::move(left));
+  if (next.stage.from_best) TakeBest(*engine_, last.best_dir, train_.best_step, *session_.communicator);
+  checkpoints_.SetEngine(*engine_);
+  step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine_, *session_.communicator, clock_);
   train_.BeginStage(train_.stage + 1);
   reporter_.Say(Format("stage %lld of %zu, %s: steps %lld to %lld", static_cast<long long>(train_.stage) + 1,
                        stages_.size(), next.stage.name.c_str(), static_cast<long long>(next.first) + 1,

@@ -16,9 +16,6 @@
 
 namespace trainyard {
 
-// The engine of a stage.
-std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives);
-
 class TrainLoop {
  public:
   // Every rank makes one, with the same resume: loads the weights and prints the banner.

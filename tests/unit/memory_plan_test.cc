@@ -1,0 +1,94 @@
+// What is planned is what is allocated: LibTorch's allocator is asked.
+#include "trainer/parallel/memory_plan.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "trainer/comm/in_process.h"
+#include "trainer/parallel/engine.h"
+
+namespace trainyard {
+namespace {
+
+// The bytes of tensors that this thread makes and releases while it is alive.
+struct Meter : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
+    now += size;
+    most = std::max(most, now);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t now = 0, most = 0;
+};
+
+// Without a checkpoint in flight, which is no tensor.
+int64_t Tensors(const MemoryPlan& plan) {
+  int64_t bytes = 0;
+  for (const MemoryPlan::Component& component : plan.components)
+    if (component.name != "checkpoint in flight") bytes += component.bytes;
+  return bytes;
+}
+
+class MemoryPlanTest : public testing::TestWithParam<Precision> {
+ protected:
+  MemoryPlanTest() {
+    const Scope unit = Scope(declaration_).Unit("all");
+    unit.Parameter("base", {70, 10}, {Initial::Kind::kNormal, 1}, {.trainable = false, .dtype = DType::kBfloat16});
+    unit.Parameter("body.a", {50, 10}, {Initial::Kind::kNormal, 1});
+    unit.Parameter("body.b", {30}, {Initial::Kind::kNormal, 1}, {.trainable = true, .dtype = DType::kFloat32});
+    unit.Parameter("head", {20, 10}, {Initial::Kind::kNormal, 1});
+    unit.Buffer("mean", {9}, 3, BufferPolicy::kMean);
+  }
+  std::unique_ptr<Engine> Make(const std::vector<std::string>& trainable, ModelValues from = {}) {
+    return MakeEngine(
+        declaration_,
+        {.precision = GetParam(), .bucket_bytes = 256, .micro_batch = 1, .optim = {}, .trainable = trainable}, 7,
+        *communicators_[0], std::move(from));
+  }
+  std::vector<std::vector<float>> ValuesOf(Engine& engine) {
+    std::vector<std::vector<float>> all;
+    const auto keep = [&](std::span<const float> values) { all.emplace_back(values.begin(), values.end()); };
+    for (int32_t i = 0; i < 4; ++i) keep(engine.Value(ParameterId{i}));
+    keep(engine.Value(BufferId{0}));
+    return all;
+  }
+
+  ModelDeclaration declaration_;
+  std::vector<std::unique_ptr<Communicator>> communicators_ = MakeInProcessWorld(1);
+};
+
+const std::vector<std::string> kAll, kBody = {"body.*"}, kHead = {"head"};
+
+TEST_P(MemoryPlanTest, AnEngineTakesWhatIsPlanned) {
+  for (const auto& trainable : {kAll, kBody, kHead}) {
+    const auto meter = std::make_shared<Meter>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+    const auto engine = Make(trainable);
+    EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, trainable)));
+  }
+}
+
+TEST_P(MemoryPlanTest, AHandOverTakesNoMoreThanPlannedAndKeepsEveryValue) {
+  for (const auto& [before, after] : {std::pair(kBody, kHead), std::pair(kHead, kAll), std::pair(kAll, kHead)}) {
+    const auto meter = std::make_shared<Meter>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+    std::unique_ptr<Engine> engine = Make(before);
+    for (const StateSlice& slice : engine->Slices()) std::fill(slice.values.begin(), slice.values.end(), 0.125f);
+    engine->Publish();
+    const std::vector<std::vector<float>> values = ValuesOf(*engine);
+    ModelValues left = engine->Release();
+    engine.reset();
+    meter->most = meter->now;
+    engine = Make(after, std::move(left));
+    EXPECT_LE(meter->most, Tensors(PlanDdpHandOver(declaration_, GetParam(), 1, before, after)));
+    EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, after))) << "nothing of the first is kept";
+    EXPECT_EQ(ValuesOf(*engine), values);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, MemoryPlanTest, testing::Values(Precision::kFp32, Precision::kBf16));
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,146 @@
+#include "trainer/train/export.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/hash.h"
+#include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/config/load.h"
+#include "trainer/kernels/kernels.h"
+#include "trainer/model/initialize.h"
+#include "trainer/task/tasks.h"
+#include "trainer/train/frozen.h"
+#include "trainer/train/plan.h"
+#include "trainer/train/run_directory.h"
+
+namespace trainyard {
+namespace {
+
+// Calls for each tensor of the file, in its order.
+template <class Parameter, class Buffer>
+void ForEachTensor(const ModelDeclaration& model, const Parameter& parameter, const Buffer& buffer) {
+  for (size_t i = 0; i < model.parameters.size(); ++i)
+    parameter(model.parameters[i].name, ParameterId{static_cast<int32_t>(i)});
+  for (const auto& [name, id] : model.aliases) parameter(name, id);
+  for (size_t i = 0; i < model.buffers.size(); ++i) buffer(model.buffers[i].name, BufferId{static_cast<int32_t>(i)});
+}
+
+// `source` has Engine's two Value: asked in the order of the file, an answer is valid until the next question. Returns
+// the number of tensors.
+template <class Source>
+size_t WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source) {
+  std::vector<SafetensorsHead> heads;
+  ForEachTensor(
+      model,
+      [&](const std::string& name, ParameterId id) {
+        heads.push_back({name, model.parameter(id).shape});
+      },
+      [&](const std::string& name, BufferId id) {
+        heads.push_back({name, model.buffers[static_cast<size_t>(id.index)].shape});
+      });
+  ReplaceFile(path, [&](const fs::path& temporary) {
+    SafetensorsOutput file(temporary, heads, {{"format", "pt"}});
+    const auto write = [&](const std::string&, auto id) { file.Write(source.Value(id)); };
+    ForEachTensor(model, write, write);
+    file.Close();
+  });
+  return heads.size();
+}
+
+class CheckpointSource {
+ public:
+  CheckpointSource(const OpenCheckpoint& checkpoint, const ModelDeclaration& model, const Config& config,
+                   std::unique_ptr<SafetensorsFile> frozen)
+      : checkpoint_(checkpoint), model_(model), config_(config), frozen_(std::move(frozen)) {}
+
+  std::span<const float> Value(ParameterId id) {
+    const ParameterSpec& spec = model_.parameter(id);
+    return spec.trainable ? Read("model." + spec.name, spec.shape, spec.numel()) : Frozen(spec);
+  }
+  std::span<const float> Value(BufferId id) {
+    const BufferSpec& spec = model_.buffers[static_cast<size_t>(id.index)];
+    return Read("buffer." + spec.name, spec.shape, spec.numel());
+  }
+
+ private:
+  std::span<const float> Read(const std::string& key, const std::vector<int64_t>& shape, int64_t numel) {
+    values_.resize(static_cast<size_t>(numel));
+    LoadTensors(checkpoint_, {{key, {shape, values_}}});
+    return values_;
+  }
+  std::span<const float> Frozen(const ParameterSpec& spec) {
+    if (frozen_) {
+      values_ = frozen_->Floats(spec.name);
+    } else {
+      values_.resize(static_cast<size_t>(spec.numel()));
+      FillInitial(spec, static_cast<uint64_t>(config_.run.seed), values_);
+    }
+    if (ElementBytes(spec.dtype, PrecisionOf(config_)) == 2) Round();  // as the run held it
+    return values_;
+  }
+  void Round() {
+    std::vector<kernels::Bf16> half(values_.size());
+    const auto size = static_cast<int64_t>(half.size());
+    kernels::Kernels().to_bf16(values_.data(), half.data(), size);
+    std::fill(values_.begin(), values_.end(), -0.f);  // what leaves every other float as it is
+    kernels::Kernels().add_bf16(half.data(), values_.data(), size);
+  }
+
+  const OpenCheckpoint& checkpoint_;
+  const ModelDeclaration& model_;
+  const Config& config_;
+  std::unique_ptr<SafetensorsFile> frozen_;
+  std::vector<float> values_;
+};
+
+// Null: the model has no frozen parameters, or they are the seed's.
+std::unique_ptr<SafetensorsFile> OpenSource(const OpenCheckpoint& checkpoint, const ModelDeclaration& model,
+                                            const Config& config, const std::string& init_from) {
+  const std::string checksum = InitFromChecksum(checkpoint.manifest.state.at("data_fingerprint").get<std::string>());
+  const std::string path = init_from.empty() ? config.init.from : init_from,
+                    field = init_from.empty() ? "init.from: " : "--init-from: ",
+                    remedy =
+                        "; the frozen parameters are in no checkpoint: name the file that the run started from "
+                        "with --init-from";
+  if (!HasFrozen(model) || (init_from.empty() && checksum.empty())) return nullptr;
+  if (checksum.empty())
+    throw ConfigError(field + "the run had no init.from; its frozen parameters are those of its seed");
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) throw ConfigError(field + path + ": no such file" + remedy);
+  if (const std::string found = HexDigest(InputFile(path).Checksum()); found != checksum)
+    throw ConfigError(field + path + ": its checksum is " + found + ", the run's was " + checksum + remedy);
+  return OpenFrozen(path, model);
+}
+
+}  // namespace
+
+void ExportModel(Engine& engine, const std::string& path, bool writes) {
+  if (!writes) {
+    const auto take_part = [&](const std::string&, auto id) { engine.Value(id); };
+    return ForEachTensor(engine.declaration(), take_part, take_part);
+  }
+  fs::create_directories(fs::path(path).parent_path());
+  WriteModel(path, engine.declaration(), engine);
+}
+
+void ExportCheckpoint(const std::string& path, const std::string& out, const std::string& init_from) {
+  const fs::path folder = fs::absolute(out).parent_path();
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) throw ConfigError("--out: " + folder.string() + ": no such directory");
+  const OpenCheckpoint checkpoint = FindCheckpoint("checkpoint export", path);
+  const Config config = ParseConfig(checkpoint.manifest.state.at("config").dump(),
+                                    (checkpoint.path / "manifest.json").string(), {}, TaskDeclarations());
+  ModelDeclaration model;
+  DeclareModel(config, model);
+  CheckpointSource source(checkpoint, model, config, OpenSource(checkpoint, model, config, init_from));
+  const size_t tensors = WriteModel(out, model, source);
+  std::printf("%s: %zu tensors of %s\n", out.c_str(), tensors, checkpoint.path.c_str());
+}
+
+}  // namespace trainyard

@@ -1,0 +1,25 @@
+// The model as one safetensors file: every parameter, trained or frozen, under all its names, and every buffer,
+// float32, under their state_dict names. A run's export, its best weights and `trainyard checkpoint export` are written
+// here, and are the same bytes for the same model.
+#ifndef TRAINYARD_TRAINER_TRAIN_EXPORT_H_
+#define TRAINYARD_TRAINER_TRAIN_EXPORT_H_
+
+#include <string>
+
+#include "trainer/parallel/engine.h"
+
+namespace trainyard {
+
+// Replaces `path` in one step; makes its folder. Holds one tensor at a time beside the engine. Throws StorageError.
+// All ranks call it; the one that `writes` does.
+void ExportModel(Engine& engine, const std::string& path, bool writes);
+
+// The model of a checkpoint (FindCheckpoint says what `path` may be), by the configuration that it holds: no data is
+// read and no engine is made. Frozen parameters, which are in no checkpoint, come from `init_from`, or, when that is
+// empty, from where the run had them: the file of its init.from, or its seed. Throws ConfigError when `out` cannot be
+// written or that file is gone or another one, StorageError for a bad checkpoint.
+void ExportCheckpoint(const std::string& path, const std::string& out, const std::string& init_from);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_EXPORT_H_
