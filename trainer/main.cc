@@ -145,6 +145,18 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
                                                                                   .timeout = std::chrono::seconds(1),
                                                                                   .stop = {}});
                             }};
+  if (launch.world.node == 0) {
+    try {
+      CheckPlaces(config);
+    } catch (const Error& error) {
+      const int ranks = launch.world.nodes * launch.world.procs;
+      TellOtherNodes(launch, stores, [&](int port) {
+        SayEnded({.size = ranks, .master_addr = launch.rank0_address, .master_port = port, .store_is_hosted = true},
+                 error.what());
+      });
+      throw;
+    }
+  }
   return Launch(launch, stores);
 }
 

@@ -64,6 +64,23 @@ def test_two_nodes_of_two_ranks(job):
     assert harness.records(record) == expected
 
 
+def test_a_refusal_of_node_0_is_heard_on_the_others(job, tmp_path):
+    """Only node 0 looks at run.dir. The others' ranks wait for it no longer than it takes to hear why, whoever comes first."""
+    config, record = job("refused")
+    (tmp_path / "file").write_text("")
+    port = harness.free_port()
+    nodes = [
+        harness.start("launch", "--config", config, "--record", record, "--set", f"run.dir={tmp_path}/file/run", TRAINYARD_POD_IP=f"127.0.0.{node + 1}",
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=port, PET_NNODES=3, PET_NODE_RANK=node, PET_NPROC_PER_NODE=1)
+        for node in (1, 0, 2)
+    ]
+    outputs = [process.communicate(timeout=90)[0] for process in nodes]  # parallel.rendezvous_seconds is 300
+    assert [process.returncode for process in nodes] == [69, 64, 69], outputs
+    assert "run.dir: cannot write" in outputs[1]
+    for output in (outputs[0], outputs[2]):
+        assert "rank 0 has ended: run.dir: cannot write" in output
+
+
 def test_torchrun_starts_ranks(job, reference):
     config, record = job("torchrun")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={harness.free_port()}", "--no-python", harness.BIN, "train",

@@ -109,6 +109,22 @@ def test_init_from_starts_with_those_weights(job, tmp_path):
     assert result.returncode == 64 and name in result.stderr
 
 
+@pytest.mark.parametrize("content", [b"", b"nonsense that is no header", b"\x10" + bytes(7) + b"[" * 16, b"\xff" * 8, "cut", "integers"])
+def test_a_malformed_init_from_is_the_configurations_mistake(job, tmp_path, content):
+    """No other attempt could read it: 64 with the field, on a rank as well as in a dry run."""
+    file = tmp_path / "start.safetensors"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        weights = load_file(good(job("source")[0]) and tmp_path / "source" / "export" / "model.safetensors")
+        save_file({k: v.astype("int64") if content == "integers" else v for k, v in weights.items()}, file)
+        if content == "cut":
+            file.write_bytes(file.read_bytes()[:-4])
+    result, directory = job("run", init={"from": str(file)})
+    assert result.returncode == 64 and f"init.from: {file}: " in result.stderr, result.stderr
+    assert not list(directory.glob("checkpoints/step-*"))
+
+
 def test_plan_counts_without_allocating(tmp_path):
     """Gigabytes of a model that nobody builds: the process stays as small as the libraries that it loads."""
     import resource
@@ -127,6 +143,24 @@ def test_a_finished_run_says_so(job):
     good(result)
     assert "complete     nothing is left to train" in result.stderr
     assert len(harness.records(directory / "record.jsonl")) == 10
+
+
+@pytest.mark.parametrize("change", [{"train": {"log_every": 3}}, {"optim": {"lr": 5e-3}}], ids=["free", "schedule"])
+def test_a_finished_run_of_another_job_says_so_too(job, tmp_path, change):
+    """A job of another uid, with fields that may change: it finds the end, trains nothing, and leaves what is there."""
+    _, directory = job("run")
+    record, weights = (directory / "record.jsonl").read_bytes(), (directory / "export" / "model.safetensors").read_bytes()
+    config = harness.merged(json.loads((tmp_path / "run.json").read_text()), **change)
+    result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "again.json", config), "--record", directory / "record.jsonl",
+                         TRAINYARD_JOB_UID="another-job")
+    good(result)
+    assert "complete     nothing is left to train: all its steps are done; more train.steps or train.epochs go on" in result.stderr
+    assert ("optim.lr: was 0.001, now 0.005" in result.stderr) == ("optim" in change)
+    assert (directory / "uid").read_text() == "another-job\n"
+    assert (directory / "record.jsonl").read_bytes() == record and (directory / "export" / "model.safetensors").read_bytes() == weights
+    longer = harness.run("launch", "--nproc", 2, "--config", tmp_path / "again.json", "--set", "train.steps=12", "--record", directory / "record.jsonl",
+                         TRAINYARD_JOB_UID="another-job", TRAINYARD_ATTEMPT=2)
+    assert "complete " not in good(longer).stderr and len(harness.records(directory / "record.jsonl")) == 12
 
 
 def test_eval_finds_the_checkpoints_of_a_run(job, tmp_path):

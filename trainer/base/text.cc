@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
-#include <ctime>
 
 namespace trainyard {
 namespace {
@@ -93,15 +92,6 @@ std::string JsonFloat(double value) {
   if (std::isnan(value)) return "\"nan\"";
   if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
   return Format("%.9g", value);
-}
-
-std::string UtcTime(int64_t seconds) {
-  std::tm parts{};
-  const auto time = static_cast<std::time_t>(seconds);
-  gmtime_r(&time, &parts);
-  char buffer[32];
-  std::strftime(buffer, sizeof buffer, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return buffer;
 }
 
 }  // namespace trainyard

@@ -27,8 +27,6 @@ std::string HumanBytes(double bytes);
 std::string HumanSeconds(double seconds);
 // A float32 that reads back to the same bits; non-finite values as quoted strings ("nan", "inf").
 std::string JsonFloat(double value);
-// Seconds since the epoch, UTC, as 2026-01-31T12:00:00Z.
-std::string UtcTime(int64_t seconds);
 
 }  // namespace trainyard
 

@@ -36,6 +36,7 @@ using Json = nlohmann::json;
 constexpr double kCollectSeconds = 5;  // after the first failure, before SIGKILL
 constexpr double kSecondSignalSeconds = 2;
 constexpr double kSignOffSeconds = 5;
+constexpr double kRefusalSeconds = 10;  // how far apart the nodes of a world may start and still hear of it
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -269,6 +270,16 @@ bool StopPending() {
   return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 }
 
+// Until the launchers of all nodes are done with the store: this node's is. Or until `stop`, which may be null.
+void AwaitSignOff(Store& store, int nodes, double seconds, bool (*stop)()) {
+  const double deadline = Now() + seconds;
+  int64_t done = store.Add("launchers/done", 1);
+  while (done < nodes && Now() < deadline && !(stop && stop())) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    done = store.Add("launchers/done", 0);
+  }
+}
+
 // Leaves the store up until every node's launcher is done with it. Only then do other nodes than 0
 // need it: `store` is null there.
 void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFactory& stores,
@@ -276,12 +287,7 @@ void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFa
   if (world.nodes == 1) return;
   try {
     if (!store) store = stores.connect(master, port);
-    const double deadline = Now() + kSignOffSeconds;
-    int64_t done = store->Add("launchers/done", 1);
-    while (world.node == 0 && done < world.nodes && Now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      done = store->Add("launchers/done", 0);
-    }
+    AwaitSignOff(*store, world.node == 0 ? world.nodes : 0, kSignOffSeconds, nullptr);
   } catch (const Error&) {
     // The host is gone: it waited long enough.
   }
@@ -334,6 +340,19 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
     }
   }
   return node.killed_by_second_signal() ? 128 + node.killed_by_second_signal() : culprit.exit_code;
+}
+
+void TellOtherNodes(const LaunchOptions& options, const StoreFactory& stores,
+                    const std::function<void(int port)>& say) {
+  if (options.world.nodes == 1) return;
+  try {
+    const auto [fd, port] = Listen(env::kMasterPort, options.rank0_address, options.world.master_port);
+    const std::unique_ptr<Store> store = stores.host(fd, port);
+    say(port);
+    AwaitSignOff(*store, options.world.nodes, kRefusalSeconds, StopPending);
+  } catch (const Error&) {
+    // Then they wait for parallel.rendezvous_seconds.
+  }
 }
 
 }  // namespace trainyard

@@ -43,6 +43,11 @@ struct StoreFactory {
 // Throws ConfigError, PeerError (69: a port is in use), StoppedError before there are ranks.
 int Launch(const LaunchOptions& options, const StoreFactory& stores);
 
+// For node 0, when it refuses to start: hosts the store in which `say(port)` tells the other nodes' ranks so, until all
+// their launchers have signed off, for ten seconds at most; whoever comes later learns it from whoever started the
+// nodes. Nothing happens in a world of one node, or when the store's port is taken.
+void TellOtherNodes(const LaunchOptions& options, const StoreFactory& stores, const std::function<void(int port)>& say);
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
