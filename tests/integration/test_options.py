@@ -154,7 +154,7 @@ def test_a_finished_run_of_another_job_says_so_too(job, tmp_path, change):
     result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "again.json", config), "--record", directory / "record.jsonl",
                          TRAINYARD_JOB_UID="another-job")
     good(result)
-    assert "complete     nothing is left to train: all its steps are done; more train.steps or train.epochs go on" in result.stderr
+    assert "complete     nothing is left to train: 10 of 10 steps are done; more train.steps or train.epochs go on" in result.stderr
     assert ("optim.lr: was 0.001, now 0.005" in result.stderr) == ("optim" in change)
     assert (directory / "uid").read_text() == "another-job\n"
     assert (directory / "record.jsonl").read_bytes() == record and (directory / "export" / "model.safetensors").read_bytes() == weights

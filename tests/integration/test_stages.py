@@ -80,7 +80,7 @@ def test_a_stage_changes_what_it_trains_alone(tmp_path):
 
 
 def command(*args):
-    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=120, env=harness.environment(), check=False)
+    return harness.run(*args, program=harness.TEST_TASKS)
 
 
 def test_the_plan_counts_every_stage_and_the_hand_over(tmp_path):

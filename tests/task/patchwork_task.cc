@@ -59,7 +59,7 @@ class PatchDataset : public Dataset {
  public:
   explicit PatchDataset(int64_t size) : size_(size) {}
   int64_t size() const override { return size_; }
-  std::string fingerprint() const override { return "patchwork-" + std::to_string(size_); }
+  std::string fingerprint(const Tick&) const override { return "patchwork-" + std::to_string(size_); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     KeyedRandom random(5, "patchwork", static_cast<uint64_t>(key.id));
     auto sample = std::make_unique<PatchSample>();

@@ -31,7 +31,7 @@ struct Numbers : Batch {
 class NumberDataset : public Dataset {
  public:
   int64_t size() const override { return 1000; }
-  std::string fingerprint() const override { return "numbers"; }
+  std::string fingerprint(const Tick&) const override { return "numbers"; }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     ++reads;
     if (delay) std::this_thread::sleep_for(delay(key));

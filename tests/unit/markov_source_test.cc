@@ -117,7 +117,9 @@ TEST_F(SynthTest, BytesDependOnTheSeedAlone) {
   const auto truth = nlohmann::json::parse(ReadFile(one / "truth.json"));
   const Corpus corpus(one, {0, ""}, truth["vocab"].get<int64_t>());
   EXPECT_EQ(corpus.size(), truth["tokens"].get<int64_t>());
-  EXPECT_EQ(ReadTruth(one, corpus.fingerprint())->entropy_rate,
+  EXPECT_NO_THROW(RequireTruthOf(one, corpus.fingerprint()));
+  EXPECT_THROW(RequireTruthOf(one, "0123456789abcdef"), DataError);
+  EXPECT_EQ(ReadTruth(one)->entropy_rate,
             MarkovSource({.vocab = 16, .classes = 2, .successors = 4}, 7).entropies().rate);
 }
 

@@ -50,7 +50,7 @@ std::string ErrorOf(Read read) {
 }
 
 std::string CorpusError(const fs::path& path, const HeldOut& held_out = {0.1, ""}, int64_t vocab = 65536) {
-  return ErrorOf([&] { Corpus(path, held_out, vocab); });
+  return ErrorOf([&] { Corpus(path, held_out, vocab).fingerprint(); });
 }
 
 std::vector<Token> All(const TokenStream& stream) {
@@ -103,6 +103,21 @@ TEST_F(TokensTest, OnlyRegularFilesAreOpened) {
   EXPECT_EQ(CorpusError(directory.parent_path()), directory.string() + ": not a regular file");
   EXPECT_EQ(CorpusError("/dev/zero"), "/dev/zero: not a regular file");
   EXPECT_EQ(CorpusError(folder_ / "none"), (folder_ / "none").string() + ": no such file or folder");
+}
+
+// Ranks other than 0 begin without reading it; what is wrong is then seen where it is used.
+TEST_F(TokensTest, OpeningReadsTheHeadersAlone) {
+  const fs::path path = Shard("a.tokens", 100);
+  std::string content = ReadFile(path);
+  content.replace(24 + 2 * 60, 2, 2, '\xff');
+  WriteFileAtomic(path, content);
+  const Corpus corpus(path, {0, ""}, 1000);
+  EXPECT_EQ(Windows(corpus.train(), 50).Read(0).size(), 51u);
+  const std::string expected = path.string() + ": offset 144: token 65535 is outside of the vocabulary of 1000";
+  EXPECT_EQ(ErrorOf([&] { Windows(corpus.train(), 99).Read(0); }), expected);
+  int ticks = 0;
+  EXPECT_EQ(ErrorOf([&] { corpus.fingerprint([&] { ++ticks; }); }), expected);
+  EXPECT_GT(ticks, 0);
 }
 
 TEST_F(TokensTest, AFileThatIsCutWhileItIsOpenIsAnError) {
@@ -170,13 +185,13 @@ TEST_F(TokensTest, ATextIsItsBytesAndAnEnd) {
 
 TEST_F(TokensTest, ATruthOfOtherDataIsRefused) {
   Shard("a.tokens", 10);
-  EXPECT_FALSE(ReadTruth(folder_, "f"));
-  EXPECT_FALSE(ReadTruth(folder_ / "a.tokens", "f"));
+  EXPECT_FALSE(ReadTruth(folder_));
+  EXPECT_FALSE(ReadTruth(folder_ / "a.tokens"));
   Text("truth.json", R"({"entropy_rate": 1.5, "fingerprint": "f"})");
-  EXPECT_EQ(ReadTruth(folder_, "f")->entropy_rate, 1.5);
-  EXPECT_NE(ErrorOf([&] { ReadTruth(folder_, "g"); }).find("it is of other data"), std::string::npos);
+  EXPECT_EQ(ReadTruth(folder_)->entropy_rate, 1.5);
+  EXPECT_NE(ErrorOf([&] { RequireTruthOf(folder_, "g"); }).find("it is of other data"), std::string::npos);
   Text("truth.json", "{");
-  EXPECT_NE(ErrorOf([&] { ReadTruth(folder_, "f"); }).find("no number entropy_rate"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { ReadTruth(folder_); }).find("no number entropy_rate"), std::string::npos);
 }
 
 constexpr TaskDeclaration kTask[] = {{"language_model", "", MakeOptions}};

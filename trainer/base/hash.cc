@@ -2,12 +2,6 @@
 
 #include <xxhash.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <vector>
-
-#include "trainer/base/error.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -29,18 +23,5 @@ void Xxh3Stream::Update(std::span<const std::byte> bytes) {
 }
 
 uint64_t Xxh3Stream::Digest() const { return XXH3_64bits_digest(state_->xxh); }
-
-uint64_t Xxh3File(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw StorageError("cannot read " + path.string() + ": " + std::strerror(errno));
-  Xxh3Stream stream;
-  std::vector<char> buffer(1 << 20);
-  while (in) {
-    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    stream.Update(std::as_bytes(std::span(buffer.data(), static_cast<size_t>(in.gcount()))));
-  }
-  if (in.bad()) throw StorageError("cannot read " + path.string());
-  return stream.Digest();
-}
 
 }  // namespace trainyard

@@ -3,7 +3,6 @@
 #define TRAINYARD_TRAINER_BASE_HASH_H_
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,9 +31,6 @@ class Xxh3Stream {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// Reads the file once. Throws StorageError when it cannot be read.
-uint64_t Xxh3File(const std::filesystem::path& path);
 
 }  // namespace trainyard
 

@@ -32,7 +32,7 @@ void SignsOfLife::ThrowIfStopped(const std::string& doing) const {
 }
 
 void SignsOfLife::Beat() {
-  ThrowIfStopped("checkpoints were read or written");
+  ThrowIfStopped("files were read or written");
   const std::lock_guard lock(mutex_);
   if (beats_ > 0 && Clock::now() - last_ < std::chrono::seconds(1)) return;
   store_->Set(SignOf(rank_), std::to_string(++beats_));

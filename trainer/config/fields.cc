@@ -71,7 +71,8 @@ void NameField(FieldTable& t, Config& c) {
 }
 
 void DataFields(FieldTable& t, Config& c) {
-  t.Text("data.path", c.data.path, kFree, "The data set: a folder, or one history file (.hdf5).");
+  t.Text("data.path", c.data.path, kFree,
+         "The data set: a folder or a file; the formats of each task are in docs/formats.md.");
   t.Choice("data.last", c.data.last, {"carry", "drop"}, kIdentity,
            "The end of an epoch that fills no batch: carried into the next batch, or dropped.");
   t.OptInt("data.workers", c.data.workers, "auto", 1, kFree,

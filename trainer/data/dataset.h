@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "trainer/base/input_file.h"
+
 namespace trainyard {
 
 // Which reading of which sample.
@@ -28,8 +30,9 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // Of everything that training reads: part of a run's identity.
-  virtual std::string fingerprint() const = 0;
+  // Of everything that training reads: part of a run's identity. Rank 0 asks for it, once, at the start; where that
+  // takes long it calls `tick`, for which the others wait. Throws DataError.
+  virtual std::string fingerprint(const Tick& tick) const = 0;
   // Throws DataError naming the file and the problem.
   virtual std::unique_ptr<Sample> Read(const SampleKey& key) const = 0;
   // xxh3 of a sample's inputs and targets, for the record.

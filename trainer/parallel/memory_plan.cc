@@ -69,6 +69,7 @@ MemoryPlan PlanDdpHandOver(const ModelDeclaration& declaration, Precision precis
   for (const ParameterSpec& spec : declaration.parameters) {
     if (!IsTrained(spec, before) && IsTrained(spec, after)) left += spec.numel() * 4;
   }
+  for (const BufferSpec& spec : declaration.buffers) left += spec.numel() * 4;
   MemoryPlan plan = PlanEngine(declaration, precision, world, after);
   plan.Add("what the stage before leaves", left);
   plan.Add("checkpoint in flight", InFlight(declaration, world, before));

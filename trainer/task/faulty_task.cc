@@ -46,7 +46,7 @@ class FaultyDataset : public Dataset {
  public:
   FaultyDataset(const Dataset& inner, Fault& fault) : inner_(inner), fault_(fault) {}
   int64_t size() const override { return inner_.size(); }
-  std::string fingerprint() const override { return inner_.fingerprint(); }
+  std::string fingerprint(const Tick& tick) const override { return inner_.fingerprint(tick); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     if (fault_.Due("loader") || fault_.DueFromNowOn("disk")) throw DataError(fault_.Message());
     return inner_.Read(key);

@@ -265,9 +265,9 @@ Resume Lead(const Config& config, const std::string& fingerprint, const Session&
 
 }  // namespace
 
-Resume TakeOver(const Config& config, const std::string& fingerprint, Session& session) {
+Resume TakeOver(const Config& config, Session& session) {
   Rounds rounds(session);
-  if (rounds.rank() == 0) return Lead(config, fingerprint, session, rounds);
+  if (rounds.rank() == 0) return Lead(config, session.fingerprint, session, rounds);
   std::shared_ptr<OpenCheckpoint> source;
   for (;;) {
     const Json question = rounds.Next();

@@ -37,7 +37,7 @@ struct Resume {
 // it is auto. Throws StorageError (74) when checkpoints exist of which none is good, ConfigError when
 // what is there is of another identity (then the fence is as it was), PeerError when a newer attempt
 // owns the directory.
-Resume TakeOver(const Config& config, const std::string& fingerprint, Session& session);
+Resume TakeOver(const Config& config, Session& session);
 
 }  // namespace trainyard
 

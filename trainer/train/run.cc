@@ -66,10 +66,7 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   FirstPlan(config, *task, world.size, world.local_size);
-  // Only rank 0 compares it.
-  const std::string& data = task->dataset().fingerprint();
-  const std::string fingerprint = world.rank == 0 ? FingerprintOf(config, data) : data;
-  Session session = JoinWorld(config, fingerprint);
+  Session session = JoinWorld(config, task->dataset());
   session.threads = threads;
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Update([&](RankStatus& s) {
@@ -77,7 +74,7 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
     s.attempt = session.attempt;
   });
   publisher.board().Progress("loading");
-  Resume resume = TakeOver(config, fingerprint, session);
+  Resume resume = TakeOver(config, session);
   TrainLoop loop(config, publisher, std::move(task), std::move(session), resume);
   resume.source.reset();
   try {
@@ -110,7 +107,7 @@ void DryRun(const Config& config) {
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
   ApplyThreads({});
   Alone alone(config);
-  LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint()), *alone.engine);
+  LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint({})), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
     LoadFrozen(config.init.from, *alone.engine, *alone.communicator);

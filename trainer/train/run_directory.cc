@@ -56,7 +56,7 @@ std::string RequireUid(const std::string& uid, const std::string& origin) {
 
 }  // namespace
 
-std::string FingerprintOf(const Config& config, const std::string& data_fingerprint) {
+std::string FingerprintOf(const Config& config, const std::string& data_fingerprint, const Tick& tick) {
   if (config.init.from.empty()) return data_fingerprint;
   std::error_code ignored;
   const bool there = fs::exists(config.init.from, ignored);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/base/input_file.h"
 #include "trainer/config/config.h"
 
 namespace trainyard {

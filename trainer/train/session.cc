@@ -10,6 +10,7 @@
 #include "trainer/comm/c10d_store.h"
 #include "trainer/comm/gathering.h"
 #include "trainer/comm/gloo.h"
+#include "trainer/comm/signs_of_life.h"
 #include "trainer/launch/route.h"
 #include "trainer/train/run_directory.h"
 
@@ -24,17 +25,26 @@ void WriteAttempt(const Attempt& attempt, Session& session) {
   session.attempt = attempt.number;
 }
 
+// Rank 0's part.
+void Claim(const Config& config, const Dataset& data, const Tick& tick, Session& session) {
+  session.fingerprint = FingerprintOf(config, data.fingerprint(tick), tick);
+  WriteAttempt(ClaimRunDirectory(config, session.fingerprint), session);
+}
+
 // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
 std::string StartPrefix() { return EnvText("TORCHELASTIC_RUN_ID") + "/" + EnvText("TORCHELASTIC_RESTART_COUNT") + "/"; }
 
 }  // namespace
 
-Session JoinWorld(const Config& config, const std::string& data_fingerprint) {
+Session JoinWorld(const Config& config, const Dataset& data) {
   Session session;
   session.world = WorldFromEnvironment();
   const World& world = session.world;
   if (world.size == 1) {
-    WriteAttempt(ClaimRunDirectory(config, data_fingerprint), session);
+    const auto obey = [] {
+      if (StopRequested()) throw StoppedError("stopped on request while the data was read");
+    };
+    Claim(config, data, obey, session);
     session.store = std::make_shared<MemoryStore>();
     session.communicator = MakeSingleCommunicator();
     return session;
@@ -48,12 +58,13 @@ Session JoinWorld(const Config& config, const std::string& data_fingerprint) {
                                                                  .stop = StopRequested});
   const std::string start = StartPrefix();
   auto store = std::make_shared<WorldStore>(connection, start);
+  SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested, deadline);
   if (world.rank == 0) {
-    WriteAttempt(ClaimRunDirectory(config, data_fingerprint), session);
-    store->Set("trainyard/attempt", Json{{"uid", session.job_uid}, {"attempt", session.attempt}}.dump());
+    Claim(
+        config, data, [&] { signs.Beat(); }, session);
+    store->Set("claim/attempt", Json{{"uid", session.job_uid}, {"attempt", session.attempt}}.dump());
   } else {
-    const Json claimed =
-        Json::parse(store->Wait("trainyard/attempt", deadline, "rank 0 to claim the run directory", StopRequested));
+    const Json claimed = Json::parse(signs.Wait("attempt", 0, "rank 0 to claim the run directory"));
     WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
   }
   const std::string prefix = Format("attempt-%lld/", static_cast<long long>(session.attempt));

@@ -9,6 +9,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/store.h"
 #include "trainer/config/config.h"
+#include "trainer/data/dataset.h"
 #include "trainer/launch/world.h"
 
 namespace trainyard {
@@ -17,6 +18,7 @@ struct Session {
   World world;
   std::string job_uid;
   int64_t attempt = 1;
+  std::string fingerprint;       // FingerprintOf's; rank 0 alone has it
   std::string threads;           // how many and why, for the banner (threads.h)
   std::shared_ptr<Store> store;  // keys of this attempt
   std::unique_ptr<Communicator> communicator;
@@ -24,10 +26,10 @@ struct Session {
 
 // Meets the other ranks. Rank 0 claims run.dir: it refuses one of another identity (ConfigError
 // naming field and values) and, without TRAINYARD_JOB_UID, gives the run a uid and numbers the
-// attempt. `data_fingerprint` belongs to the identity.
+// attempt. The fingerprint of `data` belongs to the identity; the others wait as long as rank 0 gets on with it.
 // Throws PeerError when a rank does not come in time or has ended, StoppedError when a stop is
 // requested.
-Session JoinWorld(const Config& config, const std::string& data_fingerprint);
+Session JoinWorld(const Config& config, const Dataset& data);
 
 // Tells the ranks that wait for this one in the store, or will, that it has ended without success,
 // whether it had joined or not. Takes at most about a second; never throws.

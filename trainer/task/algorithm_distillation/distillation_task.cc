@@ -41,7 +41,7 @@ class WindowDataset : public Dataset {
   WindowDataset(const Histories& histories, const TaskSet& set, const Options& options)
       : histories_(histories), windows_(histories, set.train, set.tasks, options) {}
   int64_t size() const override { return windows_.size(); }
-  std::string fingerprint() const override { return histories_.Fingerprint(); }
+  std::string fingerprint(const Tick&) const override { return histories_.Fingerprint(); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     return std::make_unique<WindowSample>(windows_.at(key.id));
   }

@@ -1,12 +1,15 @@
 #include "trainer/task/language_model/corpus.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
+#include "trainer/base/progress.h"
 #include "trainer/base/text.h"
 
 namespace trainyard::lm {
@@ -14,6 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 using Long = long long;
+constexpr std::chrono::seconds kQuiet(2);  // before a reading shows its progress
 
 // The files of a corpus in order.
 std::vector<fs::path> FilesOf(const fs::path& path) {
@@ -32,19 +36,6 @@ std::vector<fs::path> FilesOf(const fs::path& path) {
   std::vector<fs::path>& files = shards.empty() ? texts : shards;
   std::sort(files.begin(), files.end());
   return files;
-}
-
-// Reads the stream to its end; that a token is in its file's vocabulary is seen by reading it.
-uint64_t HashOf(const TokenStream& stream) {
-  constexpr int64_t kTokens = 1 << 19;
-  Xxh3Stream hash;
-  std::vector<Token> buffer(static_cast<size_t>(std::min(kTokens, stream.size())));
-  for (int64_t at = 0; at < stream.size(); at += kTokens) {
-    const std::span<Token> part(buffer.data(), static_cast<size_t>(std::min(kTokens, stream.size() - at)));
-    stream.Read(at, part);
-    hash.Update(std::as_bytes(part));
-  }
-  return hash.Digest();
 }
 
 }  // namespace
@@ -68,9 +59,8 @@ void TokenStream::Read(int64_t begin, std::span<Token> into) const {
   }
 }
 
-Corpus::Corpus(const fs::path& path, const HeldOut& held_out, int64_t vocab) {
+Corpus::Corpus(const fs::path& path, const HeldOut& held_out, int64_t vocab) : path_(path) {
   std::vector<std::string> names;
-  TokenStream all;
   const TokenFile* test_file = nullptr;
   for (const fs::path& file : FilesOf(path)) {
     const TokenFile& opened = *files_.emplace_back(OpenTokenFile(file));
@@ -79,14 +69,14 @@ Corpus::Corpus(const fs::path& path, const HeldOut& held_out, int64_t vocab) {
                                              static_cast<Long>(opened.vocab()), static_cast<Long>(vocab)));
     names.push_back(file.filename().string());
     if (names.back() == held_out.file) test_file = &opened;
-    all.Append(opened, 0, opened.size());
+    all_.Append(opened, 0, opened.size());
   }
   if (!held_out.file.empty() && !test_file) {
     const std::string nearest = NearestName(held_out.file, names);
     throw DataError("data.test_shard: no file " + held_out.file + " in " + path.string() +
                     (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
   }
-  size_ = all.size();
+  size_ = all_.size();
   const auto cut = size_ - static_cast<int64_t>(std::floor(static_cast<double>(size_) * held_out.fraction));
   int64_t begin = 0;  // of the file, in the whole
   for (const auto& file : files_) {
@@ -96,20 +86,51 @@ Corpus::Corpus(const fs::path& path, const HeldOut& held_out, int64_t vocab) {
     test_.Append(*file, test_file && file.get() != test_file ? file->size() : train, file->size());
     begin += file->size();
   }
-  fingerprint_ = HexDigest(HashOf(all));
 }
 
-std::optional<Truth> ReadTruth(const fs::path& path, const std::string& fingerprint) {
+std::string Corpus::fingerprint(const Tick& tick) const {
+  constexpr int64_t kTokens = 1 << 19;
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Progress> bar;
+  Xxh3Stream hash;
+  std::vector<Token> buffer(static_cast<size_t>(std::min(kTokens, size_)));
+  for (int64_t at = 0; at < size_; at += kTokens) {
+    if (tick) tick();
+    if (!bar && std::chrono::steady_clock::now() - start > kQuiet)
+      bar.emplace("reading tokens", size_, ProgressStyleFromEnvironment());
+    const std::span<Token> part(buffer.data(), static_cast<size_t>(std::min(kTokens, size_ - at)));
+    all_.Read(at, part);
+    hash.Update(std::as_bytes(part));
+    if (bar) bar->Update(at + std::ssize(part), "");
+  }
+  return HexDigest(hash.Digest());
+}
+
+namespace {
+
+// Null without one.
+Json TruthAt(const fs::path& path) {
   const fs::path file = path / "truth.json";
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return std::nullopt;
-  const Json truth = Json::parse(ReadFile(file), nullptr, false);
+  if (!fs::is_regular_file(file, error)) return Json();
+  Json truth = ParseJson(ReadFile(file));
   if (!truth.is_object() || !truth.contains("entropy_rate") || !truth["entropy_rate"].is_number())
     throw DataError(file.string() + ": no number entropy_rate in it");
-  if (!truth.contains("fingerprint") || truth["fingerprint"] != fingerprint)
-    throw DataError(file.string() + ": it is of other data: its fingerprint is not " + fingerprint +
-                    ", which the tokens beside it have; remove it, or synthesise the data again");
-  return Truth{truth["entropy_rate"].get<double>()};
+  return truth;
+}
+
+}  // namespace
+
+std::optional<Truth> ReadTruth(const fs::path& path) {
+  const Json truth = TruthAt(path);
+  return truth.is_null() ? std::nullopt : std::optional(Truth{truth["entropy_rate"].get<double>()});
+}
+
+void RequireTruthOf(const fs::path& path, const std::string& fingerprint) {
+  const Json truth = TruthAt(path);
+  if (truth.is_null() || (truth.contains("fingerprint") && truth["fingerprint"] == fingerprint)) return;
+  throw DataError((path / "truth.json").string() + ": it is of other data: its fingerprint is not " + fingerprint +
+                  ", which the tokens beside it have; remove it, or synthesise the data again");
 }
 
 }  // namespace trainyard::lm

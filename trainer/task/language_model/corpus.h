@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/base/input_file.h"
 #include "trainer/task/language_model/token_file.h"
 
 namespace trainyard::lm {
@@ -63,21 +64,24 @@ struct HeldOut {
 // Immutable.
 class Corpus {
  public:
-  // `path`: a shard (*.tokens), a text, or a folder of either, taken in the order of their names. Reads everything
-  // once: every token must be below its file's vocabulary, and that at most `vocab`. Throws DataError.
+  // `path`: a shard (*.tokens), a text, or a folder of either, taken in the order of their names. Reads the headers
+  // alone: a file's vocabulary must be at most `vocab`. Throws DataError.
   Corpus(const std::filesystem::path& path, const HeldOut& held_out, int64_t vocab);
 
   const TokenStream& train() const { return train_; }
   const TokenStream& test() const { return test_; }
   int64_t size() const { return size_; }
-  // XXH3-64 of all tokens as little-endian 16-bit numbers, whatever files they lie in.
-  const std::string& fingerprint() const { return fingerprint_; }
+  const std::filesystem::path& path() const { return path_; }
+  // XXH3-64 of all tokens as little-endian 16-bit numbers, whatever files they lie in. Reads everything, with a line of
+  // progress on standard error where that takes long, and throws DataError for a token that is not below its file's
+  // vocabulary; without it that is seen where a window is read.
+  std::string fingerprint(const Tick& tick = {}) const;
 
  private:
+  std::filesystem::path path_;
   std::vector<std::unique_ptr<TokenFile>> files_;
-  TokenStream train_, test_;
+  TokenStream all_, train_, test_;
   int64_t size_ = 0;
-  std::string fingerprint_;
 };
 
 // What truth.json beside a synthetic corpus says.
@@ -85,8 +89,10 @@ struct Truth {
   double entropy_rate;  // nats per token: no model of the tokens before has a smaller expected loss
 };
 
-// Nothing when `path` is no folder with a truth.json. Throws DataError for one that is malformed or of other data.
-std::optional<Truth> ReadTruth(const std::filesystem::path& path, const std::string& fingerprint);
+// Nothing when `path` is no folder with a truth.json. Throws DataError for one that is malformed.
+std::optional<Truth> ReadTruth(const std::filesystem::path& path);
+// Throws DataError when there is one of other data: `fingerprint` is that of the tokens beside it.
+void RequireTruthOf(const std::filesystem::path& path, const std::string& fingerprint);
 
 }  // namespace trainyard::lm
 

@@ -24,10 +24,13 @@ struct TokenSample : Sample {
 
 class TokenDataset : public Dataset {
  public:
-  TokenDataset(const Corpus& corpus, int64_t context)
-      : fingerprint_(corpus.fingerprint()), windows_(corpus.train(), context) {}
+  TokenDataset(const Corpus& corpus, int64_t context) : corpus_(corpus), windows_(corpus.train(), context) {}
   int64_t size() const override { return windows_.size(); }
-  std::string fingerprint() const override { return fingerprint_; }
+  std::string fingerprint(const Tick& tick) const override {
+    std::string fingerprint = corpus_.fingerprint(tick);
+    RequireTruthOf(corpus_.path(), fingerprint);
+    return fingerprint;
+  }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     return std::make_unique<TokenSample>(windows_.Read(key.id));
   }
@@ -36,7 +39,7 @@ class TokenDataset : public Dataset {
   }
 
  private:
-  std::string fingerprint_;
+  const Corpus& corpus_;
   Windows windows_;
 };
 
@@ -54,7 +57,7 @@ class LanguageTask : public Task {
       : options_(OptionsOf(config)),
         shape_(options_.shape()),
         corpus_(config.data.path, {options_.test_fraction, options_.test_shard}, shape_.vocab),
-        truth_(ReadTruth(config.data.path, corpus_.fingerprint())),
+        truth_(ReadTruth(config.data.path)),
         train_(corpus_, shape_.context),
         test_(corpus_.test(), shape_.context),
         model_(Scope(declaration_), shape_) {
