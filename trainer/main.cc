@@ -1,5 +1,6 @@
 // The command line of the trainer.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -79,8 +80,18 @@ int CodeOf(const std::exception& error) {
   return static_cast<int>(ExitCode::kInternal);
 }
 
+// A rank under a launcher, or beside rank 0, leaves the words to them.
+StopWords WordsOfTraining() {
+  StopWords words{.launched = !EnvText(kReportFdVariable).empty()};
+  const std::string rank = EnvText(env::kRank);
+  if (words.launched || (!rank.empty() && rank != "0")) return words;
+  words.first = "\ntrainyard: stopping after this step, then saving; a second signal ends at once, without saving\n";
+  words.second = "\ntrainyard: ended at once on a second signal, as asked; nothing more was saved\n";
+  return words;
+}
+
 int Train(const CommonOptions& options, bool dry_run) {
-  InstallStopHandlers();
+  InstallStopHandlers(WordsOfTraining());
   if (dry_run) {
     DryRun(Load(options));
     return 0;
@@ -246,7 +257,7 @@ int Run(Commands& c) {
   if (name == "train") return Train(c.common, c.dry_run);
   if (name != "eval") UnblockStopSignals();
   if (name == "eval") {
-    InstallStopHandlers();
+    InstallStopHandlers({.first = "\ntrainyard: stopping the evaluation; a second signal ends at once\n"});
     EvaluateCheckpoint(Load(c.common), ResolveVolume(c.checkpoint).string());
   } else if (name == "synth") {
     c.synth->Run();
@@ -278,6 +289,18 @@ const CLI::App* CommandOf(const CLI::App& app, int argc, char** argv, int& at) {
   return command;
 }
 
+// What is wrong where a command was expected and another word stands; empty when that is not it.
+std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
+  int at = 0;
+  const CLI::App* command = CommandOf(app, argc, argv, at);
+  if (at >= argc || argv[at][0] == '-' || command->get_subcommands([](const CLI::App*) { return true; }).empty())
+    return "";
+  const std::string word = argv[at];
+  const bool task = std::ranges::any_of(Tasks(), [&](const TaskEntry& entry) { return entry.name == word; });
+  return command->get_name() == "synth" && task ? "the task " + word + " has no synthetic data"
+                                                : "unknown command " + word;
+}
+
 // What to add to CLI11's words about an unknown one: the nearest known one, and whose help to read.
 std::string Suggest(const CLI::App& app, int argc, char** argv) {
   int at = 0;
@@ -294,6 +317,11 @@ std::string Suggest(const CLI::App& app, int argc, char** argv) {
       nearest = NearestName(flag, options);
   }
   std::string meant = nearest.empty() ? "" : "; did you mean " + nearest + "?";
+  for (int i = at + 1; i < argc && meant.empty() && subs.empty(); ++i) {
+    const std::string before = i > 1 ? argv[i - 2] : "", word = argv[i];
+    if (before == "--set" && word.find('=') != std::string::npos && !word.starts_with("-"))
+      meant = "; each setting has a --set of its own: --set " + std::string(argv[i - 1]) + " --set " + word;
+  }
   if (meant.empty() && !subs.empty() && at < argc) meant = "; expected one of " + Join(subs);
   std::string name = "trainyard";
   for (int i = 1; i < at; ++i) name += std::string(" ") + argv[i];
@@ -307,7 +335,9 @@ int Main(int argc, char** argv) {
     commands.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return commands.app.exit(error);  // --help, --version
-    std::fprintf(stderr, "trainyard: %s%s\n", error.what(), Suggest(commands.app, argc, argv).c_str());
+    const std::string unknown = UnknownCommand(commands.app, argc, argv);
+    std::fprintf(stderr, "trainyard: %s%s\n", unknown.empty() ? error.what() : unknown.c_str(),
+                 Suggest(commands.app, argc, argv).c_str());
     return static_cast<int>(ExitCode::kUsage);
   }
   try {

@@ -1,10 +1,12 @@
 #include "trainer/synth_command.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/stop_signal.h"
 #include "trainer/config/load.h"
 
 namespace trainyard {
@@ -13,6 +15,53 @@ namespace {
 // What an option's field makes of the word on the command line.
 nlohmann::json ValueOf(const Field& field, const std::string& word) {
   return field.type == "string" ? nlohmann::json(word) : ParseValue(word, field.path);
+}
+
+constexpr const char* kOptionsFile = "synth.json";
+
+// What is in the folder, or will be.
+nlohmann::json Described(const std::string& task, const std::vector<Field>& fields, bool complete) {
+  nlohmann::json options;
+  for (const Field& field : fields) {
+    if (field.field_class == FieldClass::kIdentity) options[field.path] = field.get();
+  }
+  return {{"task", task}, {"options", options}, {"complete", complete}};
+}
+
+// Whether the same data is there already, whole. A second set beside another one would be neither; one that was
+// interrupted is written again. Throws ConfigError when the folder holds anything else.
+bool AlreadyThere(const fs::path& out, const nlohmann::json& described) {
+  std::error_code error;
+  if (!fs::is_directory(out, error) || fs::is_empty(out, error)) return false;
+  const fs::path file = out / kOptionsFile;
+  const bool ours = fs::is_regular_file(file, error);
+  const nlohmann::json there = ours ? nlohmann::json::parse(ReadFile(file), nullptr, false) : nlohmann::json();
+  const bool same = there.is_object() && there.value("task", nlohmann::json()) == described["task"] &&
+                    there.value("options", nlohmann::json()) == described["options"];
+  if (!same)
+    throw ConfigError("--out: " + out.string() + " is not empty and holds " +
+                      (ours ? "data of other options (" + file.string() + ")" : "something else") +
+                      "; name another folder, or remove it");
+  return there.value("complete", nlohmann::json()) == true;
+}
+
+void Write(const std::string& task, const std::vector<Field>& fields, Synthesis& synthesis, const fs::path& out) {
+  const std::string use = "train on it with task.name: " + task + ", data.path: " + out.string() + "\n";
+  if (AlreadyThere(out, Described(task, fields, true))) {
+    std::printf("%s holds this data already; %s", out.c_str(), use.c_str());
+    return;
+  }
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error) throw ConfigError("--out: cannot create " + out.string() + ": " + error.message());
+  const std::string interrupted =
+      "\ntrainyard: stopped; what is in " + out.string() + " is not whole. The same command writes it again\n";
+  EndOnStop(interrupted.c_str());
+  WriteFileAtomic(out / kOptionsFile, Described(task, fields, false).dump(1) + "\n");
+  synthesis.Write(out);
+  WriteFileAtomic(out / kOptionsFile, Described(task, fields, true).dump(1) + "\n");
+  EndOnStop("");
+  std::printf("%s is written; %s", out.c_str(), use.c_str());
 }
 
 }  // namespace
@@ -50,7 +99,7 @@ void SynthCommand::Run() {
     } catch (const ConfigError& error) {
       throw UsageError(error.what());
     }
-    entry->synthesis->Write(ResolveVolume(entry->out));
+    Write(entry->command->get_name(), entry->fields, *entry->synthesis, ResolveVolume(entry->out));
   }
 }
 

@@ -19,7 +19,8 @@ class SynthCommand {
  public:
   // Adds the tasks below `synth`, which must not outlive this object.
   explicit SynthCommand(CLI::App& synth);
-  // Writes the data set that was asked for. Throws UsageError for a value that is not allowed.
+  // Writes the data set that was asked for, unless it is there already, and says how to train on it. Throws UsageError
+  // for a value that is not allowed, ConfigError for a folder that holds anything else.
   // REQUIRES: one of the tasks was named.
   void Run();
 

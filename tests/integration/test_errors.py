@@ -1,8 +1,11 @@
 """Bad input and faults: one clear message, the contract's exit code, nothing half-written, nobody hanging."""
 
+import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import socket
 import subprocess
 
@@ -282,6 +285,25 @@ def test_a_rank_that_dies(tmp_path, data, phase):
     assert '"rank":1' in (tmp_path / "termination").read_text()
 
 
+def test_a_rank_that_freezes(tmp_path, data):
+    """The message names the silent rank and the field, and not the library's file."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 10**6}, parallel={"collective_seconds": 5})
+    path = harness.write_config(tmp_path / "job.json", config)
+    process = harness.start("launch", "--nproc", 2, "--config", path, TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    log = tmp_path / "run" / "log.jsonl"
+    harness.wait_until(lambda: log.exists() and log.stat().st_size > 0, 90, "steps")
+    victim = harness.ranks_of(process.pid)[1]
+    harness.kill(victim, signal.SIGSTOP)
+    try:
+        output = process.communicate(timeout=90)[0]
+    finally:
+        harness.kill(victim, signal.SIGCONT)
+    assert process.returncode == 69, output
+    message = json.loads((tmp_path / "termination").read_text())["message"]
+    assert re.fullmatch(r"a collective failed: all_reduce \(.+\): not answered within 5.0s \(parallel.collective_seconds\); "
+                        "rank 1 gives no sign of life: frozen, or its node is lost", message), message
+
+
 @pytest.mark.parametrize("place, call, code", [("loader", 20, 65), ("forward", 5, 70), ("backward", 5, 70), ("evaluation", 5, 70)])
 def test_a_rank_that_throws(tmp_path, data, place, call, code):
     """The rank that throws explains the attempt; the other leaves by itself, with 69. A rank reads four samples a step."""
@@ -326,7 +348,8 @@ def test_nonfinite_loss(tmp_path, data, policy, code):
     result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "record", TRAINYARD_TEST_FAULT="nonfinite:1:5")
     expect(result, code, "step 6 is not finite", "nonfinite-step-6.json")
     lines = harness.records(tmp_path / "record")
-    assert lines[5]["loss"] in ("nan", "-nan")
+    assert lines[5]["loss"] == "nan" and "-nan" not in result.stderr
+    assert json.loads((tmp_path / "run" / "nonfinite-step-6.json").read_text())["loss"] == "nan"
     assert len(lines) == (6 if policy == "stop" else 10)
     if policy == "skip":
         assert lines[6]["lr"] == lines[5]["lr"]
@@ -343,13 +366,53 @@ def test_nonfinite_loss(tmp_path, data, policy, code):
         (["launch", "--nproc", "many", "--config", "/dev/null", "--set", "task.name=algorithm_distillation", "--set", "train.steps=1", "--set", "data.path=/x"], ["--nproc: many"]),
         (["selftest"], ["selftest is not there yet"]),
         (["synth", "algorithm_distilation", "--out", "/tmp/x"], ["did you mean algorithm_distillation?", "Run `trainyard synth --help`"]),
-        (["synth", "mace_survival", "--out", "/tmp/x"], ["expected one of algorithm_distillation"]),
+        (["run", "--config", "x"], ["unknown command run", "expected one of launch, train"]),
+        (["launch", "--set", "train.steps=1", "batch.global=2"], ["each setting has a --set of its own: --set train.steps=1 --set batch.global=2"]),
+        (["synth", "flowers", "--out", "/tmp/x"], ["unknown command flowers", "expected one of algorithm_distillation"]),
+        (["synth", "mace_survival", "--out", "/tmp/x"], ["the task mace_survival has no synthetic data", "expected one of algorithm_distillation"]),
         (["synth", "algorithm_distillation", "--out", "/tmp/x", "--source", "ppoo"], ["did you mean ppo?"]),
         (["launch"], ["--config: missing"]),
     ],
 )
 def test_usage(arguments, words):
     expect(harness.run(*arguments), 2, *words)
+
+
+def test_synth_keeps_what_is_there(tmp_path):
+    """The same command twice writes once; another one, or a folder of something else, is refused."""
+    out = tmp_path / "data"
+    command = ["synth", "language_model", "--size", "tiny", "--out", out]
+    first = harness.run(*command)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == f"{out} is written; train on it with task.name: language_model, data.path: {out}\n"
+
+    def contents():
+        return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in out.iterdir()}
+
+    before = contents()
+    again = harness.run(*command)
+    assert again.returncode == 0 and "holds this data already" in again.stdout, again.stderr
+    expect(harness.run(*command, "--seed", 7), 64, f"--out: {out} is not empty and holds data of other options")
+    assert contents() == before
+    # One that was interrupted is whole after the next.
+    options = json.loads((out / "synth.json").read_text())
+    (out / "synth.json").write_text(json.dumps({**options, "complete": False}))
+    victim = next(out.glob("*.tokens"))
+    victim.write_bytes(b"")
+    expect(harness.run(*command), 0)
+    assert {name: data for name, (data, _) in contents().items()} == {name: data for name, (data, _) in before.items()}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    expect(harness.run(*command[:-1], tmp_path / "mine"), 64, "is not empty and holds something else; name another folder, or remove it")
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_synth_says_that_it_was_stopped(tmp_path):
+    process = harness.start("synth", "algorithm_distillation", "--source", "ppo", "--size", "small", "--out", tmp_path / "data")
+    harness.wait_until(lambda: (tmp_path / "data" / "synth.json").exists(), 60, "the first file")
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 130 and "is not whole. The same command writes it again" in output, output
 
 
 @pytest.mark.parametrize("command", ["launch", "train", "eval", "synth", "checkpoint", "tasks", "plan", "selftest"])

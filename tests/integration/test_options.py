@@ -243,6 +243,27 @@ def test_the_optimizer_waits_for_the_checkpoints_copy(tmp_path, data):
     assert result.returncode == 0, result.stdout
 
 
+def test_an_evaluation_may_use_another_batch_seed_and_data(job, tmp_path, data):
+    """What it needs of the training's configuration is the model and the task."""
+    result, directory = job("run")
+    good(result)
+    other = harness.synth(tmp_path / "other", "--seed", 9)
+
+    def evaluate(*sets):
+        arguments = [word for text in sets for word in ("--set", text)]
+        return harness.run("eval", "--config", tmp_path / "run.json", "--checkpoint", directory, *arguments)
+
+    plain = good(evaluate())
+    assert "note:" not in plain.stderr
+    assert good(evaluate("batch.global=4", "run.seed=9", "train.steps=99", "optim.lr=1")).stdout == plain.stdout
+    elsewhere = good(evaluate(f"data.path={other}"))
+    assert "the data is not what --checkpoint: " in elsewhere.stderr
+    for change in ("model.dim=32", "task.loss=last_position"):
+        result = evaluate(change)
+        assert result.returncode == 64, result.stderr
+        assert "holds another model; " + change.split("=")[0] in result.stderr and "run.dir" not in result.stderr.split(";", 1)[1], result.stderr
+
+
 def test_initial_weights_are_told_by_their_content(job, tmp_path):
     _, first = job("first", train={"steps": 2})
     weights = first / "export" / "model.safetensors"

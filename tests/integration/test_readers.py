@@ -1,7 +1,10 @@
 """Public Python readers accept what we write."""
 
 import json
+import pathlib
 import re
+import resource
+import urllib.error
 import urllib.request
 
 import h5py
@@ -112,7 +115,15 @@ def test_status_and_metrics_while_training(tmp_path, data):
         def get(path):
             return urllib.request.urlopen(address + path, timeout=60).read().decode()
 
-        status = harness.wait_until(lambda: (lambda s: s if s["step"] > 3 else None)(json.loads(get("/status"))), 90, "steps in /status")
+        def steps_done():
+            try:
+                status = json.loads(get("/status"))
+            except urllib.error.HTTPError as error:
+                assert error.code == 503, "a rank that has not reported"
+                return None
+            return status if (status["step"] or 0) > 3 else None
+
+        status = harness.wait_until(steps_done, 90, "steps in /status")
         assert (status["job_uid"], status["attempt"], status["world"], status["total_steps"]) == ("11111111-2222", 3, 2, 100000)
         assert status["phase"] == "training" and status["samples_per_second"] > 0 and status["eta_seconds"] > 0
         for rank in (0, 1):
@@ -120,7 +131,50 @@ def test_status_and_metrics_while_training(tmp_path, data):
         metrics = get("/metrics")
         assert 'trainyard_phase_seconds_total{phase="backward",rank="0"}' in metrics
         assert get("/healthz") == "ok\n" and get("/readyz") == "ok\n"
+        memory = {int(rank): float(value) for rank, value in re.findall(r'trainyard_host_memory_bytes{rank="(\d)"} (\S+)', metrics)}
+        for rank, pid in harness.ranks_of(process.pid).items():
+            resident = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+            assert memory[rank] == pytest.approx(resident, rel=0.1), "the rank's own, not the launcher's"
     finally:
         process.terminate()
         process.communicate(timeout=90)
     assert process.returncode == 75
+
+
+def test_status_of_a_run_that_goes_on_and_saves_nothing(tmp_path, data):
+    """What it went on from is durable, whoever asks and whenever."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 4})
+    assert harness.run("train", "--config", harness.write_config(tmp_path / "job.json", config)).returncode == 0
+    step = tmp_path / "run" / "checkpoints" / "step-00000004"
+    config = harness.merged(config, train={"steps": 100000}, checkpoint={"every": 0})
+    port = harness.free_port()
+    process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_STATUS_PORT=port)
+    try:
+
+        def get(path):
+            try:
+                return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60).read().decode()
+            except urllib.error.HTTPError as error:
+                return None if error.code == 503 else error
+            except urllib.error.URLError:
+                return None  # not listening yet
+
+        known = []
+
+        def training():
+            status = json.loads(get("/status") or "null")
+            known.extend([status] if status else [])
+            return status and status["phase"] == "training" and status["step"] > 4
+
+        harness.wait_until(training, 90, "a step")
+        for status in known:
+            assert status["attempt"] in (None, 2) and status["job_uid"] != "" and status["last_progress_time"] > 0, status
+            assert (status["step"] is None) == (status["total_steps"] is None) and status["step"] != 0, status
+        size = sum(file.stat().st_size for file in step.iterdir())
+        committed = int((step / "manifest.json").stat().st_mtime)
+        assert known[-1]["checkpoint"] == {"step": 4, "time": committed, "bytes": size, "durable": True}
+        # Rank 1 has read none of it from the directory itself.
+        harness.wait_until(lambda: 'trainyard_checkpoint_last_step{rank="1"} 4' in get("/metrics"), 90, "rank 1's checkpoint")
+    finally:
+        process.kill()
+        process.communicate(timeout=90)

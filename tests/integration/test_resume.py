@@ -4,6 +4,7 @@ import fcntl
 import os
 import random
 import signal
+import socket
 import time
 
 import pytest
@@ -173,6 +174,11 @@ def test_an_old_attempt_is_never_resumed_from(tmp_path, small_job):
         harness.kill(pid, signal.SIGCONT)
     output = old.communicate(timeout=120)[0]
     assert old.returncode == 69, output
-    assert "another attempt owns the checkpoints" in output
+    assert "attempt 2 owns the checkpoints now, not attempt 1 any more: this one was superseded and ends, the newer one goes on" in output
     new_output = new.communicate(timeout=120)[0]
     assert new.returncode == 0, new_output
+    # The newer one has said whom it ends; a start after that meets nobody.
+    assert f"warning: attempt 1 (process {old.pid} on {socket.gethostname()}) of this run is still alive; attempt 2 takes the run over" in new_output
+    third = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)
+    third_output = third.communicate(timeout=120)[0]
+    assert third.returncode == 0 and "still alive" not in third_output, third_output

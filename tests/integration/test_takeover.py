@@ -187,7 +187,13 @@ def test_what_ls_shows(job):
     os.rename(job.checkpoints / "step-00000008", job.checkpoints / "step-00000008.bad-x-1")
     result = harness.run("checkpoint", "ls", job.directory)
     assert result.returncode == 0, result.stderr
-    assert "readable" in result.stdout and "moved aside: step-00000008.bad-x-1" in result.stdout
+    assert "readable, sizes fit" in result.stdout and "moved aside: step-00000008.bad-x-1" in result.stdout
+    shard = next((job.checkpoints / "step-00000010").glob("rank-*"))
+    whole = shard.read_bytes()
+    os.truncate(shard, 1000)
+    result = harness.run("checkpoint", "ls", job.checkpoints)
+    assert f"bad: {shard.name} has 1000 bytes instead of {len(whole)}" in result.stdout and "readable" not in result.stdout.split("step-00000010")[1].split("\n")[0]
+    shard.write_bytes(whole)
 
 
 def test_whatever_eval_is_pointed_at(job, tmp_path):
@@ -226,7 +232,7 @@ def test_a_live_old_attempt_takes_nothing_away(job, keep_last):
         new = harness.start(*job.arguments(**sections))
         output = old.communicate(timeout=120)[0]
         assert old.returncode == 69, output
-        assert "another attempt" in output
+        assert f"attempt {attempt} owns the checkpoints now, not attempt {attempt - 1} any more" in output
         harness.wait_until(lambda: json.loads((job.checkpoints / "fence").read_text())["owners"][-1]["resumed_step"] is not None, 60, "the choice")
         owners = json.loads((job.checkpoints / "fence").read_text())["owners"]
         assert len(owners) == attempt

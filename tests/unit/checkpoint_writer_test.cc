@@ -86,6 +86,20 @@ TEST_F(CheckpointWriterTest, TheStoreDoesNotGrowWithTheCheckpoints) {
   EXPECT_LE(after_two, 3u) << "a verdict, and a sign of life of each rank";
 }
 
+// Whoever asks a run that goes on, before it saves or when it never does, learns what is durable.
+TEST_F(CheckpointWriterTest, TheStepThatIsGoneOnFromIsDurable) {
+  Own({"uid", 1});
+  const CommittedCheckpoint before{.step = 5, .bytes = 800, .time = 1'700'000'000, .seconds = {}};
+  CheckpointWriter writer({.directory = directory_, .writer = {"uid", 1}, .resumed = before}, store_);
+  ASSERT_TRUE(writer.last());
+  EXPECT_EQ(writer.last()->step, 5);
+  EXPECT_EQ(writer.last()->seconds, std::nullopt);
+  writer.Begin(7, Slices(0, 1), {});
+  writer.Finish();
+  EXPECT_EQ(writer.last()->step, 7);
+  EXPECT_TRUE(writer.last()->seconds);
+}
+
 TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
   Own({"uid", 1});
   auto writer = Make(0, 1);

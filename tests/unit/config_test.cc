@@ -97,6 +97,12 @@ TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf(kSmall, {"task.mode=compresed"}),
             "task.mode: \"compresed\" is not allowed; expected one of standard, compressed (did you mean compressed?)");
   EXPECT_EQ(ErrorOf(kSmall, {"modle.dim=3"}), "--set: unknown key modle.dim; did you mean model.dim?");
+  // A short key is near to any other of its section; a word of it may be the section that was meant.
+  EXPECT_EQ(ErrorOf(kSmall, {"optim.wr=3"}),
+            "--set: unknown key optim.wr; the fields of optim are optim.lr, "
+            "optim.betas, optim.eps, optim.weight_decay, optim.decay, optim.clip, optim.lr_scaling, optim.groups");
+  EXPECT_EQ(ErrorOf(kSmall, {"train.batch_size=3"}),
+            "--set: unknown key train.batch_size; the fields of batch are batch.global, batch.micro");
   EXPECT_EQ(ErrorOf("trian: {}\n"), "job.yaml: unknown key trian; did you mean train?");
   EXPECT_EQ(ErrorOf(kSmall, {"train.epochs=1"}), "train.steps, train.epochs: both are set; set exactly one");
   EXPECT_EQ(ErrorOf("task: {name: toy}\ntrain: {steps: 1}\n").substr(0, 18), "data.path: missing");

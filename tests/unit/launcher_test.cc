@@ -11,6 +11,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/stop_signal.h"
 
 namespace trainyard {
 namespace {
@@ -130,9 +131,36 @@ TEST_F(LauncherTest, ASecondSignalEndsEverythingAtOnce) {
   const pid_t launcher = Start(1, "trap '' TERM; touch " + ready + "; sleep 60");
   WaitFor(ready);
   kill(launcher, SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
   kill(launcher, SIGINT);
   EXPECT_EQ(Wait(launcher), 128 + SIGINT);
+  EXPECT_EQ(Termination()["exit_code"], 128 + SIGINT) << "what was asked for, not the SIGKILL that did it";
+  EXPECT_EQ(Termination()["reason"], "Signal2");
+  EXPECT_NE(Termination()["message"].get<std::string>().find("a second signal (SIGINT), as asked"), std::string::npos);
+}
+
+// As from a terminal and from a program around us: the ranks still save and end with 75.
+TEST_F(LauncherTest, OneStopOnTwoPathsIsOne) {
+  const std::string ready = (directory_ / "ready").string();
+  const pid_t launcher =
+      Start(1,
+            "exec python3 -c \"import os,signal,time,sys\nsignal.signal(15, lambda *a: "
+            "(time.sleep(1), sys.exit(75)))\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nopen('" +
+                ready + "','w')\ntime.sleep(60)\"");
+  WaitFor(ready);
+  kill(launcher, SIGINT);
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(Wait(launcher), 75);
+}
+
+TEST(StopSignal, WhatCountsAsASecondOne) {
+  const StopSignal process{SIGTERM, false, 1000}, terminal{SIGINT, true, 1000};
+  EXPECT_FALSE(AsksAgain(terminal, {SIGTERM, false, 1499})) << "a program around us forwards what the terminal said";
+  EXPECT_FALSE(AsksAgain(process, {SIGINT, true, 1499}));
+  EXPECT_FALSE(AsksAgain(process, {SIGTERM, false, 1499}));
+  EXPECT_TRUE(AsksAgain(process, {SIGTERM, false, 1500}));
+  EXPECT_TRUE(AsksAgain(process, {SIGINT, true, 1500}));
+  EXPECT_TRUE(AsksAgain(terminal, {SIGINT, true, 1001})) << "a terminal sends each Ctrl-C once";
 }
 
 TEST_F(LauncherTest, RanksDoNotOutliveTheLauncher) {

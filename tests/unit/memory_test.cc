@@ -22,6 +22,13 @@ class MemoryTest : public testing::Test {
   fs::path root_;
 };
 
+TEST(ResidentBytes, CountsWhatIsTouched) {
+  const auto before = ResidentBytes();
+  const std::vector<char> touched(64 << 20, 1);
+  ASSERT_TRUE(before && touched.back() == 1);
+  EXPECT_GE(*ResidentBytes(), *before + (60 << 20));
+}
+
 TEST_F(MemoryTest, TheSmallestLimitOfAllGroupsCounts) {
   const MemoryLimit machine = MemoryLimitHere(root_);
   EXPECT_GT(machine.bytes, uint64_t{64} << 20);

@@ -16,7 +16,7 @@ class RecordTest : public testing::Test {
   ~RecordTest() override { fs::remove(path_); }
 
   void Steps(int64_t attempt, int64_t first, int64_t last) {
-    Record record(path_, first - 1);
+    Record record(path_, first - 1, attempt);
     const int64_t ids[] = {7, 9};
     for (int64_t step = first; step <= last; ++step) {
       record.Write({.attempt = attempt,
@@ -41,7 +41,7 @@ TEST_F(RecordTest, TheLineOfTheContract) {
 TEST_F(RecordTest, NothingButARecordIsTouched) {
   for (const std::string text : {"my thesis\n", "{\"step\":1}\n", "{\"attempt\":1}\n", "\n"}) {
     WriteFileAtomic(path_, text);
-    EXPECT_THROW(Record(path_, 0), ConfigError) << text;
+    EXPECT_THROW(Record(path_, 0, 2), ConfigError) << text;
     EXPECT_EQ(ReadFile(path_), text);
   }
   for (const std::string text : {"", "{\"att", "{\"attempt\":1,\"st"}) {  // empty, or torn by a crash
@@ -49,12 +49,25 @@ TEST_F(RecordTest, NothingButARecordIsTouched) {
     Steps(1, 1, 1);
     EXPECT_TRUE(ReadFile(path_).starts_with("{\"attempt\":1,\"step\":1,")) << text;
   }
-  Steps(1, 1, 2);
-  Steps(2, 1, 1);  // a record of ours is one
+  Steps(2, 1, 2);
+  Steps(3, 1, 1);  // a record of ours is one
   const fs::path folder = path_.string() + "-none";
-  EXPECT_THROW(Record(folder / "record", 0), ConfigError);
+  EXPECT_THROW(Record(folder / "record", 0, 1), ConfigError);
   EXPECT_FALSE(fs::exists(folder));
-  EXPECT_THROW(Record(fs::path(testing::TempDir()), 0), ConfigError);
+  EXPECT_THROW(Record(fs::path(testing::TempDir()), 0, 1), ConfigError);
+}
+
+// A second attempt may begin again from nothing, and one that goes on keeps what was before; a run's first attempt from
+// scratch has written no line yet.
+TEST_F(RecordTest, AnotherRunsRecordStays) {
+  Steps(1, 1, 3);
+  const std::string before = ReadFile(path_);
+  EXPECT_THROW(Record(path_, 0, 1), ConfigError);
+  EXPECT_EQ(ReadFile(path_), before);
+  Steps(1, 4, 4);
+  Steps(2, 1, 1);
+  const std::string text = ReadFile(path_);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
 TEST_F(RecordTest, ResumeCutsWhatIsDoneAgain) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "trainer/base/error.h"
+#include "trainer/comm/pulse.h"
 
 namespace trainyard {
 namespace {
@@ -49,6 +50,25 @@ TEST(SignsOfLife, LifeIsPassedOn) {
   one.Beat();
   while (!store->Get("alive/0")) std::this_thread::yield();
   store->Set("key", "");
+}
+
+TEST(SignsOfLife, WhoeverGivesNoNewSignIsSilent) {
+  auto store = std::make_shared<MemoryStore>();
+  SignsOfLife zero(store, 0, {}), one(store, 1, {});
+  one.Beat();  // and never again
+  EXPECT_EQ(zero.Silent(3, std::chrono::milliseconds(300)), (std::vector<int>{1, 2})) << "an old sign is none";
+}
+
+// A rank whose step hangs still has a pulse; one that is frozen or lost has none.
+TEST(Pulse, NamesTheSilent) {
+  auto store = std::make_shared<MemoryStore>();
+  const Pulse zero(store, 0, 3);
+  auto one = std::make_unique<Pulse>(store, 1, 3);
+  EXPECT_NE(zero.Verdict().find("rank 2 gives no sign of life"), std::string::npos) << zero.Verdict();
+  const Pulse two(store, 2, 3);
+  EXPECT_NE(zero.Verdict().find("every rank is alive"), std::string::npos) << zero.Verdict();
+  one.reset();
+  EXPECT_NE(zero.Verdict().find("rank 1 gives no sign of life"), std::string::npos) << zero.Verdict();
 }
 
 }  // namespace

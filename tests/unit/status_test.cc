@@ -24,6 +24,8 @@ RankStatus Example(int rank) {
   s.world = 2;
   s.phase = "training";
   s.step = 12;
+  s.total_steps = 20;
+  s.last_progress_time = 1e9;
   s.phase_seconds = {{"data", 1}, {"forward", 3}};
   s.warnings = {"w"};
   return s;
@@ -68,6 +70,25 @@ TEST(Exposition, SpeedAndDataTimesWhereTheyAreKnown) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
 }
 
+// Until the ranks have met nobody knows the attempt, and until it has chosen where to start nobody knows the step.
+TEST(RankStatus, AStartKnowsNothingYet) {
+  RankStatus starting;
+  starting.last_progress_time = 1e9;
+  for (const char* key : {"job_uid", "attempt", "step", "total_steps"})
+    EXPECT_TRUE(starting.ToStatusJson().at(key).is_null()) << key;
+  EXPECT_EQ(Exposition({RankStatus::FromJson(starting.ToJson())}).find("trainyard_step{"), std::string::npos);
+}
+
+TEST(Exposition, MemoryIsTheRanksOwn) {
+  RankStatus zero = Example(0), one = Example(1), two = Example(2);
+  zero.host_memory_bytes = 1e6;
+  one.host_memory_bytes = 2e6;
+  const std::string text = Exposition({RankStatus::FromJson(zero.ToJson()), RankStatus::FromJson(one.ToJson()), two});
+  EXPECT_NE(text.find("trainyard_host_memory_bytes{rank=\"0\"} 1000000"), std::string::npos) << text;
+  EXPECT_NE(text.find("trainyard_host_memory_bytes{rank=\"1\"} 2000000"), std::string::npos) << text;
+  EXPECT_EQ(text.find("trainyard_host_memory_bytes{rank=\"2\"}"), std::string::npos) << "unknown, and not the server's";
+}
+
 TEST(Exposition, DropsBySink) {
   RankStatus s = Example(0);
   s.telemetry_dropped = {{"jsonl", 3}, {"tensorboard", 0}};
@@ -83,6 +104,16 @@ TEST(Exposition, OneFamilyForAllRanks) {
   EXPECT_NE(text.find("trainyard_phase_seconds_total{phase=\"forward\",rank=\"1\"} 3"), std::string::npos);
   EXPECT_NE(text.find("trainyard_data_wait_ratio{rank=\"0\"} 0.25"), std::string::npos);
   EXPECT_EQ(text.find("# TYPE trainyard_step gauge"), text.rfind("# TYPE trainyard_step gauge"));
+}
+
+TEST(StatusServer, BeforeTheFirstReport) {
+  StatusBoard board;
+  const StatusServer server("127.0.0.1", 0, [&] { return std::vector<RankStatus>{board.Get()}; });
+  httplib::Client client("127.0.0.1", server.port());
+  EXPECT_EQ(client.Get("/status")->status, 503);
+  EXPECT_EQ(client.Get("/metrics")->body.find("{rank"), std::string::npos);
+  board.Progress("rendezvous");
+  EXPECT_EQ(client.Get("/status")->status, 200);
 }
 
 TEST(StatusServer, ServesWhatItIsToldNow) {

@@ -55,4 +55,11 @@ void KeepFreedMemory() {
   mallopt(M_TOP_PAD, 16 << 20);  // grows by this much at once
 }
 
+std::optional<uint64_t> ResidentBytes() {
+  std::ifstream in("/proc/self/statm");
+  uint64_t size = 0, resident = 0;
+  if (!(in >> size >> resident)) return std::nullopt;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 }  // namespace trainyard

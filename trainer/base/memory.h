@@ -1,9 +1,10 @@
-// How much memory this process may use.
+// How much memory this process may use, and uses.
 #ifndef TRAINYARD_TRAINER_BASE_MEMORY_H_
 #define TRAINYARD_TRAINER_BASE_MEMORY_H_
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace trainyard {
@@ -21,6 +22,9 @@ MemoryLimit MemoryLimitHere(const std::filesystem::path& root = "/");
 // training step takes and frees the same tensors as the one before: given back to the kernel each time, every page of
 // them would be faulted in and cleared anew.
 void KeepFreedMemory();
+
+// What this process has in memory now; nothing when the system does not say.
+std::optional<uint64_t> ResidentBytes();
 
 }  // namespace trainyard
 

@@ -32,14 +32,32 @@ const char* Word(Standing standing) {
   return "";
 }
 
+std::string ListedAs(Standing standing) {
+  return std::string(Word(standing)) + (standing == Standing::kReadable ? ", sizes fit" : "");
+}
+
+// What a look at the directory shows; only `verify` reads the files.
+void RequireSizes(const OpenCheckpoint& checkpoint) {
+  for (const auto& [name, file] : checkpoint.manifest.files) {
+    std::error_code error;
+    const uint64_t bytes = fs::file_size(checkpoint.path / name, error);
+    if (error) throw StorageError(name + ": " + error.message());
+    if (bytes != file.bytes)
+      throw StorageError(Format("%s has %llu bytes instead of %llu", name.c_str(),
+                                static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(file.bytes)));
+  }
+}
+
 void ListStep(const fs::path& directory, int64_t step, const Fence& fence) {
   try {
-    const Manifest manifest = OpenCheckpoint::Open(directory / StepName(step)).manifest;
+    const OpenCheckpoint checkpoint = OpenCheckpoint::Open(directory / StepName(step));
+    const Manifest& manifest = checkpoint.manifest;
+    RequireSizes(checkpoint);
     uint64_t bytes = 0;
     for (const auto& [name, file] : manifest.files) bytes += file.bytes;
     std::printf("%-16s %10s %8lld %-10s %s\n", StepName(step).c_str(), HumanBytes(static_cast<double>(bytes)).c_str(),
                 static_cast<long long>(manifest.writer.attempt), manifest.writer.job_uid.substr(0, 8).c_str(),
-                Word(fence.Of(manifest.writer, step)));
+                ListedAs(fence.Of(manifest.writer, step)).c_str());
   } catch (const Error& error) {
     std::printf("%-16s %10s %8s %-10s bad: %s\n", StepName(step).c_str(), "-", "-", "-", error.what());
   }

@@ -8,7 +8,9 @@
 namespace trainyard {
 
 // Returns the exit code. Throws StorageError and ConfigError.
-//   ls     lists the steps of `first` with writer, size and state, and what was moved aside
+//   ls     lists the steps of `first` with writer, size and state, as far as manifests, fence and sizes show it, and
+//   what
+//          was moved aside
 //   verify checks every file of `first`, the fence included; 74 when one is bad, or when no fence
 //          lists the writer of a step
 //   diff   compares `first` with `second` tensor by tensor; 1 when they differ

@@ -49,6 +49,17 @@ Standing Fence::Of(const Writer& writer, int64_t step) const {
   return on_the_way ? Standing::kReadable : Standing::kFencedOff;
 }
 
+std::string Fence::Superseded(const Writer& writer) const {
+  const auto attempt = static_cast<long long>(writer.attempt);
+  if (owners.empty()) return Format("the fence is gone: attempt %lld owns the checkpoints no more", attempt);
+  const Writer& last = owners.back().writer;
+  return Format(
+      "attempt %lld%s owns the checkpoints now, not attempt %lld any more: this one was superseded and ends, "
+      "the newer one goes on",
+      static_cast<long long>(last.attempt), last.job_uid == writer.job_uid ? "" : (" of job " + last.job_uid).c_str(),
+      attempt);
+}
+
 int64_t Fence::LastAttempt(const std::string& job_uid) const {
   int64_t last = 0;
   for (const Owner& owner : owners) {
@@ -97,10 +108,7 @@ void Fence::Take(const fs::path& directory, const Writer& writer, const std::fun
 void Fence::Record(const fs::path& directory, const Writer& writer, int64_t resumed_step, const std::string& source) {
   const FenceLock lock(directory);
   Fence fence = Read(directory);
-  if (!fence.IsLast(writer)) {
-    throw PeerError(Format("%s: another attempt has taken the checkpoints over from attempt %lld", directory.c_str(),
-                           static_cast<long long>(writer.attempt)));
-  }
+  if (!fence.IsLast(writer)) throw PeerError(directory.string() + ": " + fence.Superseded(writer));
   fence.owners.back().resumed_step = resumed_step;
   fence.owners.back().source = source;
   Write(directory, fence);

@@ -45,6 +45,8 @@ struct Fence {
   Standing Of(const Writer& writer, int64_t step) const;
   bool Readable(const Writer& writer, int64_t step) const { return Of(writer, step) == Standing::kReadable; }
   bool IsLast(const Writer& writer) const { return !owners.empty() && owners.back().writer == writer; }
+  // Why `writer`, which is not the last owner, has to end: who came after it.
+  std::string Superseded(const Writer& writer) const;
   // The highest attempt listed under a uid; 0 when there is none.
   int64_t LastAttempt(const std::string& job_uid) const;
   // The last owner that has recorded where it started; nullptr when there is none.

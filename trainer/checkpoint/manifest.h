@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,14 @@ struct Manifest {
   // Throws StorageError naming `origin` and the problem: a checksum that does not fit, another
   // format, slices that overlap, leave a hole or name a file that is not listed.
   static Manifest Parse(const std::string& text, const std::string& origin);
+};
+
+// A checkpoint that is durable.
+struct CommittedCheckpoint {
+  int64_t step = 0;
+  uint64_t bytes = 0;             // of all its files
+  int64_t time = 0;               // when it was committed, seconds since the epoch
+  std::optional<double> seconds;  // how long saving took; unknown of another attempt's
 };
 
 // "step-00001000".

@@ -26,6 +26,7 @@ CheckpointWriter::CheckpointWriter(WriterOptions options, std::shared_ptr<Store>
       store_(std::make_shared<PrefixStore>(std::move(store), "checkpoint/")),
       signs_(
           store_, options_.rank, [this] { return cancelled_.load(); }, options_.silence),
+      last_(options_.resumed),
       thread_([this] { Loop(); }) {}
 
 CheckpointWriter::~CheckpointWriter() {
@@ -193,10 +194,9 @@ Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary
 }
 
 void CheckpointWriter::RequireOwner() const {
-  if (!Fence::Read(options_.directory).IsLast(options_.writer)) {
-    throw PeerError(options_.directory.string() + ": another attempt owns the checkpoints; attempt " +
-                    std::to_string(options_.writer.attempt) + " commits no more");
-  }
+  const Fence fence = Fence::Read(options_.directory);
+  if (!fence.IsLast(options_.writer))
+    throw PeerError(options_.directory.string() + ": " + fence.Superseded(options_.writer));
 }
 
 // Waits for every rank's part; what the manifest says about them.

@@ -44,15 +44,9 @@ struct WriterOptions {
   Writer writer;
   int rank = 0, world = 1;
   Retention retention;
+  std::optional<CommittedCheckpoint> resumed = {};  // the step of this directory that the attempt goes on from
   // How long nothing may be heard of a rank whose part of a checkpoint is waited for.
   std::chrono::duration<double> silence = SignsOfLife::kSilence;
-};
-
-struct CommittedCheckpoint {
-  int64_t step = 0;
-  uint64_t bytes = 0;  // of all its files
-  int64_t time = 0;    // seconds since the epoch
-  double seconds = 0;
 };
 
 // Used by one thread. One checkpoint is in flight at a time.
@@ -77,7 +71,7 @@ class CheckpointWriter {
   void Settle(std::chrono::duration<double> deadline);
   // Throws the error of a checkpoint that has failed meanwhile; never waits.
   void ThrowIfFailed();
-  // The newest one that is durable.
+  // The newest one that is durable: until one of this attempt's is, the one that it goes on from.
   std::optional<CommittedCheckpoint> last() const;
 
  private:

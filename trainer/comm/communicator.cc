@@ -41,7 +41,7 @@ void Communicator::Loop() {
         recorder_.Finish(job.sequence);
       } catch (const std::exception& error) {
         const std::string text = error.what();
-        failure = text.substr(0, text.find('\n'));
+        failure = job.what + ": " + Explain(text.substr(0, text.find('\n')));
       }
     }
     job.run = nullptr;
@@ -54,10 +54,11 @@ void Communicator::Loop() {
 
 Communicator::Ticket Communicator::Submit(const char* name, std::string unit, int64_t bytes,
                                           std::function<void()> run) {
+  const std::string what = std::string(name) + " (" + unit + ")";
   const uint64_t sequence = recorder_.Submit(name, std::move(unit), bytes);
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({sequence, std::move(run)});
+    queue_.push_back({sequence, what, std::move(run)});
   }
   changed_.notify_all();
   return sequence;

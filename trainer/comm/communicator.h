@@ -58,10 +58,13 @@ class Communicator : public ControlPlane, public Collectives {
   virtual void DoReduceScatter(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoAllGather(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoBroadcast(at::Tensor& x, int root) = 0;
+  // The error of one of these, for people; on the same thread, and may take seconds.
+  virtual std::string Explain(const std::string& error) { return error; }
 
  private:
   struct Job {
     uint64_t sequence;
+    std::string what;  // "all_reduce (consensus)"
     std::function<void()> run;
   };
   Ticket Submit(const char* name, std::string unit, int64_t bytes, std::function<void()> run);

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "trainer/base/error.h"
+#include "trainer/base/text.h"
 #include "trainer/comm/c10d_native.h"
 
 namespace trainyard {
@@ -15,8 +16,8 @@ using Milliseconds = std::chrono::milliseconds;
 
 class GlooCommunicator : public Communicator {
  public:
-  GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank, int size)
-      : Communicator(rank, size), group_(std::move(group)) {
+  GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const GlooOptions& options)
+      : Communicator(options.rank, options.size), options_(options), group_(std::move(group)) {
     StartThread();
   }
   ~GlooCommunicator() override { StopThread(); }
@@ -59,6 +60,12 @@ class GlooCommunicator : public Communicator {
     group_->broadcast(tensors, options)->wait();
   }
 
+  std::string Explain(const std::string& error) override {
+    if (error.find("Timed out") == std::string::npos) return error;
+    return "not answered within " + HumanSeconds(options_.collective_timeout.count()) +
+           " (parallel.collective_seconds)" + (options_.who_is_silent ? "; " + options_.who_is_silent() : "");
+  }
+
  private:
   // Every rank's part for this one, summed in rank order into the first part of `received`.
   void ExchangeAndSum(const at::Tensor& parts, at::Tensor& received) {
@@ -70,6 +77,7 @@ class GlooCommunicator : public Communicator {
     for (int r = 1; r < size(); ++r) sum.add_(received.narrow(0, r * share, share));
   }
 
+  const GlooOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 
@@ -84,7 +92,7 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const C10dStore& store, const
     auto prefixed = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store.native().store);
     auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, options.size, native);
     group->setTimeout(std::chrono::duration_cast<Milliseconds>(options.collective_timeout));
-    return std::make_unique<GlooCommunicator>(std::move(group), options.rank, options.size);
+    return std::make_unique<GlooCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {
     const std::string text = error.what();
     throw PeerError("connecting rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +

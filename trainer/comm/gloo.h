@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_COMM_GLOO_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,8 @@ struct GlooOptions {
   std::string interface;  // this rank's address, as other ranks reach it
   std::chrono::duration<double> rendezvous_timeout{300};
   std::chrono::duration<double> collective_timeout{600};
+  // Asked when a collective was not answered in time, from the communicator's thread: a sentence. May be empty.
+  std::function<std::string()> who_is_silent = {};
 };
 
 // Connects to every other rank. Throws PeerError when one does not come in time.

@@ -1,6 +1,7 @@
 #include "trainer/comm/signs_of_life.h"
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "trainer/base/error.h"
@@ -37,6 +38,21 @@ void SignsOfLife::Beat() {
   if (beats_ > 0 && Clock::now() - last_ < std::chrono::seconds(1)) return;
   store_->Set(SignOf(rank_), std::to_string(++beats_));
   last_ = Clock::now();
+}
+
+std::vector<int> SignsOfLife::Silent(int size, std::chrono::duration<double> listen) const {
+  std::map<int, std::optional<std::string>> silent;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != rank_) silent[rank] = store_->Get(SignOf(rank));
+  }
+  const auto end = Clock::now() + listen;
+  while (!silent.empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::erase_if(silent, [&](const auto& heard) { return store_->Get(SignOf(heard.first)) != heard.second; });
+  }
+  std::vector<int> ranks;
+  for (const auto& [rank, sign] : silent) ranks.push_back(rank);
+  return ranks;
 }
 
 std::string SignsOfLife::Wait(const std::string& key, int from, const std::string& what) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/comm/store.h"
 
@@ -45,6 +46,8 @@ class SignsOfLife {
   // Waits until the rank `from` has set `key`. This rank counts as getting on as long as that one does.
   // `what` completes "rank 0 waited for ...". Throws PeerError after the silence, StoppedError.
   std::string Wait(const std::string& key, int from, const std::string& what);
+  // The others of a world of `size` of whom no new sign comes for that long. Returns as soon as all have given one.
+  std::vector<int> Silent(int size, std::chrono::duration<double> listen) const;
 
  private:
   void ThrowIfStopped(const std::string& doing) const;

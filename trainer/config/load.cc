@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,22 @@ struct Target {
   throw ConfigError("task.name: missing; expected one of the names that `trainyard tasks` lists");
 }
 
+// "train.batch_size": a word of the key is a section, whose fields may be what was meant.
+std::string FieldsOfASectionIn(const std::string& path, const Target& target) {
+  std::string text = path;
+  std::replace(text.begin(), text.end(), '.', '_');
+  std::vector<std::string> words = Split(text, '_');
+  std::reverse(words.begin(), words.end());  // the section that was named says least
+  for (const std::string& word : words) {
+    std::vector<std::string> fields;
+    for (const std::string& known : target.known) {
+      if (known.starts_with(word + ".")) fields.push_back(known);
+    }
+    if (!fields.empty()) return "; the fields of " + word + " are " + Join(fields);
+  }
+  return "";
+}
+
 [[noreturn]] void UnknownKey(const std::string& path, const std::string& origin, const Target& target) {
   const std::string section = path.substr(0, path.find('.'));
   if (!target.task_known && (section == "task" || section == "model" || section == "data")) MissingTask();
@@ -38,7 +55,11 @@ struct Target {
   std::vector<std::string> names = target.known;
   for (const std::string& field : target.known) names.push_back(field.substr(0, field.find('.')));
   const std::string nearest = NearestName(path, names);
-  throw ConfigError(origin + ": unknown key " + path + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  // Within a section that is there, a short key is near to any other: a slip leaves at least the first letter.
+  const size_t key = section.size() + 1;
+  const bool slip = !nearest.starts_with(section + ".") || (path.size() > key && nearest[key] == path[key]);
+  if (!nearest.empty() && slip) throw ConfigError(origin + ": unknown key " + path + "; did you mean " + nearest + "?");
+  throw ConfigError(origin + ": unknown key " + path + FieldsOfASectionIn(path, target));
 }
 
 // What the file or --set says about one field or section.

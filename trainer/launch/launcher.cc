@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "common/json.h"
@@ -21,6 +22,7 @@
 #include "trainer/base/file.h"
 #include "trainer/base/listen.h"
 #include "trainer/base/progress.h"
+#include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/launch/child.h"
 #include "trainer/launch/rank_output.h"
@@ -34,11 +36,12 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr double kCollectSeconds = 5;  // after the first failure, before SIGKILL
-constexpr double kSecondSignalSeconds = 2;
 constexpr double kSignOffSeconds = 5;
 constexpr double kRefusalSeconds = 10;  // how far apart the nodes of a world may start and still hear of it
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+const char* NameOf(int stop_signal) { return stop_signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 // Waits for the operator to publish rank 0's address.
 std::string MasterAddress(const NodeWorld& world, double deadline_seconds, int signal_fd) {
@@ -124,7 +127,7 @@ class Node {
   }
 
   int64_t attempt() const { return attempt_; }
-  int killed_by_second_signal() const { return second_signal_; }
+  int second_signal() const { return second_signal_; }
   std::vector<RankEnd> Ends() const {
     std::vector<RankEnd> ends;
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
@@ -152,16 +155,31 @@ class Node {
     signalfd_siginfo info{};
     while (read(signal_fd, &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) continue;
-      if (stop_time_ > 0 && Now() - stop_time_ >= kSecondSignalSeconds) {
-        second_signal_ = static_cast<int>(info.ssi_signo);
-        KillAll();
-      } else if (stop_time_ == 0) {
-        stop_time_ = Now();
+      const StopSignal now = StopSignalNow(static_cast<int>(info.ssi_signo), info.ssi_code);
+      if (!first_stop_) {
+        first_stop_ = now;
+        SayStopping(now);
         for (const Rank& rank : ranks_) {
           if (rank.running) kill(rank.child.pid, SIGTERM);
         }
+      } else if (second_signal_ == 0 && AsksAgain(*first_stop_, now)) {
+        second_signal_ = now.number;
+        KillAll();
       }
     }
+  }
+
+  // A step may take long: whoever asked learns at once that he was heard. A bar's line is left as it is.
+  void SayStopping(const StopSignal& stop) const {
+    const std::string& phase = ranks_.front().status.phase;
+    const std::string again = stop.number == SIGINT ? "Ctrl-C again" : "a second signal";
+    std::fprintf(stderr, "%slaunch: %s: %s; %s ends at once, without saving\n",
+                 ProgressStyleFromEnvironment() == ProgressStyle::kBar ? "\n" : "", NameOf(stop.number),
+                 phase == "training"                    ? "stopping after this step, then saving"
+                 : phase == "evaluating"                ? "stopping the evaluation, then saving"
+                 : phase == "saving" || phase == "done" ? "ending when it is saved"
+                                                        : "stopping before the first step",
+                 again.c_str());
   }
 
   void Drain(Rank& rank) {
@@ -250,7 +268,8 @@ class Node {
   std::mutex mutex_;
   std::vector<Rank> ranks_;
   int64_t attempt_ = 0;
-  double stop_time_ = 0, first_failure_ = 0;
+  std::optional<StopSignal> first_stop_;
+  double first_failure_ = 0;
   bool killing_ = false;
   int second_signal_ = 0;
 };
@@ -293,6 +312,22 @@ void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFa
   }
 }
 
+// What a second signal has ended is explained by it, whichever rank was the first to go.
+RankEnd EndedOnRequest(RankEnd end, int signal) {
+  end.message = Format("ended at once on a second signal (%s), as asked; nothing more was saved", NameOf(signal));
+  end.signal = signal;
+  end.exit_code = 128 + signal;
+  return end;
+}
+
+// What a signal has left, for whoever wonders what to do next.
+std::string WhatIsLeft(const RankEnd& end) {
+  if (end.signal == 0) return "";
+  return end.checkpoint_step > 0 ? Format("; step %lld is durable: the same command goes on from it",
+                                          static_cast<long long>(end.checkpoint_step))
+                                 : "; nothing is known to be durable: the same command goes on from what there is";
+}
+
 void Explain(const RankEnd& culprit, int ranks) {
   if (culprit.exit_code == 0) return;
   if (culprit.message.empty()) {
@@ -300,8 +335,9 @@ void Explain(const RankEnd& culprit, int ranks) {
     std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
                  ExitReason(culprit.exit_code).c_str());
   } else {
-    std::fprintf(stderr, "launch: rank %d of %d: %s (exit code %d, %s)\n", culprit.rank, ranks, culprit.message.c_str(),
-                 culprit.exit_code, ExitReason(culprit.exit_code).c_str());
+    std::fprintf(stderr, "launch: rank %d of %d: %s%s (exit code %d, %s)\n", culprit.rank, ranks,
+                 culprit.message.c_str(), WhatIsLeft(culprit).c_str(), culprit.exit_code,
+                 ExitReason(culprit.exit_code).c_str());
   }
 }
 
@@ -329,7 +365,8 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   node.Watch(signal_fd);
   SignOff(std::move(store), world, stores, master, listening.second);
   const std::vector<RankEnd> ends = node.Ends();
-  const RankEnd& culprit = ends[Culprit(ends)];
+  RankEnd culprit = ends[Culprit(ends)];
+  if (node.second_signal()) culprit = EndedOnRequest(culprit, node.second_signal());
   Explain(culprit, world.nodes * world.procs);
   if (!options.termination_log.empty()) {
     std::FILE* file =
@@ -339,7 +376,7 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
       std::fclose(file);
     }
   }
-  return node.killed_by_second_signal() ? 128 + node.killed_by_second_signal() : culprit.exit_code;
+  return culprit.exit_code;
 }
 
 void TellOtherNodes(const LaunchOptions& options, const StoreFactory& stores,

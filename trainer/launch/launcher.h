@@ -1,6 +1,7 @@
 // `trainyard launch`: starts the ranks of one node, watches them, and ends with the cause.
 //
-//   - Ranks are children in process groups of their own; only the launcher forwards a stop.
+//   - Ranks are children in process groups of their own; only the launcher forwards a stop, and says
+//     so. A second one (base/stop_signal.h) kills them.
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).
 //   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off.

@@ -45,9 +45,13 @@ void CheckRecordFile(const fs::path& path) {
                       " is not a record, and would be overwritten; name another file, or remove it");
 }
 
-Record::Record(const fs::path& path, int64_t last_step) : path_(path) {
+Record::Record(const fs::path& path, int64_t last_step, int64_t attempt) : path_(path) {
   CheckRecordFile(path);
   std::error_code error;
+  if (last_step == 0 && attempt == 1 && fs::is_regular_file(path, error) && KeptBytes(path, INT64_MAX) > 0)
+    throw ConfigError("train.record: " + path.string() +
+                      " is the record of another run, and would be overwritten: this one starts from scratch; name "
+                      "another file, or remove it");
   if (fs::is_regular_file(path, error)) fs::resize_file(path, KeptBytes(path, last_step), error);
   file_ = std::fopen(path.c_str(), "abe");
   if (!file_) throw ConfigError("train.record: cannot write " + path.string() + ": " + std::strerror(errno));

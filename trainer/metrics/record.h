@@ -25,9 +25,10 @@ void CheckRecordFile(const std::filesystem::path& path);
 class Record {
  public:
   // Keeps the lines up to `last_step` of an existing file and cuts the rest: those steps are done
-  // again. Throws ConfigError when the file cannot be written, or is something else (CheckRecordFile);
-  // then nothing was changed.
-  Record(const std::filesystem::path& path, int64_t last_step);
+  // again. Throws ConfigError when the file cannot be written, is something else (CheckRecordFile), or
+  // has lines although the run's first attempt starts from scratch: they are another run's. Then nothing
+  // was changed.
+  Record(const std::filesystem::path& path, int64_t last_step, int64_t attempt);
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;

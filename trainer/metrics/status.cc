@@ -12,15 +12,6 @@ namespace {
 using Json = nlohmann::json;
 using prometheus::MetricType;
 
-uint64_t ResidentBytes() {
-  long pages = 0, resident = 0;
-  if (FILE* file = std::fopen("/proc/self/statm", "re")) {
-    if (std::fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return static_cast<uint64_t>(resident) * 4096;
-}
-
 using Labels = std::map<std::string, std::string>;
 using Value = std::function<void(const RankStatus&, const std::function<void(Labels, double)>&)>;
 
@@ -63,7 +54,10 @@ double DataWaitRatio(const RankStatus& s) {
 
 const std::vector<MetricSpec>& Specs() {
   static const std::vector<MetricSpec> specs = {
-      {"trainyard_step", "Optimizer steps done.", MetricType::Gauge, One([](auto& s) { return s.step; })},
+      {"trainyard_step", "Optimizer steps done.", MetricType::Gauge,
+       [](const RankStatus& s, const auto& add) {
+         if (s.total_steps > 0) add({}, static_cast<double>(s.step));
+       }},
       {"trainyard_steps_total", "Steps of this attempt by result.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          add({{"result", "ok"}}, static_cast<double>(s.steps_ok));
@@ -96,8 +90,8 @@ const std::vector<MetricSpec>& Specs() {
        MetricType::Counter, DataSeconds("collate")},
       {"trainyard_data_wait_seconds_total", "Time that the step thread waited for the loader.", MetricType::Counter,
        DataSeconds("wait")},
-      {"trainyard_host_memory_bytes", "Resident memory of the serving process.", MetricType::Gauge,
-       One([](auto&) { return static_cast<double>(ResidentBytes()); })},
+      {"trainyard_host_memory_bytes", "Resident memory of the rank's process.", MetricType::Gauge,
+       Known(&RankStatus::host_memory_bytes)},
       {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
          if (s.checkpoint.durable) add({}, static_cast<double>(s.checkpoint.step));
@@ -109,7 +103,7 @@ const std::vector<MetricSpec>& Specs() {
       {"trainyard_checkpoint_duration_seconds", "How long the newest checkpoint took in the background.",
        MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
-         if (s.checkpoint.durable) add({}, s.checkpoint.duration_seconds);
+         if (s.checkpoint.durable && s.checkpoint.duration_seconds) add({}, *s.checkpoint.duration_seconds);
        }},
       {"trainyard_checkpoint_stall_seconds_total", "Time that training waited for checkpoints.", MetricType::Counter,
        One([](auto& s) { return s.checkpoint_stall_seconds; })},
@@ -140,13 +134,14 @@ void StatusBoard::Progress(const std::string& phase) {
 }
 
 Json RankStatus::ToStatusJson() const {
-  return {{"job_uid", job_uid},
-          {"attempt", attempt},
+  const bool joined = attempt > 0, placed = total_steps > 0;
+  return {{"job_uid", joined ? Json(job_uid) : Json()},
+          {"attempt", joined ? Json(attempt) : Json()},
           {"rank", rank},
           {"world", world},
           {"phase", phase},
-          {"step", step},
-          {"total_steps", total_steps},
+          {"step", placed ? Json(step) : Json()},
+          {"total_steps", placed ? Json(total_steps) : Json()},
           {"last_step_time", NullIfUnknown(last_step_time)},
           {"last_progress_time", last_progress_time},
           {"samples_per_second", NullIfUnknown(samples_per_second)},
@@ -164,7 +159,8 @@ Json RankStatus::ToJson() const {
   Json json = ToStatusJson();
   json["learning_rate"] = NullIfUnknown(learning_rate);
   json["grad_norm"] = NullIfUnknown(grad_norm);
-  json["checkpoint"]["duration_seconds"] = checkpoint.duration_seconds;
+  json["host_memory_bytes"] = NullIfUnknown(host_memory_bytes);
+  json["checkpoint"]["duration_seconds"] = NullIfUnknown(checkpoint.duration_seconds);
   json["checkpoint_stall_seconds"] = checkpoint_stall_seconds;
   json["steps_ok"] = steps_ok;
   json["steps_skipped"] = steps_skipped;
@@ -183,8 +179,8 @@ RankStatus RankStatus::FromJson(const Json& json) {
   auto read = [&](const Json& from, const char* key, auto& to) {
     if (auto it = from.find(key); it != from.end() && !it->is_null()) it->get_to(to);
   };
-  auto read_known = [&](const char* key, std::optional<double>& to) {
-    if (auto it = json.find(key); it != json.end() && it->is_number()) to = it->get<double>();
+  auto read_known = [](const Json& from, const char* key, std::optional<double>& to) {
+    if (auto it = from.find(key); it != from.end() && it->is_number()) to = it->get<double>();
   };
   read(json, "job_uid", s.job_uid);
   read(json, "attempt", s.attempt);
@@ -193,20 +189,21 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "phase", s.phase);
   read(json, "step", s.step);
   read(json, "total_steps", s.total_steps);
-  read_known("last_step_time", s.last_step_time);
+  read_known(json, "last_step_time", s.last_step_time);
   read(json, "last_progress_time", s.last_progress_time);
-  read_known("samples_per_second", s.samples_per_second);
-  read_known("eta_seconds", s.eta_seconds);
-  read_known("loss", s.loss);
-  read_known("learning_rate", s.learning_rate);
-  read_known("grad_norm", s.grad_norm);
+  read_known(json, "samples_per_second", s.samples_per_second);
+  read_known(json, "eta_seconds", s.eta_seconds);
+  read_known(json, "loss", s.loss);
+  read_known(json, "learning_rate", s.learning_rate);
+  read_known(json, "grad_norm", s.grad_norm);
+  read_known(json, "host_memory_bytes", s.host_memory_bytes);
   if (json.contains("checkpoint")) {
     const Json& checkpoint = json["checkpoint"];
     read(checkpoint, "step", s.checkpoint.step);
     read(checkpoint, "time", s.checkpoint.time);
     read(checkpoint, "bytes", s.checkpoint.bytes);
     read(checkpoint, "durable", s.checkpoint.durable);
-    read(checkpoint, "duration_seconds", s.checkpoint.duration_seconds);
+    read_known(checkpoint, "duration_seconds", s.checkpoint.duration_seconds);
   }
   read(json, "checkpoint_stall_seconds", s.checkpoint_stall_seconds);
   read(json, "steps_ok", s.steps_ok);
@@ -215,8 +212,8 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "telemetry_dropped", s.telemetry_dropped);
   read(json, "phase_seconds", s.phase_seconds);
   read(json, "data_seconds", s.data_seconds);
-  read_known("tokens_per_second", s.tokens_per_second);
-  read_known("mfu", s.mfu);
+  read_known(json, "tokens_per_second", s.tokens_per_second);
+  read_known(json, "mfu", s.mfu);
   read(json, "warnings", s.warnings);
   return s;
 }
@@ -226,6 +223,7 @@ std::string Exposition(const std::vector<RankStatus>& ranks) {
   for (const MetricSpec& spec : Specs()) {
     prometheus::MetricFamily family{spec.name, spec.help, spec.type, {}};
     for (const RankStatus& rank : ranks) {
+      if (!rank.Reported()) continue;
       spec.values(rank, [&](const Labels& labels, double value) {
         prometheus::ClientMetric metric;
         for (auto& [name, text] : labels) metric.label.push_back({name, text});

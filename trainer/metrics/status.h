@@ -17,17 +17,18 @@ struct RankStatus {
   int64_t attempt = 0;
   int rank = 0, world = 1;
   std::string phase = "starting";
-  int64_t step = 0, total_steps = 0;
-  double last_progress_time = 0;  // seconds since the epoch, like all times
+  int64_t step = 0, total_steps = 0;  // total_steps 0: both are unknown until the attempt has chosen where to start
+  double last_progress_time = 0;      // seconds since the epoch, like all times; 0: nothing was reported yet
   // Unknown before the first step of this attempt.
   std::optional<double> last_step_time, samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
   // Unknown also where the task does not say what a sample costs, or nobody what can be computed at most.
   std::optional<double> tokens_per_second, mfu;
+  std::optional<double> host_memory_bytes;  // resident, of the rank's process
   struct {
     int64_t step = 0, time = 0;
     uint64_t bytes = 0;
     bool durable = false;
-    double duration_seconds = 0;
+    std::optional<double> duration_seconds;  // unknown of another attempt's
   } checkpoint;
   double checkpoint_stall_seconds = 0;
   int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0;
@@ -37,6 +38,7 @@ struct RankStatus {
   std::map<std::string, double> data_seconds;
   std::vector<std::string> warnings;
 
+  bool Reported() const { return last_progress_time > 0; }
   // The documented fields of /status. What is unknown, or a number that is not finite, is null.
   nlohmann::json ToStatusJson() const;
   // Everything: what a rank hands to its launcher.
@@ -64,7 +66,7 @@ class StatusBoard {
   RankStatus status_;
 };
 
-// The ranks of one pod in the Prometheus text format, labelled by rank.
+// The ranks of one pod in the Prometheus text format, labelled by rank; those that have reported.
 std::string Exposition(const std::vector<RankStatus>& ranks);
 
 double UnixTime();

@@ -35,7 +35,8 @@ std::string Answer(const std::string& request, const std::vector<RankStatus>& ra
   const size_t target = line.find(' ') + 1;
   const std::string path = line.substr(target, line.find_first_of(" ?", target) - target);
   if (!line.starts_with("GET ")) return Response(405, "Method Not Allowed", "text/plain", "only GET\n");
-  if (path == "/status" && ranks.empty()) return Response(503, "Service Unavailable", "application/json", "{}");
+  if (path == "/status" && (ranks.empty() || !ranks[0].Reported()))
+    return Response(503, "Service Unavailable", "application/json", "{}");
   if (path == "/status") return Response(200, "OK", "application/json", ranks[0].ToStatusJson().dump());
   if (path == "/metrics") return Response(200, "OK", "text/plain; version=0.0.4", Exposition(ranks));
   if (path == "/healthz") return Response(200, "OK", "text/plain", "ok\n");

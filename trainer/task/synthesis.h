@@ -12,7 +12,8 @@ namespace trainyard {
 class Synthesis {
  public:
   virtual ~Synthesis() = default;
-  // What the command takes beside --out, such as "--seed", bound to this object.
+  // What the command takes beside --out, such as "--seed", bound to this object. Options of class identity decide what
+  // is written, free ones how.
   virtual void Declare(FieldTable& options) = 0;
   // Writes the data and its ground truth into `out`, with a progress bar on standard error. The same
   // options give the same bytes. Throws ConfigError when `out` cannot be written.

@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -60,7 +61,8 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
                .writer = {session.job_uid, session.attempt},
                .rank = session.world.rank,
                .world = session.world.size,
-               .retention = {config.checkpoint.keep_last, config.checkpoint.keep_every}},
+               .retention = {config.checkpoint.keep_last, config.checkpoint.keep_every},
+               .resumed = resume.durable},
               session.store) {
   std::error_code ignored;
   if (!shared_) fs::create_directories(config.checkpoint.dir, ignored);
@@ -163,8 +165,13 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
   if (!fs::is_directory(path)) return LoadWeights("--checkpoint", path, engine);
   const OpenCheckpoint found = FindCheckpoint("--checkpoint", path);
   const Json& saved = found.manifest.state;
-  RequireSameIdentity("--checkpoint: " + found.path.string(), saved.at("config").dump(),
-                      saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
+  const std::vector<ParameterSpec>& parameters = engine.declaration().parameters;
+  const bool frozen =
+      std::any_of(parameters.begin(), parameters.end(), [](const ParameterSpec& spec) { return !spec.trainable; });
+  for (const std::string& note :
+       RequireSameModel("--checkpoint: " + found.path.string(), saved.at("config").dump(),
+                        saved.at("data_fingerprint").get<std::string>(), config, fingerprint, frozen))
+    std::fprintf(stderr, "note: %s\n", note.c_str());
   TensorTargets targets = TargetsOf(engine, "model.");
   targets.merge(TargetsOf(engine, "buffer."));
   LoadTensors(found, targets);

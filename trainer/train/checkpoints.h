@@ -61,8 +61,8 @@ class Checkpoints {
 };
 
 // Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
-// Throws ConfigError when there is none or it is of another identity,
-// StorageError when none is good.
+// Throws ConfigError when there is none or it is of another model (RequireSameModel), StorageError when none is good.
+// Says on standard error when it was trained on other data.
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,

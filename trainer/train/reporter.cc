@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/text.h"
+#include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/config/fields.h"
@@ -57,15 +58,21 @@ HParams HParamsOf(const Config& config, const Plan& plan, int world) {
 StatusPublisher::StatusPublisher(bool serve) : channel_(ReportChannel::FromEnvironment()) {
   if (!channel_.connected() && serve) {
     server_ = std::make_unique<StatusServer>(StatusAddressFromEnvironment(), StatusPortFromEnvironment(),
-                                             [this] { return std::vector<RankStatus>{board_.Get()}; });
+                                             [this] { return std::vector<RankStatus>{Now()}; });
   }
   thread_ = std::thread([this] {
     while (!stopping_) {
-      channel_.SendStatus(board_.Get());
+      channel_.SendStatus(Now());
       for (int i = 0; i < 10 && !stopping_; ++i) std::this_thread::sleep_for(kPublishInterval / 10);
     }
-    channel_.SendStatus(board_.Get());
+    channel_.SendStatus(Now());
   });
+}
+
+RankStatus StatusPublisher::Now() const {
+  RankStatus status = board_.Get();
+  if (const auto bytes = ResidentBytes()) status.host_memory_bytes = static_cast<double>(*bytes);
+  return status;
 }
 
 StatusPublisher::~StatusPublisher() {
@@ -92,7 +99,7 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
   if (!leader_) return;
   OpenSinks(config, train);
   telemetry_->Add(train.step, HParamsOf(config, plan, session.world.size));
-  if (records_) record_ = std::make_unique<Record>(config.train.record, train.step);
+  if (records_) record_ = std::make_unique<Record>(config.train.record, train.step, attempt_);
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
 }
 

@@ -40,6 +40,7 @@ class StatusPublisher {
   StatusBoard board_;
   ReportChannel channel_;
   std::unique_ptr<StatusServer> server_;
+  RankStatus Now() const;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -1,5 +1,7 @@
 #include "trainer/train/resume.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -87,6 +89,18 @@ void RequireSame(const OpenCheckpoint& checkpoint, const Config& config, const s
     throw ConfigError(Format("batch.global: the checkpoint %s was made with %lld, here %lld", checkpoint.path.c_str(),
                              static_cast<long long>(batch), static_cast<long long>(*config.batch.global)));
   }
+}
+
+// When and how large it was committed, from its files: a manifest does not say.
+CommittedCheckpoint Committed(const OpenCheckpoint& checkpoint) {
+  CommittedCheckpoint committed{.step = checkpoint.manifest.step, .bytes = 0, .time = 0, .seconds = {}};
+  struct stat manifest {};
+  if (stat((checkpoint.path / "manifest.json").c_str(), &manifest) == 0) {
+    committed.bytes = static_cast<uint64_t>(manifest.st_size);
+    committed.time = manifest.st_mtime;
+  }
+  for (const auto& [name, file] : checkpoint.manifest.files) committed.bytes += file.bytes;
+  return committed;
 }
 
 // Rank 0's side.
@@ -212,6 +226,7 @@ class Chooser {
     result_.train = TrainState::FromJson(saved.at("train"));
     result_.bits = saved.value("bits", Json::object());
     result_.message += "resuming from " + found.path.string();
+    if (!named) result_.durable = Committed(found);
     result_.source = std::make_shared<OpenCheckpoint>(std::move(found));
   }
 
@@ -224,7 +239,10 @@ class Chooser {
 };
 
 Json ToJson(const Resume& resume) {
-  return {{"step", resume.step},
+  Json durable;
+  if (resume.durable) durable = {resume.durable->bytes, resume.durable->time};
+  return {{"durable", durable},
+          {"step", resume.step},
           {"here", resume.here},
           {"shared", resume.shared},
           {"bits", resume.bits},
@@ -239,6 +257,10 @@ Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
   resume.step = go.at("step").get<int64_t>();
   resume.here = go.at("here").get<bool>();
   resume.shared = go.at("shared").get<bool>();
+  if (const Json& durable = go.at("durable"); !durable.is_null()) {
+    resume.durable = {
+        .step = resume.step, .bytes = durable[0].get<uint64_t>(), .time = durable[1].get<int64_t>(), .seconds = {}};
+  }
   resume.bits = go.at("bits");
   resume.global_batch = go.at("global_batch").get<int64_t>();
   resume.train = TrainState::FromJson(go.at("train"));

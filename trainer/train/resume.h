@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,12 @@ namespace trainyard {
 
 // The same on every rank but for the open files.
 struct Resume {
-  std::string fingerprint;   // of this run (FingerprintOf); compared on rank 0 alone
-  int64_t step = 0;          // 0: from scratch
-  bool here = true;          // `step` is one of this directory: it cannot be saved again
-  bool shared = true;        // every rank sees rank 0's checkpoint directory
-  int64_t global_batch = 0;  // of the checkpoint; 0: from scratch
+  std::string fingerprint;                     // of this run (FingerprintOf); compared on rank 0 alone
+  int64_t step = 0;                            // 0: from scratch
+  bool here = true;                            // `step` is one of this directory: it cannot be saved again
+  bool shared = true;                          // every rank sees rank 0's checkpoint directory
+  std::optional<CommittedCheckpoint> durable;  // `step`, when it is one of this directory
+  int64_t global_batch = 0;                    // of the checkpoint; 0: from scratch
   TrainState train;
   nlohmann::json bits;  // what decided the bits when it was saved (bits.h); null: from scratch
   std::string message;  // for the banner: which checkpoint, and what was skipped and why

@@ -69,6 +69,11 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   Session session = JoinWorld(config, task->dataset());
   session.threads = threads;
   publisher.channel().SendHello(session.attempt, config.run.dir);
+  if (!session.predecessor.empty())
+    std::fprintf(stderr,
+                 "warning: %s of this run is still alive; attempt %lld takes the run over, and that one will save "
+                 "nothing more and end\n",
+                 session.predecessor.c_str(), static_cast<long long>(session.attempt));
   publisher.board().Update([&](RankStatus& s) {
     s.job_uid = session.job_uid;
     s.attempt = session.attempt;

@@ -46,6 +46,14 @@ bool SameFingerprint(const std::string& saved, const std::string& now) {
   return saved.compare(0, common, now, 0, common) == 0;
 }
 
+// A fingerprint's data, and what it says of init.from: empty without.
+std::pair<std::string, std::string> Parts(const std::string& fingerprint) {
+  const size_t at = fingerprint.rfind(kInit);
+  if (at == std::string::npos) return {fingerprint, ""};
+  return {fingerprint.substr(0, at), fingerprint.substr(at + std::string(kInit).size())};
+}
+std::string OrNone(const std::string& text) { return text.empty() ? "none" : text; }
+
 std::string RequireUid(const std::string& uid, const std::string& origin) {
   const bool good = !uid.empty() && uid.size() <= 128 && uid[0] != '.' &&
                     std::all_of(uid.begin(), uid.end(),
@@ -63,10 +71,7 @@ std::string FingerprintOf(const Config& config, const std::string& data_fingerpr
   return data_fingerprint + kInit + (there ? HexDigest(InputFile(config.init.from).Checksum(tick)) : kGone);
 }
 
-std::string InitFromChecksum(const std::string& fingerprint) {
-  const size_t at = fingerprint.rfind(kInit);
-  return at == std::string::npos ? "" : fingerprint.substr(at + std::string(kInit).size());
-}
+std::string InitFromChecksum(const std::string& fingerprint) { return Parts(fingerprint).second; }
 
 std::vector<std::string> RequireSameIdentity(const std::string& origin, const std::string& saved_config,
                                              const std::string& saved_fingerprint, const Config& now,
@@ -89,6 +94,28 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
                       ". Name another run.dir and checkpoint.dir, or go back to the old values");
   }
   return warnings;
+}
+
+std::vector<std::string> RequireSameModel(const std::string& origin, const std::string& saved_config,
+                                          const std::string& saved_fingerprint, const Config& now,
+                                          const std::string& fingerprint, bool frozen) {
+  std::vector<std::string> refused, notes;
+  for (const ConfigDifference& difference : CompareConfig(Json::parse(saved_config), now)) {
+    const std::string& path = difference.path;
+    const bool model = path.starts_with("model.") || path.starts_with("task.") || (frozen && path == "run.seed");
+    if (difference.identity && model)
+      refused.push_back(path + ": " + difference.before + " there, " + difference.after + " here");
+  }
+  const auto [saved_data, saved_init] = Parts(saved_fingerprint);
+  const auto [data, init] = Parts(fingerprint);
+  if (frozen && saved_init != init)
+    refused.push_back("init.from, of which the frozen parameters come: " + OrNone(saved_init) + " there, " +
+                      OrNone(init) + " here");
+  if (!refused.empty())
+    throw ConfigError(origin + " holds another model; " + Join(refused, "; ") +
+                      ". Give the values that it was trained with; data, batch and the like may be others");
+  if (saved_data != data) notes.push_back("the data is not what " + origin + " was trained on");
+  return notes;
 }
 
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) {

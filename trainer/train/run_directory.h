@@ -46,6 +46,13 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
                                              const std::string& saved_fingerprint, const Config& now,
                                              const std::string& fingerprint);
 
+// For whoever only uses what was trained. Throws ConfigError if the model or its task differ between a saved
+// configuration and `now`; with `frozen` parameters, which no checkpoint holds, also if their source does. What it was
+// trained on and how may differ; returns a note where that is said.
+std::vector<std::string> RequireSameModel(const std::string& origin, const std::string& saved_config,
+                                          const std::string& saved_fingerprint, const Config& now,
+                                          const std::string& fingerprint, bool frozen);
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_TRAIN_RUN_DIRECTORY_H_

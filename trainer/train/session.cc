@@ -29,6 +29,8 @@ void WriteAttempt(const Attempt& attempt, Session& session) {
 void Claim(const Config& config, const Dataset& data, const Tick& tick, Session& session) {
   session.fingerprint = FingerprintOf(config, data.fingerprint(tick), tick);
   WriteAttempt(ClaimRunDirectory(config, session.fingerprint), session);
+  session.predecessor = RunningMark::Holder(config.run.dir);
+  session.mark = std::make_unique<RunningMark>(config.run.dir, session.attempt);
 }
 
 // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
@@ -71,6 +73,7 @@ Session JoinWorld(const Config& config, const Dataset& data) {
   session.store = std::make_shared<PrefixStore>(store, prefix);
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
+  session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
   const std::string pod_ip = EnvText(env::kPodIp);
   session.communicator =
       MakeGlooCommunicator(*connection, {.rank = world.rank,
@@ -78,7 +81,8 @@ Session JoinWorld(const Config& config, const Dataset& data) {
                                          .prefix = start + prefix + "gloo",
                                          .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
                                          .rendezvous_timeout = deadline,
-                                         .collective_timeout = Seconds(config.parallel.collective_seconds)});
+                                         .collective_timeout = Seconds(config.parallel.collective_seconds),
+                                         .who_is_silent = [pulse = session.pulse.get()] { return pulse->Verdict(); }});
   return session;
 }
 

@@ -7,10 +7,12 @@
 #include <string>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/pulse.h"
 #include "trainer/comm/store.h"
 #include "trainer/config/config.h"
 #include "trainer/data/dataset.h"
 #include "trainer/launch/world.h"
+#include "trainer/train/running_mark.h"
 
 namespace trainyard {
 
@@ -18,9 +20,12 @@ struct Session {
   World world;
   std::string job_uid;
   int64_t attempt = 1;
-  std::string fingerprint;       // FingerprintOf's; rank 0 alone has it
-  std::string threads;           // how many and why, for the banner (threads.h)
-  std::shared_ptr<Store> store;  // keys of this attempt
+  std::string fingerprint;            // FingerprintOf's; rank 0 alone has it
+  std::string threads;                // how many and why, for the banner (threads.h)
+  std::string predecessor;            // rank 0: the attempt that was alive when this one came, if one was
+  std::unique_ptr<RunningMark> mark;  // rank 0
+  std::shared_ptr<Store> store;       // keys of this attempt
+  std::unique_ptr<Pulse> pulse;
   std::unique_ptr<Communicator> communicator;
 };
 

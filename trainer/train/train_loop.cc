@@ -18,6 +18,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// printf knows a nan with a sign, which means nothing.
+std::string Plain(double value) { return std::isnan(value) ? "nan" : Format("%g", value); }
+
 }  // namespace
 
 TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
@@ -34,6 +37,7 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       checkpoints_(config, plan_, resume.fingerprint, *engine_, session_, resume),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
+  reporter_.ReportCheckpoint(*checkpoints_.writer());
   checkpoints_.Load();
   if (session_.world.rank == 0) RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
   reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
@@ -115,12 +119,13 @@ StepResult TrainLoop::TakeStep() {
 // Every rank comes here or none: loss and norm are global.
 void TrainLoop::OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids) {
   const std::string file = config_.run.dir + Format("/nonfinite-step-%lld.json", static_cast<long long>(train_.step));
-  const std::string what = Format("step %lld is not finite (loss %g, gradient norm %g); its samples are in %s",
-                                  static_cast<long long>(train_.step), result.loss, result.grad_norm, file.c_str());
+  const std::string what = Format("step %lld is not finite (loss %s, gradient norm %s); its samples are in %s",
+                                  static_cast<long long>(train_.step), Plain(result.loss).c_str(),
+                                  Plain(result.grad_norm).c_str(), file.c_str());
   if (session_.world.rank == 0)
     WriteFileAtomic(file, Json{{"step", train_.step},
-                               {"loss", JsonFloat(result.loss)},
-                               {"grad_norm", JsonFloat(result.grad_norm)},
+                               {"loss", Json::parse(JsonFloat(result.loss))},
+                               {"grad_norm", Json::parse(JsonFloat(result.grad_norm))},
                                {"samples", ids}}
                                   .dump() +
                               "\n");

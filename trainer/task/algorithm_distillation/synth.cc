@@ -77,11 +77,11 @@ nlohmann::json Truth(const SynthOptions& options, const TaskSet& set, const Hist
 class HistorySynthesis : public Synthesis {
  public:
   void Declare(FieldTable& t) override {
-    t.Choice("--size", o_.size, {"tiny", "small", "full"}, FieldClass::kFree, "how much");
-    t.Int("--seed", o_.seed, 0, FieldClass::kFree, "the same seed gives the same bytes");
-    t.Choice("--source", o_.source, {"shared_q", "ad_epsilon", "ppo"}, FieldClass::kFree, "who learns");
-    t.Choice("--env", o_.env, {"darkroom", "darkroom_permuted"}, FieldClass::kFree, "the environment");
-    t.Choice("--format", o_.format, {"hdf5", "npy"}, FieldClass::kFree, "one file, or a folder for each task");
+    t.Choice("--size", o_.size, {"tiny", "small", "full"}, FieldClass::kIdentity, "how much");
+    t.Int("--seed", o_.seed, 0, FieldClass::kIdentity, "the same seed gives the same bytes");
+    t.Choice("--source", o_.source, {"shared_q", "ad_epsilon", "ppo"}, FieldClass::kIdentity, "who learns");
+    t.Choice("--env", o_.env, {"darkroom", "darkroom_permuted"}, FieldClass::kIdentity, "the environment");
+    t.Choice("--format", o_.format, {"hdf5", "npy"}, FieldClass::kIdentity, "one file, or a folder for each task");
     t.Int("--threads", o_.threads, 0, FieldClass::kFree, "0 is one per processor", 1024);
   }
 

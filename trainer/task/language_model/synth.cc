@@ -44,8 +44,8 @@ void RefuseOtherShards(const fs::path& out, int64_t shards) {
 class CorpusSynthesis : public Synthesis {
  public:
   void Declare(FieldTable& t) override {
-    t.Choice("--size", size_, {"tiny", "small", "full"}, FieldClass::kFree, "how much");
-    t.Int("--seed", seed_, 0, FieldClass::kFree, "the same seed gives the same bytes");
+    t.Choice("--size", size_, {"tiny", "small", "full"}, FieldClass::kIdentity, "how much");
+    t.Int("--seed", seed_, 0, FieldClass::kIdentity, "the same seed gives the same bytes");
     t.Int("--threads", threads_, 0, FieldClass::kFree, "0 is one per processor", 1024);
   }
 

@@ -1,0 +1,124 @@
+"""Who asks for a stop is heard at once; who asks twice is obeyed at once."""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import subprocess
+import termios
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+import harness
+
+PATIENCE = 120  # for a busy machine
+
+
+@pytest.fixture
+def job(tmp_path, data):
+    """Its first step lasts for minutes."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, model={"dim": 256, "layers": 8},
+                            batch={"global": 2048, "micro": 8}, train={"steps": 2})
+    return harness.write_config(tmp_path / "job.json", config)
+
+
+class Output:
+    """What a process has written so far."""
+
+    def __init__(self, fd):
+        os.set_blocking(fd, False)
+        self.fd, self.text = fd, ""
+
+    def has(self, words):
+        try:
+            self.text += os.read(self.fd, 65536).decode(errors="replace")
+        except (BlockingIOError, OSError):
+            pass
+        return words in self.text
+
+    def wait(self, words):
+        harness.wait_until(lambda: self.has(words), PATIENCE, f"{words!r} in {self.text!r}")
+
+
+def wait_for_training(port):
+    def training():
+        try:
+            return json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=PATIENCE).read())["phase"] == "training"
+        except urllib.error.URLError:
+            return False
+
+    harness.wait_until(training, PATIENCE, "training in /status")
+
+
+def in_a_terminal(*arguments, **extra):
+    """The process, and the terminal's other side."""
+    ours, theirs = pty.openpty()
+
+    def own():
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen([harness.BIN, *map(str, arguments)], stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=own,
+                                       env=harness.environment(TRAINYARD_PROGRESS="bar", **extra))
+    os.close(theirs)
+    return process, ours
+
+
+def test_two_keystrokes_in_a_terminal(tmp_path, job):
+    """The terminal signals the launcher, which alone tells the ranks; the second keystroke counts however soon it comes."""
+    port = harness.free_port()
+    process, terminal = in_a_terminal("launch", "--nproc", 2, "--config", job, TRAINYARD_STATUS_PORT=port)
+    output = Output(terminal)
+    try:
+        wait_for_training(port)
+        os.write(terminal, b"\x03")
+        output.wait("launch: SIGINT: stopping after this step, then saving; Ctrl-C again ends at once, without saving")
+        assert process.poll() is None
+        os.write(terminal, b"\x03")
+        output.wait("(exit code 130, Signal2)")
+        assert process.wait(timeout=PATIENCE) == 130
+    finally:
+        harness.kill(process.pid)
+        os.close(terminal)
+    last = output.text.strip().splitlines()[-1]
+    assert "ended at once on a second signal (SIGINT), as asked; nothing more was saved" in last, last
+    assert "killed by signal" not in output.text
+    assert not list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_two_signals_within_two_seconds(tmp_path, job, alone):
+    port = harness.free_port()
+    arguments = ["train"] if alone else ["launch", "--nproc", 2]
+    process = harness.start(*arguments, "--config", job, TRAINYARD_STATUS_PORT=port, TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    output = Output(process.stdout.fileno())
+    try:
+        wait_for_training(port)
+        process.send_signal(signal.SIGTERM)
+        output.wait("stopping after this step, then saving; a second signal ends at once, without saving")
+        time.sleep(0.7)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE) == 143
+        output.wait("ended at once on a second signal")
+    finally:
+        harness.kill(process.pid)
+    if not alone:
+        assert json.loads((tmp_path / "termination").read_text())["reason"] == "Signal15"
+
+
+def test_a_stop_that_reaches_everyone_at_once_is_one(tmp_path, data):
+    """`pkill` signals the launcher and its ranks, and the launcher forwards: nobody was asked twice."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 10**6})
+    process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config))
+    record = tmp_path / "run" / "log.jsonl"
+    harness.wait_until(lambda: record.exists() and record.stat().st_size > 0, PATIENCE, "steps")
+    for pid in [*harness.ranks_of(process.pid).values(), process.pid]:
+        harness.kill(pid, signal.SIGTERM)
+    output = process.communicate(timeout=PATIENCE)[0]
+    assert process.returncode == 75, output
+    assert "its checkpoint is durable" in output
