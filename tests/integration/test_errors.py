@@ -210,7 +210,7 @@ def test_every_checkpoint_corrupt_is_never_a_fresh_start(job):
     for shard in (job.directory / "checkpoints").glob("step-*/*.safetensors"):
         os.truncate(shard, 100)
     result = job(train={"steps": 12})
-    expect(result, 74, "no checkpoint is good", "step-00000010", "the manifest says", "to start afresh move this directory away")
+    expect(result, 74, "no checkpoint is good", "step-00000010", "the manifest says", "to start afresh name another checkpoint.dir")
     # `never` held for this job's first attempt: a restart is no fresh start.
     expect(job(train={"steps": 12}, checkpoint={"resume": "never"}), 74, "no checkpoint is good")
     (job.directory / "checkpoints").rename(job.directory / "aside")

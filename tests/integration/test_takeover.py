@@ -140,6 +140,8 @@ def test_a_checkpoint_directory_that_vanished_is_no_fresh_start(job):
     expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000010")
     job.checkpoints.rename(away)
     expect(job(**sections, checkpoint={"resume": "never"}), 0, "starting from scratch")
+    shutil.rmtree(job.checkpoints)
+    expect(job(**sections, checkpoint={"dir": str(job.directory / "others")}), 0, "starting from scratch")
 
 
 def test_a_first_start_that_fails_binds_nobody_to_its_mistake(job, tmp_path):

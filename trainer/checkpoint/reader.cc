@@ -44,7 +44,7 @@ SafetensorsFile VerifyFile(const OpenCheckpoint& checkpoint, const std::string& 
 std::string Problems(const fs::path& directory, const std::vector<std::string>& skipped) {
   std::string text = "checkpoint.dir: " + directory.string() + ": no checkpoint is good";
   for (const std::string& line : skipped) text += "\n  " + line;
-  return text + "\n  to start afresh move this directory away, or name another checkpoint.dir";
+  return text + "\n  to start afresh name another checkpoint.dir";
 }
 
 bool IsCheckpoint(const fs::path& path) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/stop_signal.h"
@@ -168,12 +169,15 @@ class Chooser {
     }
   }
 
-  // A run that has begun left its fence in the directory: without it this is an empty volume, or another directory.
+  // A run that has begun left its fence in its checkpoint directory: an empty one is a volume that is not there.
+  // Another one was named on purpose.
   void RequireKnownDirectory() {
     if (!HasBegun(config_) || !Fence::Read(directory_).owners.empty() || !ListSteps(directory_).empty()) return;
+    const Json saved = ParseJson(ReadFile(IdentityFile(config_))).at("config");
+    if (saved.value("/checkpoint/dir"_json_pointer, "") != config_.checkpoint.dir) return;
     throw StorageError("checkpoint.dir: " + directory_.string() + " is empty, but the run in " + config_.run.dir +
-                       " has begun: is its volume there? To start from scratch all the same, set checkpoint.resume: "
-                       "never, or name another run.dir");
+                       " has begun: is its volume there? To start from scratch all the same, name another "
+                       "checkpoint.dir, or set checkpoint.resume: never");
   }
 
   // What an attempt that is over, or fenced off by now, had not finished.

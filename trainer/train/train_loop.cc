@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
@@ -17,6 +18,16 @@ namespace trainyard {
 namespace {
 
 using Json = nlohmann::json;
+
+// What the evaluation after `step` said when it was made; empty when it is not there.
+std::string LastTable(const Config& config, int64_t step) {
+  const fs::path file = config.run.dir + "/evaluation.json";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return "";
+  const Json evaluation = ParseJson(ReadFile(file));
+  const bool ours = evaluation.is_object() && evaluation.value("step", Json()) == step;
+  return ours && evaluation.value("table", Json()).is_string() ? evaluation["table"].get<std::string>() : "";
+}
 
 // printf knows a nan with a sign, which means nothing.
 std::string Plain(double value) { return std::isnan(value) ? "nan" : Format("%g", value); }
@@ -198,6 +209,7 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);
   if (session_.world.rank != 0) return;
+  if (table_.empty()) table_ = LastTable(config_, train_.step);  // nothing was left to do
   std::string text = table_.empty() ? "" : "\n" + table_;
   text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run",
                  config_.run.dir.c_str(), "checkpoint", config_.checkpoint.dir.c_str(), StepName(train_.step).c_str(),
