@@ -61,7 +61,8 @@ def start(command, row, cpus, **pipes):
 
 class Peer:
     def __init__(self, row, name, cpus):
-        self.process = start([sys.executable, str(HERE / "peer_models.py"), json.dumps(row), name], row, cpus, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")  # no pipe, which would have to be read while it runs
+        self.process = start([sys.executable, str(HERE / "peer_models.py"), json.dumps(row), name], row, cpus, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.run(WARM_UP)
 
     def run(self, steps):
@@ -73,7 +74,8 @@ class Peer:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RuntimeError("a peer ended: " + self.process.stderr.read()[-1500:])
+            self.errors.seek(0)
+            raise RuntimeError("a peer ended: " + self.errors.read()[-1500:])
         return {kind: seconds / steps for kind, seconds in json.loads(line).items()}
 
     def end(self):
@@ -149,13 +151,14 @@ def measure(row, options, directory, cpus):
     finally:
         for runner in runners.values():
             runner.end()
-    ratios = [ours / min(times[name][i] for name in times if name != "trainyard") for i, ours in enumerate(times["trainyard"])]
+    peers = [values for name, values in times.items() if name != "trainyard"]
+    ratios = [ours / min(values[i] for values in peers) for i, ours in enumerate(times["trainyard"]) if peers]
     print(f"{name_of(row)} ({kind}, ms)", flush=True)
     for name, values in times.items():
         print(f"    {name:10} {spread(values, 1e3)}", flush=True)
     for name, why in failed.items():
         print(f"    {name:10} not measured: {why}", flush=True)
-    print(f"    ratio to the fastest {spread(ratios, 1, 2)}", flush=True)
+    print(f"    ratio to the fastest {spread(ratios, 1, 2) if ratios else 'unknown: no peer was measured'}", flush=True)
     return {"row": row, "kind": kind, "times": times, "failed": failed, "ratios": ratios}
 
 

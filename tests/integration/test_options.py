@@ -276,6 +276,10 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
     assert result.returncode == 64 and "init.from" in result.stderr, result.stderr
     copy.unlink()  # a run that goes on needs them no more
     good(job("second", init={"from": str(copy)}, train={"steps": 12})[0])
+    result, _ = job("second", init={"from": str(other)}, train={"steps": 13})
+    assert result.returncode == 64 and "init.from" in result.stderr, "an attempt without the file has forgotten it"
+    copy.write_bytes(weights.read_bytes())
+    good(job("second", init={"from": str(copy)}, train={"steps": 13})[0])
 
 
 def test_an_automatic_batch_is_at_most_the_data_set(tmp_path):

@@ -49,6 +49,9 @@ TEST_F(RecordTest, NothingButARecordIsTouched) {
     Steps(1, 1, 1);
     EXPECT_TRUE(ReadFile(path_).starts_with("{\"attempt\":1,\"step\":1,")) << text;
   }
+  WriteFileAtomic(path_, "{\"attempt\":1,\"step\":null,\"samples\":[],\"input_xxh3\":\"0\",\"loss\":1}\n");
+  Steps(1, 2, 2);
+  EXPECT_TRUE(ReadFile(path_).starts_with("{\"attempt\":1,\"step\":2,")) << "a line that is no step is cut";
   Steps(2, 1, 2);
   Steps(3, 1, 1);  // a record of ours is one
   const fs::path folder = path_.string() + "-none";

@@ -159,8 +159,9 @@ void RunFields(FieldTable& t, Config& c) {
          "Where checkpoints lie; default TRAINYARD_CHECKPOINT_DIR, else run.dir/checkpoints.");
   t.Int("checkpoint.every", c.checkpoint.every, 0, kFree,
         "Steps between checkpoints, besides the one after the last step or on a stop; 0: checkpoint.minutes decides.");
-  t.Number("checkpoint.minutes", c.checkpoint.minutes, 0, 1e6, kFree,
-           "Without checkpoint.every: minutes between checkpoints, what a killed run loses at most; 0: none.");
+  t.Number(
+      "checkpoint.minutes", c.checkpoint.minutes, 0, 1e6, kFree,
+      "Without checkpoint.every: minutes from one checkpoint to the next; a killed run loses little more. 0: none.");
   t.Int("checkpoint.keep_last", c.checkpoint.keep_last, 1, kFree, "The newest so many checkpoints stay.");
   t.Text("checkpoint.keep_best", c.checkpoint.keep_best, kFree,
          "An evaluation metric: the weights of its best value are exported to run.dir/best.");

@@ -20,7 +20,8 @@ uintmax_t KeptBytes(const fs::path& path, int64_t last_step) {
   uintmax_t kept = 0;
   for (std::string line; std::getline(in, line) && !in.eof();) {
     const auto json = ParseJson(line);
-    if (!json.is_object() || !json.contains("step") || json["step"].get<int64_t>() > last_step) break;
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) break;
+    if (json["step"].get<int64_t>() > last_step) break;
     kept += line.size() + 1;
   }
   return kept;

@@ -1,4 +1,5 @@
-// Convolution and its gradients, with the same bits for any number of threads.
+// Convolution and its gradients, with the same bits for any number of threads; but for a bias of one channel, whose
+// gradient is a sum of LibTorch's.
 #ifndef TRAINYARD_TRAINER_MODEL_CONVOLVE_H_
 #define TRAINYARD_TRAINER_MODEL_CONVOLVE_H_
 

@@ -72,6 +72,7 @@ class FaultyTask : public Task {
     return inner_->Collate(samples);
   }
   const ModelDeclaration& model() const override { return inner_->model(); }
+  SampleWork WorkPerSample() const override { return inner_->WorkPerSample(); }
   bool batch_coupled() const override { return inner_->batch_coupled(); }
   size_t num_terms() const override { return inner_->num_terms(); }
   std::vector<std::string> train_metrics() const override { return inner_->train_metrics(); }

@@ -227,6 +227,8 @@ class Chooser {
     result_.step = found.manifest.step;
     result_.here = !named;
     result_.global_batch = saved.at("global_batch").get<int64_t>();
+    // Not this attempt's own, which says nothing about init.from while that file is gone.
+    result_.fingerprint = saved.at("data_fingerprint").get<std::string>();
     result_.train = TrainState::FromJson(saved.at("train"));
     result_.bits = saved.value("bits", Json::object());
     result_.message += "resuming from " + found.path.string();
@@ -277,7 +279,7 @@ Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
 Resume Lead(const Config& config, const std::string& fingerprint, const Session& session, Rounds& rounds) {
   try {
     Resume resume = Chooser(config, fingerprint, session, rounds).Run();
-    resume.fingerprint = fingerprint;
+    if (resume.step == 0) resume.fingerprint = fingerprint;
     rounds.Say({{"go", ToJson(resume)}});
     return resume;
   } catch (const std::exception& error) {

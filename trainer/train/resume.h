@@ -18,7 +18,7 @@ namespace trainyard {
 
 // The same on every rank but for the open files.
 struct Resume {
-  std::string fingerprint;                     // of this run (FingerprintOf); compared on rank 0 alone
+  std::string fingerprint;                     // the checkpoint's, or FingerprintOf; rank 0 alone has it
   int64_t step = 0;                            // 0: from scratch
   bool here = true;                            // `step` is one of this directory: it cannot be saved again
   bool shared = true;                          // every rank sees rank 0's checkpoint directory
