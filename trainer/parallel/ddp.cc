@@ -46,12 +46,12 @@ class DdpEngine : public Engine {
     at::Tensor rounded;
     for (const ParameterSpec& spec : declaration.parameters) {
       Held held;
-      at::Tensor left = Take(from, spec.name);
+      const at::Tensor left = Take(from, spec.name);
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
         if (!first) Start(spec, seed, left, MasterOf(held));
       } else {
-        held.still = MakeStill(spec, options.precision, seed, std::move(left), rounded);
+        held.still = MakeStill(spec, options.precision, seed, left, rounded);
       }
       held_.push_back(std::move(held));
     }
@@ -204,7 +204,7 @@ class DdpEngine : public Engine {
   // `left` is kept as it is where it has its memory for itself; a part of another engine's flat buffer would keep all
   // of that. `rounded`: room for the float32 values of what is frozen in bfloat16, the same for all: with room of its
   // own for each, the heap would keep the holes between what stays, and a parameter would cost four bytes.
-  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, at::Tensor left,
+  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, const at::Tensor& left,
                          at::Tensor& rounded) {
     const bool half = ElementBytes(spec.dtype, precision) == 2;
     Still still;
