@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BIN := build/release/bin
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps build demo test test-cluster sanitize bench verify generate format clean
+.PHONY: help deps build demo test test-cluster sanitize bench verify tidy generate format clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,12 +43,16 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 
 verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
-	@# Not kernels_impl.cc, which has flags of GCC, and parallel_for.cc, which needs GCC's omp.h
-	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/release/compile_commands.json | grep -Ev "kernels_impl|parallel_for|/tests/" | sort -u | \
-		xargs -P 2 -n 4 clang-tidy -p build/release --quiet 2>/dev/null
+	@cmake --preset tsan >/dev/null # its compile commands are the sources without LibTorch; `make tidy` takes the others as well
+	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd --reference | diff -u docs/api.md - || { echo "docs/api.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd | diff -u manifests/crd.yaml - || { echo "manifests/crd.yaml is out of date: run make generate"; exit 1; }
+
+tidy: build ## clang-tidy over every source, LibTorch's translation units too: about ten minutes more than in verify
+	@# Not kernels_impl.cc, which has flags of GCC, and parallel_for.cc, which needs GCC's omp.h
+	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/release/compile_commands.json | grep -Ev "kernels_impl|parallel_for|/tests/" | sort -u | \
+		xargs -P 2 -n 4 clang-tidy -p build/release --quiet 2>/dev/null
 
 generate: build ## Writes the generated files: configuration and API reference, CRD
 	@$(BIN)/trainyard config-reference > docs/config.md

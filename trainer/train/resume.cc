@@ -207,7 +207,7 @@ class Chooser {
     const std::vector<Json> problems =
         rounds_.Ask({{"verify", checkpoint.path.string()}}, [&] { return VerifyPart(checkpoint, rounds_); });
     for (const Json& problem : problems) {
-      if (problem != "") throw StorageError(problem.get<std::string>());
+      if (const auto text = problem.get<std::string>(); !text.empty()) throw StorageError(text);
     }
   }
 

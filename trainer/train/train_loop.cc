@@ -114,7 +114,7 @@ void TrainLoop::NextStage() {
 
 StepResult TrainLoop::TakeStep() {
   const auto fetch = [&]() -> const Share& { return share_ = loader_->Next(); };
-  const StepResult result = step_->Run(fetch, train_, checkpoints_.writer(), checkpoints_.WantsSave());
+  StepResult result = step_->Run(fetch, train_, checkpoints_.writer(), checkpoints_.WantsSave());
   for (const auto& batch : share_) {
     for (const SkippedSample& skipped : batch->skipped)
       reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)",
