@@ -79,6 +79,45 @@ def test_a_stage_changes_what_it_trains_alone(tmp_path):
     assert (tmp_path / "run" / "best" / "body" / "best.json").exists() and (tmp_path / "run" / "best" / "heads" / "best.json").exists()
 
 
+# The training of the first stage overshoots: its best evaluation is not its last.
+FROM_BEST = {"task": {"from_best": True}, "optim": {"lr": 0.3}}
+
+
+def test_the_next_stage_starts_from_the_best_weights_and_not_the_last(tmp_path):
+    assert train(tmp_path, "run", 2, **FROM_BEST).returncode == 0
+    best = json.loads((tmp_path / "run" / "best" / "body" / "best.json").read_text())
+    assert best["step"] < FIRST, "the best is the last: this proves nothing"
+    kept = load_file(tmp_path / "run" / "best" / "body" / "model.safetensors")
+    for name in ("hidden.weight", "rare.weight", "codes.weight"):  # the second stage leaves them as they are
+        assert (saved(tmp_path, "run", best["step"], f"model.{name}") == kept[name]).all(), name
+        assert (saved(tmp_path, "run", FIRST + 1, f"model.{name}") == kept[name]).all(), name
+        assert (saved(tmp_path, "run", FIRST, f"model.{name}") != kept[name]).any(), name
+
+
+# Before and behind the best one, and at the boundary.
+@pytest.mark.parametrize("steps", [2, FIRST - 1, FIRST, FIRST + 1])
+def test_what_was_best_is_found_again_whatever_became_of_the_run_directory(tmp_path, steps):
+    assert train(tmp_path, "whole", 2, **FROM_BEST).returncode == 0
+    assert train(tmp_path, "broken", 2, fault=f"forward:1:{steps}", **FROM_BEST).returncode == 70
+    best = tmp_path / "broken" / "best" / "body"
+    if best.exists():  # the weights of some other step, as an attempt that came further leaves them
+        (best / "model.safetensors").write_bytes(b"other")
+        (best / "best.json").unlink()
+    again = train(tmp_path, "broken", 2, **FROM_BEST)
+    assert again.returncode == 0, again.stderr
+    (lines, weights), (expected, expected_weights) = outcome(tmp_path, "broken"), outcome(tmp_path, "whole")
+    assert lines == expected
+    assert {k: v.tobytes() for k, v in weights.items()} == {k: v.tobytes() for k, v in expected_weights.items()}
+
+
+def test_what_a_killed_attempt_left_of_an_export_goes(tmp_path):
+    leftover = tmp_path / "run" / "export" / "model.safetensors.tmp-17-00c0ffee"
+    leftover.parent.mkdir(parents=True)
+    leftover.write_bytes(b"half of it")
+    assert train(tmp_path, "run", 1).returncode == 0
+    assert [file.name for file in leftover.parent.iterdir()] == ["model.safetensors"]
+
+
 def command(*args):
     return harness.run(*args, program=harness.TEST_TASKS)
 
@@ -94,6 +133,10 @@ def test_the_plan_counts_every_stage_and_the_hand_over(tmp_path):
     # hidden and rare 11 x 11 and 11, codes 13 x 11; norm 11 twice, risk 11 and 1, and the bias of hidden.
     assert body["trained_parameters"] == 2 * (121 + 11) + 143 and heads["trained_parameters"] == 22 + 12 + 11
     assert plan["bytes"] == max(sum(m["bytes_per_rank"].values()) for m in plan["moments"])
+    best = json.loads(command("plan", "--config", config, "--json", "--set", "task.from_best=true").stdout)["moments"]
+    kept = 4 * (2 * (121 + 11) + 143 + 22 + 12 + 23)  # every weight that some stage trains, and the norm's buffers, float32
+    assert best[0]["bytes_per_rank"]["best weights, fp32"] == best[0]["bytes_per_rank"]["best weights in flight"] == kept
+    assert best[1]["bytes_per_rank"]["best weights in flight"] == kept and "best weights, fp32" not in best[2]["bytes_per_rank"]
     text = command("plan", "--config", config).stdout
     assert f"stage body: {FIRST} steps, {body['trained_parameters']} parameters trained" in text
     assert "hand-over to stage heads" in text and ", in the stage body" in text
@@ -155,12 +198,12 @@ def peak(config, *args):
 
 
 def test_a_frozen_bfloat16_parameter_costs_two_bytes(tmp_path):
-    """At the highest point of a start and a step. Of 100 M parameters nothing else may be there at once but the float32 values of one of the
-    100 layers (4 MB), while they are rounded: 16 MB are for them and for what the allocator keeps."""
+    """At the highest point of a whole run, its export included. Of 100 M parameters nothing else may be there at once but the float32 values of
+    one of the 100 layers (4 MB), while they are rounded or written: 16 MB are for them and for what the allocator keeps."""
     peaks = []
     for layers in (0, 100):
         job = harness.merged(harness.SMALL_PATCHWORK, model={"frozen_layers": layers}, run={"dir": str(tmp_path / str(layers))})
-        peaks.append(peak(harness.write_config(tmp_path / f"{layers}.json", job), "--dry-run"))
+        peaks.append(peak(harness.write_config(tmp_path / f"{layers}.json", job)))
     cost = peaks[1] - peaks[0]
     print(f"{peaks[0] / 1e6:.0f} MB and {peaks[1] / 1e6:.0f} MB: {cost / 100e6:.2f} bytes a parameter")
     assert 200e6 <= cost <= 216e6

@@ -33,11 +33,14 @@ constexpr int64_t kId = kWidth, kClass = kWidth + 1, kTime = kWidth + 2, kEvent 
 
 struct Options : TaskOptions {
   int64_t first = 0;
+  bool from_best = false;
   int64_t samples = 97;
   int64_t frozen_layers = 0;
   double dropout = 0;
   void Declare(FieldTable& table) override {
     table.Int("task.first", first, 0, FieldClass::kSchedule, "Steps of the first stage; 0: there is one stage.");
+    table.Bool("task.from_best", from_best, FieldClass::kSchedule,
+               "The second stage starts from the first one's best weights.");
     table.Int("task.samples", samples, 1, FieldClass::kIdentity, "Samples of the data set, which is computed.");
     table.Int("model.frozen_layers", frozen_layers, 0, FieldClass::kIdentity,
               "Further frozen layers, of a million parameters in bfloat16 each.", 1000);
@@ -266,7 +269,8 @@ void DeclareNet(const Config& config, ModelDeclaration& model) {
   Net(Scope(model), dynamic_cast<const Options&>(*config.task.options));
 }
 std::vector<Stage> StagesOf(const Config& config) {
-  const int64_t first = dynamic_cast<const Options&>(*config.task.options).first;
+  const auto& options = dynamic_cast<const Options&>(*config.task.options);
+  const int64_t first = options.first;
   if (first == 0) return {Stage{}};
   Stage body, heads;
   body.name = "body";
@@ -274,6 +278,7 @@ std::vector<Stage> StagesOf(const Config& config) {
   body.trainable = {"hidden.*", "rare.*", "codes.*"};
   heads.name = "heads";
   heads.steps = config.train.steps.value_or(0) - first;
+  heads.from_best = options.from_best;
   heads.trainable = {"norm.*", "risk.*", "hidden.bias"};
   return {body, heads};
 }

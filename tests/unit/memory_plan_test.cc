@@ -49,9 +49,15 @@ class MemoryPlanTest : public testing::TestWithParam<Precision> {
   }
   std::vector<std::vector<float>> ValuesOf(Engine& engine) {
     std::vector<std::vector<float>> all;
-    const auto keep = [&](std::span<const float> values) { all.emplace_back(values.begin(), values.end()); };
-    for (int32_t i = 0; i < 4; ++i) keep(engine.Value(ParameterId{i}));
-    keep(engine.Value(BufferId{0}));
+    const auto keep = [&](std::span<const float> values) {
+      all.back().insert(all.back().end(), values.begin(), values.end());
+    };
+    for (int32_t i = 0; i < 4; ++i) {
+      all.emplace_back();
+      engine.Read(ParameterId{i}, keep);
+    }
+    all.emplace_back();
+    engine.Read(BufferId{0}, keep);
     return all;
   }
 
@@ -67,6 +73,8 @@ TEST_P(MemoryPlanTest, AnEngineTakesWhatIsPlanned) {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     const auto engine = Make(trainable);
     EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, trainable)));
+    ValuesOf(*engine);
+    EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, trainable))) << "reading leaves nothing";
   }
 }
 

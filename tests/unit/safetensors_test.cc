@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -38,6 +39,20 @@ TEST_F(SafetensorsTest, ComesBack) {
   EXPECT_EQ(file.Floats("b"), b);
   EXPECT_EQ(file.tensors().at("none").shape, (std::vector<int64_t>{0, 3}));
   EXPECT_THROW(file.Floats("c"), DataError);
+}
+
+// Whoever reads or writes something long says that it gets on, at least every few megabytes.
+TEST_F(SafetensorsTest, TicksWhileItGetsOn) {
+  const std::vector<float> large(20 << 20);
+  const std::vector<SafetensorsEntry> entries = {{"large", {20 << 20}, large}};
+  int ticks = 0;
+  const auto taken = [&] { return std::exchange(ticks, 0); };
+  const Tick tick = [&] { ++ticks; };
+  WriteSafetensors(directory_ / "x", entries, {}, tick);
+  EXPECT_GE(taken(), 10);
+  const SafetensorsFile file(directory_ / "x");
+  EXPECT_EQ(file.Floats("large", tick).size(), large.size());
+  EXPECT_GE(taken(), 10);
 }
 
 TEST_F(SafetensorsTest, RefusesHostileHeaders) {

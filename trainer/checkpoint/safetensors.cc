@@ -151,20 +151,23 @@ void SafetensorsFile::Read(const std::string& name, std::span<float> to, const T
   const Tensor& tensor = At(name);
   if (tensor.dtype != "F32" || tensor.bytes != to.size_bytes())
     throw DataError(file_.path().string() + ": " + name + " is not " + std::to_string(to.size()) + " values of F32");
-  auto bytes = std::as_writable_bytes(to);
-  for (uint64_t at = tensor.begin; !bytes.empty();) {
+  ReadAll(tensor, std::as_writable_bytes(to), tick);
+}
+
+void SafetensorsFile::ReadAll(const Tensor& tensor, std::span<std::byte> to, const Tick& tick) const {
+  for (uint64_t at = tensor.begin; !to.empty();) {
     if (tick) tick();
-    const auto piece = bytes.first(std::min(bytes.size(), kPiece));
+    const auto piece = to.first(std::min(to.size(), kPiece));
     file_.ReadAt(at, piece);
     at += piece.size();
-    bytes = bytes.subspan(piece.size());
+    to = to.subspan(piece.size());
   }
 }
 
-std::vector<float> SafetensorsFile::Floats(const std::string& name) const {
+std::vector<float> SafetensorsFile::Floats(const std::string& name, const Tick& tick) const {
   const Tensor& tensor = At(name);
   std::vector<std::byte> data(tensor.bytes);
-  file_.ReadAt(tensor.begin, data);
+  ReadAll(tensor, data, tick);
   if (tensor.dtype == "F32") return ConvertAll<float>(data, [](float x) { return x; });
   if (tensor.dtype == "F64") return ConvertAll<double>(data, [](double x) { return static_cast<float>(x); });
   if (tensor.dtype == "F16") return ConvertAll<uint16_t>(data, FromHalf);

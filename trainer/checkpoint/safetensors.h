@@ -38,7 +38,7 @@ class SafetensorsOutput {
  public:
   SafetensorsOutput(const std::filesystem::path& path, std::span<const SafetensorsHead> heads,
                     const std::map<std::string, std::string>& metadata, Tick tick = {});
-  // The values of the next tensor. REQUIRES: as many as its shape says.
+  // The values of the next tensor, or a piece of them. REQUIRES: together as many as its shape says.
   void Write(std::span<const float> values);
   // Makes the file durable. REQUIRES: every tensor was written.
   WrittenFile Close();
@@ -74,10 +74,11 @@ class SafetensorsFile {
   // The values of an F32 tensor; as many as it has. Throws DataError, StorageError.
   void Read(const std::string& name, std::span<float> to, const Tick& tick = {}) const;
   // The tensor's values as float32: F32, F64, F16 and BF16 are converted. Throws DataError.
-  std::vector<float> Floats(const std::string& name) const;
+  std::vector<float> Floats(const std::string& name, const Tick& tick = {}) const;
 
  private:
   const Tensor& At(const std::string& name) const;
+  void ReadAll(const Tensor& tensor, std::span<std::byte> to, const Tick& tick) const;
 
   InputFile file_;
   std::map<std::string, Tensor> tensors_;

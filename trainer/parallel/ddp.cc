@@ -18,6 +18,8 @@
 namespace trainyard {
 namespace {
 
+constexpr int64_t kPiece = 1 << 20;  // values
+
 // A parameter's values in the type that forward computes with, from float32.
 void Convert(std::span<const float> from, at::Tensor& to) {
   if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
@@ -147,14 +149,19 @@ class DdpEngine : public Engine {
     }
   }
 
-  std::span<const float> Value(ParameterId id) override {
+  void Read(ParameterId id, const Pieces& piece) override {
+    if (collectives_.rank() != 0) return;
     const Held& held = HeldOf(id);
-    if (held.trained || held.still.master.defined()) return MasterOf(held);
-    widened_ = held.still.compute.to(at::kFloat).contiguous();
-    return Floats(widened_);
+    if (held.trained || held.still.master.defined()) return piece(MasterOf(held));
+    // Not widened as a whole: what is frozen costs two bytes, also while it is written.
+    const at::Tensor flat = held.still.compute.flatten();
+    for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+      const at::Tensor wide = flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin)).to(at::kFloat);
+      piece(Floats(wide));
+    }
   }
-  std::span<const float> Value(BufferId id) override {
-    return Floats(buffers_.committed(static_cast<size_t>(id.index)));
+  void Read(BufferId id, const Pieces& piece) override {
+    if (collectives_.rank() == 0) piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
   }
 
   ModelValues Release() override {
@@ -244,7 +251,6 @@ class DdpEngine : public Engine {
   GatherSchedule gathers_;
   std::vector<Held> held_;  // per declared parameter
   std::vector<double> norm_scratch_;
-  at::Tensor widened_;  // of Value
 };
 
 }  // namespace

@@ -56,6 +56,9 @@ struct StateSlice {
   bool replicated = false;  // every rank holds the same
 };
 
+// Takes some values; they are gone when it returns.
+using Pieces = std::function<void(std::span<const float>)>;
+
 // What one stage's engine leaves to the next one's: the model's parameters and buffers in one copy, and nothing else.
 // Only engines look into it.
 struct ModelValues {
@@ -86,10 +89,10 @@ class Engine : public Weights {
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
   // Refreshes what forward computes with.
   virtual void Publish() = 0;
-  // The whole of one parameter or buffer, float32; meaningful on rank 0, until the next call. All ranks ask for the
+  // Gives rank 0's `piece` the whole of one parameter or buffer, float32, in pieces and in order. All ranks ask for the
   // same ones in the same order.
-  virtual std::span<const float> Value(ParameterId id) = 0;
-  virtual std::span<const float> Value(BufferId id) = 0;
+  virtual void Read(ParameterId id, const Pieces& piece) = 0;
+  virtual void Read(BufferId id, const Pieces& piece) = 0;
   // Hands over what outlives a stage, without a copy. Only the destructor may follow.
   virtual ModelValues Release() = 0;
 };

@@ -12,6 +12,7 @@
 #include "trainer/base/file.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
@@ -24,10 +25,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What of the engine a checkpoint fills; `prefix` chooses the keys.
-TensorTargets TargetsOf(Engine& engine, const std::string& prefix) {
+const std::string kFailed = "failed: ";  // what a rank says instead of how much it has loaded
+
+// What of these a checkpoint fills; `prefix` chooses the keys.
+TensorTargets TargetsOf(const std::vector<StateSlice>& slices, const std::string& prefix = "") {
   TensorTargets targets;
-  for (const StateSlice& slice : engine.Slices()) {
+  for (const StateSlice& slice : slices) {
     if (slice.key.starts_with(prefix)) targets[slice.key] = {slice.shape, slice.values};
   }
   return targets;
@@ -47,11 +50,12 @@ int64_t CountValues(const TensorTargets& targets) {
 }  // namespace
 
 Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine,
-                         Session& session, const Resume& resume)
+                         BestWeights& best, Session& session, const Resume& resume)
     : config_(config),
       plan_(plan),
       fingerprint_(fingerprint),
       engine_(&engine),
+      best_(best),
       session_(session),
       last_saved_(resume.here ? resume.step : -1),
       resumed_(resume.step > 0),
@@ -76,20 +80,21 @@ void Checkpoints::Load() {
   try {
     const int64_t read = LoadPart([&] { signs.Beat(); });
     store->Set(std::to_string(world.rank), std::to_string(read));
-  } catch (...) {
-    store->Set(std::to_string(world.rank), "failed");
+  } catch (const std::exception& error) {
+    store->Set(std::to_string(world.rank), kFailed + ValidUtf8(error.what()));
     throw;
   }
   int64_t read = 0;
   for (int rank = 0; rank < world.size; ++rank) {
     const std::string values = signs.Wait(std::to_string(rank), rank, Format("rank %d to load its part", rank));
-    if (values == "failed") throw PeerError(Format("rank %d could not load the weights", rank));
+    if (values.starts_with(kFailed))
+      throw PeerError(Format("rank %d could not load the weights: %s", rank, values.substr(kFailed.size()).c_str()));
     read += std::stoll(values);
   }
-  if (resumed_ && read != CountValues(TargetsOf(*engine_, "")))
+  if (resumed_ && read != CountValues(TargetsOf(State())))
     throw StorageError("the ranks have not read every value of the checkpoint");
   Communicator& communicator = *session_.communicator;
-  for (const StateSlice& slice : engine_->Slices()) {
+  for (const StateSlice& slice : State()) {
     at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
     communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
                                : communicator.Broadcast(values, 0, "loading"));
@@ -103,19 +108,25 @@ void Checkpoints::Load() {
 // stand values that change no sum.
 int64_t Checkpoints::LoadPart(const Tick& tick) {
   if (!resumed_) {
-    if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_);
+    if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_, tick);
     return 0;
   }
-  const TensorTargets targets = TargetsOf(*engine_, "");
+  const TensorTargets targets = TargetsOf(State());
   FillNeutral(targets);
   return source_ ? LoadOpenFiles(*source_, targets, tick) : 0;
+}
+
+std::vector<StateSlice> Checkpoints::State() const {
+  std::vector<StateSlice> state = engine_->Slices(), best = best_.Slices();
+  std::move(best.begin(), best.end(), std::back_inserter(state));
+  return state;
 }
 
 std::vector<SourceSlice> Checkpoints::Slices() const {
   // What every rank holds is written by all of them, an equal part each; without a common directory rank 0 writes all.
   const int64_t rank = session_.world.rank, world = session_.world.size;
   std::vector<SourceSlice> slices;
-  for (const StateSlice& slice : engine_->Slices()) {
+  for (const StateSlice& slice : State()) {
     const int64_t size = slice.end - slice.begin;
     int64_t from = 0, to = size;
     if (slice.replicated && shared_) {
@@ -172,8 +183,8 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
        RequireSameModel("--checkpoint: " + found.path.string(), saved.at("config").dump(),
                         saved.at("data_fingerprint").get<std::string>(), config, fingerprint, frozen))
     std::fprintf(stderr, "note: %s\n", note.c_str());
-  TensorTargets targets = TargetsOf(engine, "model.");
-  targets.merge(TargetsOf(engine, "buffer."));
+  TensorTargets targets = TargetsOf(engine.Slices(), "model.");
+  targets.merge(TargetsOf(engine.Slices(), "buffer."));
   LoadTensors(found, targets);
   engine.Publish();
 }
@@ -189,7 +200,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-void LoadWeights(const std::string& field, const std::string& path, Engine& engine) try {
+void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick) try {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) throw ConfigError(field + ": " + path + ": no such file");
   const SafetensorsFile file(path);
@@ -221,11 +232,11 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
   if (!shapes.empty()) problems += "; of another shape: " + Join(shapes);
   if (!problems.empty()) throw ConfigError(field + ": " + path + problems);
   for (size_t i = 0; i < model.parameters.size(); ++i)
-    engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name));
+    engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name, tick));
   for (const StateSlice& slice : engine.Slices()) {
     const std::string name = slice.key.starts_with("buffer.") ? slice.key.substr(7) : "";
     if (name.empty() || !file.tensors().contains(name)) continue;
-    const std::vector<float> whole = file.Floats(name);
+    const std::vector<float> whole = file.Floats(name, tick);
     std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
   }
   engine.Publish();

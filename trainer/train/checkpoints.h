@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/writer.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/parallel/engine.h"
+#include "trainer/train/best_weights.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/resume.h"
 #include "trainer/train/session.h"
@@ -22,8 +23,9 @@ namespace trainyard {
 class Checkpoints {
  public:
   // After TakeOver: the directory is this attempt's.
-  Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine, Session& session,
-              const Resume& resume);
+  // `best` is saved and loaded beside the engine.
+  Checkpoints(const Config& config, const Plan& plan, const std::string& fingerprint, Engine& engine, BestWeights& best,
+              Session& session, const Resume& resume);
 
   // Fills the engine from the chosen checkpoint (each rank reads the files that it has verified, and the
   // parts are summed), or from init.from (rank 0 reads), or leaves the initial values. Ranks wait for
@@ -43,6 +45,7 @@ class Checkpoints {
   CheckpointWriter* writer() { return &writer_; }
 
  private:
+  std::vector<StateSlice> State() const;
   int64_t LoadPart(const Tick& tick);
   void Begin(const TrainState& train);
   std::vector<SourceSlice> Slices() const;
@@ -51,6 +54,7 @@ class Checkpoints {
   const Plan& plan_;
   std::string fingerprint_;
   Engine* engine_;
+  BestWeights& best_;
   Session& session_;
   int64_t last_saved_;
   std::chrono::steady_clock::time_point last_began_ = std::chrono::steady_clock::now();
@@ -68,7 +72,7 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
 // --checkpoint. Throws ConfigError for one that is not there or is malformed, and one for all names that are missing or
 // not known and shapes that differ. Buffers are taken where they are there; aliases may be.
-void LoadWeights(const std::string& field, const std::string& path, Engine& engine);
+void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick = {});
 
 }  // namespace trainyard
 

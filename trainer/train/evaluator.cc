@@ -1,8 +1,8 @@
 #include "trainer/train/evaluator.h"
 
-#include "trainer/base/error.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/comm/fail_together.h"
 
 namespace trainyard {
 
@@ -33,9 +33,8 @@ std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind k
     }
     double flags[2] = {StopRequested() ? 1.0 : 0.0, error ? 1.0 : 0.0};
     control.AllReduceNow(flags, Format("evaluation chunk %d", chunk));
-    if (error) std::rethrow_exception(error);
     if (flags[1] > 0)
-      throw PeerError(Format("another rank failed in the evaluation after step %lld", static_cast<long long>(step)));
+      FailTogether(control, error, Format("the evaluation after step %lld", static_cast<long long>(step)));
     progress(chunk + 1, chunks);
     if (flags[0] > 0) return std::nullopt;
   }

@@ -31,10 +31,9 @@ void ForEachTensor(const ModelDeclaration& model, const Parameter& parameter, co
   for (size_t i = 0; i < model.buffers.size(); ++i) buffer(model.buffers[i].name, BufferId{static_cast<int32_t>(i)});
 }
 
-// `source` has Engine's two Value: asked in the order of the file, an answer is valid until the next question. Returns
-// the number of tensors.
+// `source` has Engine's two Read, and is asked in the order of the file. Returns the number of tensors.
 template <class Source>
-size_t WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source) {
+size_t WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source, const Tick& tick = {}) {
   std::vector<SafetensorsHead> heads;
   ForEachTensor(
       model,
@@ -45,8 +44,9 @@ size_t WriteModel(const fs::path& path, const ModelDeclaration& model, Source& s
         heads.push_back({name, model.buffers[static_cast<size_t>(id.index)].shape});
       });
   ReplaceFile(path, [&](const fs::path& temporary) {
-    SafetensorsOutput file(temporary, heads, {{"format", "pt"}});
-    const auto write = [&](const std::string&, auto id) { file.Write(source.Value(id)); };
+    SafetensorsOutput file(temporary, heads, {{"format", "pt"}}, tick);
+    const Pieces piece = [&](std::span<const float> values) { file.Write(values); };
+    const auto write = [&](const std::string&, auto id) { source.Read(id, piece); };
     ForEachTensor(model, write, write);
     file.Close();
   });
@@ -59,17 +59,17 @@ class CheckpointSource {
                    std::unique_ptr<SafetensorsFile> frozen)
       : checkpoint_(checkpoint), model_(model), config_(config), frozen_(std::move(frozen)) {}
 
-  std::span<const float> Value(ParameterId id) {
+  void Read(ParameterId id, const Pieces& piece) {
     const ParameterSpec& spec = model_.parameter(id);
-    return spec.trainable ? Read("model." + spec.name, spec.shape, spec.numel()) : Frozen(spec);
+    piece(spec.trainable ? Saved("model." + spec.name, spec.shape, spec.numel()) : Frozen(spec));
   }
-  std::span<const float> Value(BufferId id) {
+  void Read(BufferId id, const Pieces& piece) {
     const BufferSpec& spec = model_.buffers[static_cast<size_t>(id.index)];
-    return Read("buffer." + spec.name, spec.shape, spec.numel());
+    piece(Saved("buffer." + spec.name, spec.shape, spec.numel()));
   }
 
  private:
-  std::span<const float> Read(const std::string& key, const std::vector<int64_t>& shape, int64_t numel) {
+  std::span<const float> Saved(const std::string& key, const std::vector<int64_t>& shape, int64_t numel) {
     values_.resize(static_cast<size_t>(numel));
     LoadTensors(checkpoint_, {{key, {shape, values_}}});
     return values_;
@@ -120,13 +120,28 @@ std::unique_ptr<SafetensorsFile> OpenSource(const OpenCheckpoint& checkpoint, co
 
 }  // namespace
 
-void ExportModel(Engine& engine, const std::string& path, bool writes) {
-  if (!writes) {
-    const auto take_part = [&](const std::string&, auto id) { engine.Value(id); };
-    return ForEachTensor(engine.declaration(), take_part, take_part);
+namespace {
+
+// What killed attempts have not finished: large files that nobody would look for.
+void RemoveLeftovers(const fs::path& path) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path.parent_path(), ignored)) {
+    if (entry.path().filename().string().starts_with(path.filename().string() + ".tmp-"))
+      fs::remove(entry.path(), ignored);
   }
+}
+
+}  // namespace
+
+void ExportModel(Engine& engine, const std::string& path, const Tick& tick) {
   fs::create_directories(fs::path(path).parent_path());
-  WriteModel(path, engine.declaration(), engine);
+  RemoveLeftovers(path);
+  WriteModel(path, engine.declaration(), engine, tick);
+}
+
+void HelpToExport(Engine& engine) {
+  const auto take_part = [&](const std::string&, auto id) { engine.Read(id, {}); };
+  ForEachTensor(engine.declaration(), take_part, take_part);
 }
 
 void ExportCheckpoint(const std::string& path, const std::string& out, const std::string& init_from) {

@@ -6,13 +6,15 @@
 
 #include <string>
 
+#include "trainer/base/input_file.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
 
-// Replaces `path` in one step; makes its folder. Holds one tensor at a time beside the engine. Throws StorageError.
-// All ranks call it; the one that `writes` does.
-void ExportModel(Engine& engine, const std::string& path, bool writes);
+// For rank 0, while the others HelpToExport. Replaces `path` in one step; makes its folder, and removes what killed
+// attempts left of it. Holds a part of one tensor beside the engine. Throws StorageError.
+void ExportModel(Engine& engine, const std::string& path, const Tick& tick);
+void HelpToExport(Engine& engine);
 
 // The model of a checkpoint (FindCheckpoint says what `path` may be), by the configuration that it holds: no data is
 // read and no engine is made. Frozen parameters, which are in no checkpoint, come from `init_from`, or, when that is

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer/base/error.h"
+#include "trainer/comm/fail_together.h"
 
 namespace trainyard {
 
@@ -46,10 +47,7 @@ void LoadFrozen(const std::string& path, Engine& engine, Communicator& communica
       error = std::current_exception();
     }
   }
-  double failed = error ? 1 : 0;
-  communicator.AllReduceNow(std::span(&failed, 1), "frozen parameters");
-  if (error) std::rethrow_exception(error);
-  if (failed > 0) throw PeerError("rank 0 could not read the frozen parameters");
+  FailTogether(communicator, error, "reading the frozen parameters");
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     const ParameterSpec& spec = model.parameters[i];
     if (spec.trainable) continue;

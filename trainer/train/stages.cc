@@ -1,18 +1,9 @@
 #include "trainer/train/stages.h"
 
-#include <ATen/ops/from_blob.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "common/json.h"
 #include "trainer/base/error.h"
-#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/task/tasks.h"
-#include "trainer/train/checkpoints.h"
 
 namespace trainyard {
 
@@ -38,6 +29,7 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
     if (stage.from_best && config.checkpoint.keep_best.empty())
       throw ConfigError("checkpoint.keep_best: missing; the stage " + stage.name +
                         " starts from the best weights of the one before");
+    if (stage.from_best && !runs.empty()) runs.back().keeps_best = true;
     runs.push_back(std::move(run));
   }
   if (step != total_steps)
@@ -45,28 +37,6 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
                              static_cast<long long>(total_steps), sum.c_str()));
   return runs;
 }
-
-namespace {
-
-// The best weights of the last stage, if they are those that the run remembers: another attempt may have come further,
-// and left others.
-void LoadBest(const std::string& directory, int64_t best_step, Engine& to) {
-  const std::string file = directory + "/best.json";
-  std::error_code error;
-  const auto best = std::filesystem::exists(file, error) ? ParseJson(ReadFile(file)) : nlohmann::json();
-  if (!best.is_object() || best.value("step", int64_t{-1}) != best_step)
-    throw StorageError(
-        Format("%s does not hold the best weights of this run, of step %lld; the next stage starts from "
-               "them",
-               directory.c_str(), static_cast<long long>(best_step)));
-  try {
-    LoadWeights(directory, directory + "/model.safetensors", to);
-  } catch (const ConfigError& error) {  // The run has written it: nobody's configuration is wrong.
-    throw StorageError(error.what());
-  }
-}
-
-}  // namespace
 
 std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
                                     ModelValues from) {
@@ -77,28 +47,6 @@ std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Col
                      .optim = stage.config.optim,
                      .trainable = stage.stage.trainable},
                     static_cast<uint64_t>(stage.config.run.seed), collectives, std::move(from));
-}
-
-void TakeBest(Engine& engine, const std::string& best_dir, int64_t best_step, Communicator& communicator) {
-  std::exception_ptr error;
-  double failed = 0;
-  if (communicator.rank() == 0) {
-    try {
-      LoadBest(best_dir, best_step, engine);
-    } catch (...) {
-      error = std::current_exception();
-      failed = 1;
-    }
-  }
-  communicator.AllReduceNow(std::span(&failed, 1), "best weights of the last stage");
-  if (error) std::rethrow_exception(error);
-  if (failed > 0) throw PeerError("rank 0 could not read the best weights in " + best_dir);
-  for (const StateSlice& slice : engine.Slices()) {
-    if (slice.key.starts_with("adamw.")) continue;
-    at::Tensor part = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
-    communicator.Wait(communicator.Broadcast(part, 0, "best weights of the last stage"));
-  }
-  engine.Publish();
 }
 
 }  // namespace trainyard

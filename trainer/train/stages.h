@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trainer/comm/communicator.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/stage.h"
 #include "trainer/task/task.h"
@@ -21,6 +20,7 @@ struct StageRun {
   Config config;               // the job's, with what the stage overrides
   Plan plan;                   // the job's, with the stage's schedule
   std::string best_dir;        // where the weights of its best evaluation go
+  bool keeps_best = false;     // the next one starts from them
 };
 
 // Of the configuration's task. Throws ConfigError when the stages' steps do not make up those of the plan, or when one
@@ -30,10 +30,6 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan);
 // The engine of a stage; `from`: what the stage before has left.
 std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
                                     ModelValues from = {});
-
-// Fills every rank's engine with the weights of `best_step`, which the stage before had left in `best_dir`; rank 0
-// reads them. All ranks call it. Throws StorageError on rank 0, PeerError elsewhere, when those are not there.
-void TakeBest(Engine& engine, const std::string& best_dir, int64_t best_step, Communicator& communicator);
 
 }  // namespace trainyard
 

@@ -8,6 +8,7 @@
 #include "trainer/base/random.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/comm/fail_together.h"
 #include "trainer/optim/schedule.h"
 
 namespace trainyard {
@@ -96,7 +97,7 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
 }
 
 StepResult Step::Agree(const Local& local) {
-  // Loss, stop, save, metrics, then one slot per rank that says whether it failed.
+  // Loss, stop, save, metrics, then how many ranks have failed.
   constexpr size_t kMetrics = 3;
   std::vector<double> values(kMetrics + task_.train_metrics().size(), 0);
   values[1] = StopRequested() ? 1 : 0;
@@ -107,15 +108,11 @@ StepResult Step::Agree(const Local& local) {
     for (size_t i = kMetrics; i < values.size(); ++i) values[i] += metrics.data_ptr<double>()[i - kMetrics];
   }
   const size_t failures = values.size();
-  values.resize(failures + static_cast<size_t>(control_.size()), 0);
-  values[failures + static_cast<size_t>(control_.rank())] = local.error ? 1 : 0;
+  values.push_back(local.error ? 1 : 0);
   // A rank that failed may hold a loss that is no number; it must not hide the others' flags.
   if (local.error) std::fill_n(values.begin(), failures, 0.0);
   control_.AllReduceNow(values, "consensus");
-  if (local.error) std::rethrow_exception(local.error);
-  for (size_t r = failures; r < values.size(); ++r) {
-    if (values[r] != 0) throw PeerError(Format("rank %zu failed in this step", r - failures));
-  }
+  if (values[failures] > 0) FailTogether(control_, local.error, "this step");
   StepResult result;
   result.loss = values[0];
   result.stop = values[1] > 0;

@@ -45,10 +45,12 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       plan_(MakePlan(config, *task_, session_.world.size, resume.global_batch)),
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
-      checkpoints_(config, plan_, resume.fingerprint, *engine_, session_, resume),
+      checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
+      rank_zero_(session_.store, *session_.communicator),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   reporter_.ReportCheckpoint(*checkpoints_.writer());
+  if (stage().keeps_best && train_.best_step > 0) best_.Keep(*engine_);  // so that they are loaded
   checkpoints_.Load();
   if (session_.world.rank == 0) RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
   reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
@@ -97,13 +99,19 @@ bool TrainLoop::EvaluationDue() const {
 
 // What a stage has trained becomes what the next one starts from.
 void TrainLoop::NextStage() {
-  const StageRun &last = stage(), &next = stages_[static_cast<size_t>(train_.stage) + 1];
+  const StageRun& next = stages_[static_cast<size_t>(train_.stage) + 1];
+  if (next.stage.from_best && best_.empty())
+    throw NonFiniteError(
+        Format("the stage %s starts from the best weights of %s, and no evaluation there gave a "
+               "number for checkpoint.keep_best (%s)",
+               next.stage.name.c_str(), stage().stage.name.c_str(), config_.checkpoint.keep_best.c_str()));
   checkpoints_.writer()->WaitCopied();
+  if (next.stage.from_best) best_.Restore(*engine_);
+  best_.Forget();
   step_.reset();
   ModelValues left = engine_->Release();
   engine_.reset();  // two at once would take more than any stage does
   engine_ = BuildEngine(next, *task_, *session_.communicator, std::move(left));
-  if (next.stage.from_best) TakeBest(*engine_, last.best_dir, train_.best_step, *session_.communicator);
   checkpoints_.SetEngine(*engine_);
   step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine_, *session_.communicator, clock_);
   train_.BeginStage(train_.stage + 1);
@@ -175,20 +183,31 @@ void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
 
 void TrainLoop::Act(const std::map<std::string, double>& metrics) {
   const Consequences consequences = ActOn(metrics, stage().config, AtEnd(), train_);
-  if (consequences.new_best) {
-    const std::string& best = config_.checkpoint.keep_best;
-    const bool leader = session_.world.rank == 0;
-    ExportModel(*engine_, stage().best_dir + "/model.safetensors", leader);
-    if (leader)
-      WriteFileAtomic(stage().best_dir + "/best.json",
-                      Json{{"step", train_.step}, {"metric", best}, {"value", metrics.at(best)}}.dump(1) + "\n");
-  }
+  if (consequences.new_best) KeepBest(metrics.at(config_.checkpoint.keep_best));
   if (!consequences.stop_early) return;
   train_.ended_early = true;
   const EarlyStopConfig& early = config_.train.early_stop;
   reporter_.Say(Format("early stop after step %lld: %s has not improved for %lld evaluations",
                        static_cast<long long>(train_.step), early.metric.c_str(),
                        static_cast<long long>(early.patience)));
+}
+
+void TrainLoop::KeepBest(double value) {
+  if (stage().keeps_best) {
+    checkpoints_.writer()->WaitCopied();
+    best_.Keep(*engine_);
+  }
+  const fs::path folder = stage().best_dir;
+  const auto write = [&](const Tick& tick) {
+    // First of all: best.json must never stand beside the weights of another step.
+    std::error_code ignored;
+    fs::remove(folder / "best.json", ignored);
+    ExportModel(*engine_, folder / "model.safetensors", tick);
+    WriteFileAtomic(
+        folder / "best.json",
+        Json{{"step", train_.step}, {"metric", config_.checkpoint.keep_best}, {"value", value}}.dump(1) + "\n");
+  };
+  rank_zero_.Do("writing the best weights", write, [&] { HelpToExport(*engine_); });
 }
 
 void TrainLoop::SaveAndStop(bool evaluation_pending) {
@@ -204,8 +223,10 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("saving");
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
-  ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", session_.world.rank == 0);
-  session_.communicator->Barrier("end");
+  const auto write = [&](const Tick& tick) {
+    ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
+  };
+  rank_zero_.Do("writing the export", write, [&] { HelpToExport(*engine_); });
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);
   if (session_.world.rank != 0) return;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/comm/fail_together.h"
+#include "trainer/train/best_weights.h"
 #include "trainer/train/checkpoints.h"
 #include "trainer/train/inputs.h"
 #include "trainer/train/reporter.h"
@@ -38,6 +40,7 @@ class TrainLoop {
   void Evaluate();
   void RunOneEvaluation(EvaluationKind kind);
   void Act(const std::map<std::string, double>& metrics);
+  void KeepBest(double value);
   [[noreturn]] void SaveAndStop(bool evaluation_pending);
   void Finish();
 
@@ -51,7 +54,9 @@ class TrainLoop {
   std::vector<StageRun> stages_;
   std::unique_ptr<Engine> engine_;  // of the stage
   PhaseClock clock_;
+  BestWeights best_;  // where the stage keeps them
   Checkpoints checkpoints_;
+  RankZero rank_zero_;
   std::unique_ptr<Step> step_;  // of the stage
   Reporter reporter_;
   std::unique_ptr<Loader> loader_;

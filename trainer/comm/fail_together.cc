@@ -1,0 +1,70 @@
+#include "trainer/comm/fail_together.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kMaxBytes = 4096;  // of a message that travels
+
+std::string TextOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+}  // namespace
+
+void FailTogether(ControlPlane& control, const std::exception_ptr& error, const std::string& what) {
+  // A rank's part: -1 - rank, which is no byte, then the bytes of its message. Who has no error has no part.
+  std::vector<int64_t> part;
+  if (error) {
+    const std::string text = TextOf(error).substr(0, kMaxBytes);
+    part.push_back(-1 - control.rank());
+    for (const char c : text) part.push_back(static_cast<unsigned char>(c));
+  }
+  const std::vector<int64_t> parts = control.AllGatherNow(part, what);
+  if (error) std::rethrow_exception(error);
+  if (parts.empty()) return;
+  const auto end = std::find_if(parts.begin() + 1, parts.end(), [](int64_t value) { return value < 0; });
+  std::string text;
+  for (auto c = parts.begin() + 1; c != end; ++c) text.push_back(static_cast<char>(*c));
+  throw PeerError(Format("rank %lld failed in %s: %s", static_cast<long long>(-1 - parts.front()), what.c_str(),
+                         ValidUtf8(text).c_str()));
+}
+
+RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chrono::duration<double> silence)
+    : store_(std::make_shared<PrefixStore>(std::move(store), "rank-zero/")),
+      control_(control),
+      signs_(store_, control.rank(), {}, silence) {}
+
+void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work,
+                  const std::function<void()>& part) {
+  const std::string key = "over";
+  std::exception_ptr error;
+  if (control_.rank() == 0) {
+    try {
+      work([this] { signs_.Beat(); });
+    } catch (...) {
+      error = std::current_exception();
+    }
+    store_->Set(key, "");
+  } else {
+    if (part) part();
+    signs_.Wait(key, 0, what);
+  }
+  FailTogether(control_, error, what);
+  if (control_.rank() == 0) store_->Delete(key);
+  control_.Barrier(what);  // or the next Do would find this one's key
+}
+
+}  // namespace trainyard
