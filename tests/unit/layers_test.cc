@@ -33,8 +33,9 @@ struct Alone {
       at::Tensor* to = named.find(spec.name);
       if (!to) continue;
       ASSERT_EQ(to->sizes().vec(), spec.shape) << spec.name;
-      const std::span<const float> values = engine->Value(ParameterId{static_cast<int32_t>(i)});
-      std::copy(values.begin(), values.end(), to->data_ptr<float>());
+      float* out = to->data_ptr<float>();
+      engine->Read(ParameterId{static_cast<int32_t>(i)},
+                   [&](std::span<const float> values) { out = std::copy(values.begin(), values.end(), out); });
       ++copied;
     }
     EXPECT_EQ(copied, named.size()) << "every parameter of the reference is one of ours";

@@ -24,6 +24,7 @@
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/parallel_for.h"
 #include "trainer/model/product.h"
+#include "trainer/model/rows.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/block_norm.h"
 
@@ -32,12 +33,12 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Runs `compute` with one, two and three threads; restores the number.
+// Runs `compute` with one thread and with several, also more than there are processors; restores the number.
 void ExpectTheSameBits(const std::function<Tensors()>& compute) {
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const Tensors alone = compute();
-  for (int threads : {2, 3}) {
+  for (int threads : {2, 3, 16}) {
     at::set_num_threads(threads);
     // Some attempts: which thread takes what, and when, is not decided by the program.
     for (int attempt = 0; attempt < 10; ++attempt) {
@@ -85,8 +86,13 @@ TEST(Threads, ProductWithoutBiasHasGradients) {
 }
 
 TEST(Threads, Product) {
-  for (const auto& [rows, inputs, outputs] :
-       {std::tuple{3200, 64, 192}, {952, 256, 64}, {480, 64, 64}, {480, 64, 5}, {700, 10, 7}}) {
+  for (const auto& [rows, inputs, outputs] : {std::tuple{3200, 64, 192},
+                                              {952, 256, 64},
+                                              {480, 64, 64},
+                                              {480, 64, 5},
+                                              {700, 10, 7},
+                                              {80000, 3, 1},
+                                              {3200, 24, 100}}) {
     const at::Tensor x = Random({2, rows / 2, inputs}), weight = Random({outputs, inputs}), bias = Random({outputs});
     SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " -> " << outputs);
     ExpectTheSameBits([&] { return WithGradients(Product(x, weight, bias), {x, weight, bias}); });
@@ -127,7 +133,7 @@ TEST(Threads, WhatLayersAreMadeOf) {
   ExpectTheSameBits(
       [&] { return WithGradients(at::cross_entropy_loss(x, targets, {}, at::Reduction::Sum, -100), {x}); });
   const at::Tensor added = Random({97, 51}), samples = Random({31, 97, 51});
-  ExpectTheSameBits([&] { return WithGradients(samples + added, {samples, added}); });
+  ExpectTheSameBits([&] { return WithGradients(AddToEach(samples, added), {samples, added}); });
 }
 
 TEST(Threads, OtherNorms) {
@@ -136,9 +142,9 @@ TEST(Threads, OtherNorms) {
   ExpectTheSameBits([&] {
     return WithGradients(at::batch_norm(x, gamma, beta, {}, {}, true, 0.1, 1e-5, false), {x, gamma, beta});
   });
-  const at::Tensor rows = Random({2501, 51}), scale = Random({51});
+  const at::Tensor rows = Random({3201, 100}), scale = Random({100});
   ExpectTheSameBits([&] {
-    return WithGradients(rows * at::rsqrt(rows.square().mean(-1, true) + 1e-6) * scale, {rows, scale});
+    return WithGradients(ScaleRows(rows * at::rsqrt(rows.square().mean(-1, true) + 1e-6), scale), {rows, scale});
   });
 }
 
@@ -148,6 +154,15 @@ TEST(Threads, Convolution) {
   ExpectTheSameBits([&] { return WithGradients(Convolve(x, weight, {}, {1, 1}, {0, 0}), {x, weight}); });
   const at::Tensor deep = Random({5, 3, 9, 11, 10}), kernel = Random({6, 3, 3, 3, 3});
   ExpectTheSameBits([&] { return WithGradients(Convolve(deep, kernel, {}, {1, 1, 1}, {1, 1, 1}), {deep, kernel}); });
+}
+
+TEST(Threads, ConvolutionToOneChannelAndToManyOfOnePlace) {
+  const at::Tensor x = Random({20, 4, 61, 59}), weight = Random({1, 4, 3, 3}), bias = Random({1});
+  ExpectTheSameBits([&] { return WithGradients(Convolve(x, weight, bias, {1, 1}, {1, 1}), {x, weight, bias}); });
+  const at::Tensor points = Random({301, 4, 1, 1}), wide = Random({100, 4, 1, 1}), added = Random({100});
+  ExpectTheSameBits([&] {
+    return WithGradients(Convolve(points, wide, added, {1, 1}, {0, 0}), {points, wide, added});
+  });
 }
 
 TEST(Threads, NormUpdateAndCasts) {

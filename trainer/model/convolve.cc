@@ -2,6 +2,7 @@
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
@@ -29,6 +30,16 @@ struct Geometry {
   }
 };
 
+// dy: (B, C, ...) -> (C)
+at::Tensor SumOfChannels(const at::Tensor& dy) {
+  const at::Tensor places = dy.flatten(2);
+  at::Tensor sums = at::empty({dy.size(1)}, dy.options());
+  ParallelBlocks(dy.size(1), 1, [&](int64_t channel, int64_t) {
+    sums.select(0, channel).copy_(places.select(1, channel).sum(1).sum());
+  });
+  return sums;
+}
+
 struct ConvolveFunction : Function<ConvolveFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding) {
@@ -49,9 +60,8 @@ struct ConvolveFunction : Function<ConvolveFunction> {
       const OneLibraryThread one_thread;
       dw = geometry.Gradients(dy, x, weight, {false, true})[1];
     }
-    // Places first, then samples: the sum over both at once may be cut by threads.
     // An absent bias is no input: it has no place among those that may need a gradient.
-    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = dy.flatten(2).sum(2).sum(0);
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = SumOfChannels(dy);
     return {dx, dw, db, {}, {}};
   }
 };

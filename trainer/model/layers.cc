@@ -13,6 +13,7 @@
 
 #include "trainer/model/convolve.h"
 #include "trainer/model/product.h"
+#include "trainer/model/rows.h"
 
 namespace trainyard {
 namespace {
@@ -79,7 +80,7 @@ RMSNorm::RMSNorm(const Scope& s, int64_t width, double eps)
 
 at::Tensor RMSNorm::operator()(const Pass& pass, const at::Tensor& x) const {
   const at::Tensor wide = x.to(at::kFloat);
-  return (wide * at::rsqrt(wide.square().mean(-1, true) + eps) * pass[weight]).to(x.scalar_type());
+  return ScaleRows(wide * at::rsqrt(wide.square().mean(-1, true) + eps), pass[weight]).to(x.scalar_type());
 }
 
 GroupNorm::GroupNorm(const Scope& s, int64_t groups, int64_t channels, double eps)

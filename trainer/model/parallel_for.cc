@@ -1,7 +1,10 @@
 #include "trainer/model/parallel_for.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <omp.h>
+
+#include <algorithm>
 
 // From MKL, of which LibTorch holds a copy on x86-64; returns what was set before, 0 for the default.
 extern "C" int MKL_Set_Num_Threads_Local(int) __attribute__((weak));
@@ -14,6 +17,14 @@ namespace trainyard {
 
 void ParallelFor(int64_t begin, int64_t end, int64_t least, const std::function<void(int64_t, int64_t)>& run) {
   at::parallel_for(begin, end, least, run);
+}
+
+void ParallelBlocks(int64_t size, int64_t block, const std::function<void(int64_t, int64_t)>& run) {
+  ParallelFor(0, (size + block - 1) / block, 1, [&](int64_t first, int64_t last) {
+    const at::NoGradGuard no_grad;  // a property of the thread
+    const OneLibraryThread one_thread;
+    for (int64_t i = first; i < last; ++i) run(i * block, std::min(block, size - i * block));
+  });
 }
 
 OneLibraryThread::OneLibraryThread()

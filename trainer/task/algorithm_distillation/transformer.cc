@@ -9,6 +9,7 @@
 #include <string>
 
 #include "trainer/model/product.h"
+#include "trainer/model/rows.h"
 #include "trainer/task/algorithm_distillation/windows.h"
 
 namespace trainyard::ad {
@@ -107,11 +108,11 @@ at::Tensor Transformer::Embed(const Pass& pass, const TransformerInput& input) c
     const at::Tensor tokens_3D = types + at::cat({at::zeros_like(start), start, end}, 1).squeeze(0);
     x_BCD = x_BCD * is_step + at::embedding(tokens_3D, input.kinds);
   } else {
-    x_BCD = x_BCD + types.narrow(0, kTransitionToken, 1);
+    x_BCD = AddToEach(x_BCD, types.select(0, kTransitionToken));
   }
-  x_BCD = x_BCD + positions.narrow(0, 0, C);
+  x_BCD = AddToEach(x_BCD, positions.narrow(0, 0, C));
   at::Tensor q_BQD = embed_query_state_(pass, input.states) + at::embedding(positions, input.visible);
-  if (compressed_) q_BQD = q_BQD + types.narrow(0, kTransitionToken, 1);
+  if (compressed_) q_BQD = AddToEach(q_BQD, types.select(0, kTransitionToken));
   return at::cat({x_BCD, q_BQD}, 1);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "trainer/model/product.h"
+#include "trainer/model/rows.h"
 
 namespace trainyard::lm {
 namespace {
@@ -71,7 +72,7 @@ at::Tensor Gpt2::Forward(const Pass& pass, const at::Tensor& tokens) const {
   at::Tensor x = pass.Unit(ends_.unit(),
                            [=, this](at::TensorList) {
                              const at::Tensor positions = pass[positions_.weight].narrow(0, 0, tokens.size(1));
-                             return dropout_(pass, tokens_(pass, tokens) + positions);
+                             return dropout_(pass, AddToEach(tokens_(pass, tokens), positions));
                            },
                            {});
   for (const Block& block : blocks_) {
