@@ -4,16 +4,11 @@
 #include <chrono>
 #include <system_error>
 
+#include "trainer/base/clock.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
-namespace {
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 Loader::Loader(const Dataset& dataset, SampleStream stream, Collate collate, const ShareLayout& layout, int64_t first,
                int64_t end, const LoaderOptions& options)
     : dataset_(dataset),
@@ -54,14 +49,14 @@ Share Loader::Next() {
 LoaderTimes Loader::times() const { return {read_seconds_, collate_seconds_, wait_seconds_}; }
 
 std::unique_ptr<Batch> Loader::Take() {
-  const double start = Now();
+  const double start = SteadySeconds();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || (!open_.empty() && open_.front()->ready); });
   if (failure_) std::rethrow_exception(failure_);
   const std::unique_ptr<MicroBatch> taken = std::move(open_.front());
   open_.pop_front();
   changed_.notify_all();
-  wait_seconds_ += Now() - start;
+  wait_seconds_ += SteadySeconds() - start;
   if (taken->error) std::rethrow_exception(taken->error);
   return std::move(taken->batch);
 }
@@ -111,7 +106,7 @@ void Loader::Read(const Work& work, std::unique_lock<std::mutex>& lock) {
   uint64_t hash = 0;
   std::string skipped;
   std::exception_ptr error;
-  const double start = Now();
+  const double start = SteadySeconds();
   try {
     sample = dataset_.Read(key);
     if (options_.hash_inputs) hash = dataset_.Hash(*sample);
@@ -124,7 +119,7 @@ void Loader::Read(const Work& work, std::unique_lock<std::mutex>& lock) {
   } catch (...) {
     error = std::current_exception();
   }
-  read_seconds_ += Now() - start;
+  read_seconds_ += SteadySeconds() - start;
   lock.lock();
   micro_batch.samples[work.index] = std::move(sample);
   if (options_.hash_inputs) micro_batch.hashes[work.index] = hash;
@@ -143,7 +138,7 @@ void Loader::Read(const Work& work, std::unique_lock<std::mutex>& lock) {
 
 void Loader::Finish(MicroBatch& micro_batch) {
   if (micro_batch.error) return;
-  const double start = Now();
+  const double start = SteadySeconds();
   try {
     std::vector<const Sample*> samples;
     for (const auto& sample : micro_batch.samples) samples.push_back(sample.get());
@@ -157,7 +152,7 @@ void Loader::Finish(MicroBatch& micro_batch) {
     micro_batch.error = std::current_exception();
   }
   micro_batch.samples.clear();
-  collate_seconds_ += Now() - start;
+  collate_seconds_ += SteadySeconds() - start;
 }
 
 }  // namespace trainyard

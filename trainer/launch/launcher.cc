@@ -18,6 +18,7 @@
 #include "common/json.h"
 #include "operator/api/exit_reason.h"
 #include "operator/api/worker_env.h"
+#include "trainer/base/clock.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/listen.h"
@@ -39,15 +40,13 @@ constexpr double kCollectSeconds = 5;  // after the first failure, before SIGKIL
 constexpr double kSignOffSeconds = 5;
 constexpr double kRefusalSeconds = 10;  // how far apart the nodes of a world may start and still hear of it
 
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 const char* NameOf(int stop_signal) { return stop_signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 // Waits for the operator to publish rank 0's address.
 std::string MasterAddress(const NodeWorld& world, double deadline_seconds, int signal_fd) {
   if (world.master_file.empty()) return world.master_addr;
-  const double deadline = Now() + deadline_seconds;
-  double next_message = Now() + 5;
+  const double deadline = SteadySeconds() + deadline_seconds;
+  double next_message = SteadySeconds() + 5;
   for (;;) {
     std::error_code error;
     if (fs::exists(world.master_file, error)) {
@@ -55,11 +54,11 @@ std::string MasterAddress(const NodeWorld& world, double deadline_seconds, int s
       text.erase(text.find_last_not_of(" \n\t") + 1);
       if (!text.empty()) return text;
     }
-    if (Now() > deadline)
+    if (SteadySeconds() > deadline)
       throw PeerError("waited " + HumanSeconds(deadline_seconds) + " for rank 0's address in " + world.master_file);
-    if (Now() > next_message) {
+    if (SteadySeconds() > next_message) {
       std::fprintf(stderr, "launch: waiting for rank 0's address in %s\n", world.master_file.c_str());
-      next_message = Now() + 30;
+      next_message = SteadySeconds() + 30;
     }
     pollfd stop = {signal_fd, POLLIN, 0};
     if (poll(&stop, 1, 100) > 0) throw StoppedError("stopped on request while waiting for rank 0's address");
@@ -231,7 +230,7 @@ class Node {
       close(std::exchange(it->child.report, -1));
       it->running = false;
       RankEnd& end = it->end;
-      end.time = Now();
+      end.time = SteadySeconds();
       end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       end.exit_code = end.signal ? 128 + end.signal : WEXITSTATUS(status);
       end.signalled_by_us = end.signal != 0 && killing_;
@@ -246,7 +245,7 @@ class Node {
   }
 
   void KillStragglers() {
-    if (first_failure_ == 0 || killing_ || Now() - first_failure_ <= kCollectSeconds) return;
+    if (first_failure_ == 0 || killing_ || SteadySeconds() - first_failure_ <= kCollectSeconds) return;
     std::vector<std::string> late;
     for (const Rank& rank : ranks_) {
       if (rank.running) late.push_back(std::to_string(rank.end.rank));
@@ -291,9 +290,9 @@ bool StopPending() {
 
 // Until the launchers of all nodes are done with the store: this node's is. Or until `stop`, which may be null.
 void AwaitSignOff(Store& store, int nodes, double seconds, bool (*stop)()) {
-  const double deadline = Now() + seconds;
+  const double deadline = SteadySeconds() + seconds;
   int64_t done = store.Add("launchers/done", 1);
-  while (done < nodes && Now() < deadline && !(stop && stop())) {
+  while (done < nodes && SteadySeconds() < deadline && !(stop && stop())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     done = store.Add("launchers/done", 0);
   }

@@ -31,9 +31,10 @@ int64_t InFlight(const ModelDeclaration& declaration, int world, const std::vect
   return (bytes + world - 1) / world;
 }
 
-// Of an engine.
-MemoryPlan PlanEngine(const ModelDeclaration& declaration, Precision precision, int world,
-                      const std::vector<std::string>& trainable) {
+}  // namespace
+
+MemoryPlan PlanDdpEngine(const ModelDeclaration& declaration, Precision precision, int world,
+                         const std::vector<std::string>& trainable) {
   const int64_t flat = FlatLayout(Trained(declaration, trainable), world).total();
   int64_t frozen = 0, resting = 0, buffers = 0;
   for (const ParameterSpec& spec : declaration.parameters) {
@@ -54,11 +55,9 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, Precision precision, 
   return plan;
 }
 
-}  // namespace
-
 MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
                          const std::vector<std::string>& trainable) {
-  MemoryPlan plan = PlanEngine(declaration, precision, world, trainable);
+  MemoryPlan plan = PlanDdpEngine(declaration, precision, world, trainable);
   plan.Add("checkpoint in flight", InFlight(declaration, world, trainable));
   return plan;
 }
@@ -70,7 +69,7 @@ MemoryPlan PlanDdpHandOver(const ModelDeclaration& declaration, Precision precis
     if (!IsTrained(spec, before) && IsTrained(spec, after)) left += spec.numel() * 4;
   }
   for (const BufferSpec& spec : declaration.buffers) left += spec.numel() * 4;
-  MemoryPlan plan = PlanEngine(declaration, precision, world, after);
+  MemoryPlan plan = PlanDdpEngine(declaration, precision, world, after);
   plan.Add("what the stage before leaves", left);
   plan.Add("checkpoint in flight", InFlight(declaration, world, before));
   return plan;

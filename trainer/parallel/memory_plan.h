@@ -25,8 +25,11 @@ struct MemoryPlan {
   void Add(const char* name, int64_t bytes);
 };
 
-// Of stage ddp; activations and what the allocator keeps are not in it.
-// `trainable`: as in EngineOptions.
+// What an engine of stage ddp allocates. `trainable`: as in EngineOptions.
+MemoryPlan PlanDdpEngine(const ModelDeclaration& declaration, Precision precision, int world,
+                         const std::vector<std::string>& trainable = {});
+
+// The same while it trains, with a checkpoint in flight; activations and what the allocator keeps are not in it.
 MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
                          const std::vector<std::string>& trainable = {});
 

@@ -52,6 +52,7 @@ std::string BitsDifference(const Json& saved, const Json& now) {
     for (const auto& [name, value] : bits->items()) names.insert(name);
   }
   std::vector<std::string> parts;
+  names.erase("threads");  // kept for people: no bit depends on it (model/parallel_for.h)
   for (const std::string& name : names) {
     const std::string before = TextOf(saved, name), after = TextOf(now, name);
     if (before != after) parts.push_back(name + " " + before + " -> " + after);

@@ -22,14 +22,13 @@ namespace trainyard {
 namespace {
 
 // What does not fit together, or into memory, is refused before anything is written or allocated.
-std::vector<StageRun> FirstPlan(const Config& config, const Task& task, int world, int ranks_here) {
-  const Plan plan = MakePlan(config, task, world, 0);
-  std::vector<StageRun> runs = PlanStages(config, plan);
+void RequireFeasible(const Config& config, const Task& task, const World& world) {
+  const Plan plan = MakePlan(config, task, world.size, 0);
+  PlanStages(config, plan);
   const std::vector<Stage> stages = StagesOf(config);
-  const std::vector<PlannedMoment> moments = PlanMoments(task.model(), plan.precision, world, stages);
+  const std::vector<PlannedMoment> moments = PlanMoments(task.model(), plan.precision, world.size, stages);
   const PlannedMoment& largest = Largest(moments);
-  RequireMemory(largest.memory, NameOf(largest, stages), task.model().num_parameters(), ranks_here);
-  return runs;
+  RequireMemory(largest.memory, NameOf(largest, stages), task.model().num_parameters(), world.local_size);
 }
 
 void ApplyDeterminism(const Config& config) {
@@ -42,10 +41,14 @@ void ApplyDeterminism(const Config& config) {
 struct Alone {
   explicit Alone(const Config& config)
       : task(BuildTask(config)),
-        stages(FirstPlan(config, *task, 1, 1)),
-        communicator(MakeSingleCommunicator()),
-        engine(BuildEngine(stages.back(), *task, *communicator)) {
+        stages(PlanStages(config, MakePlan(config, *task, 1, 0))),
+        communicator(MakeSingleCommunicator()) {
     ApplyDeterminism(config);
+    // One engine, and no checkpoint: less than a run takes, whose other stages never come here.
+    const ModelDeclaration& model = task->model();
+    RequireMemory(PlanDdpEngine(model, plan().precision, 1, stages.back().stage.trainable), "", model.num_parameters(),
+                  1);
+    engine = BuildEngine(stages.back(), *task, *communicator);
   }
   const Plan& plan() const { return stages.back().plan; }
 
@@ -65,7 +68,7 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   const std::string threads = ApplyThreads(world);
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
-  FirstPlan(config, *task, world.size, world.local_size);
+  RequireFeasible(config, *task, world);
   Session session = JoinWorld(config, task->dataset());
   session.threads = threads;
   publisher.channel().SendHello(session.attempt, config.run.dir);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "trainer/base/clock.h"
 #include "trainer/base/error.h"
 #include "trainer/base/random.h"
 #include "trainer/base/stop_signal.h"
@@ -12,14 +13,8 @@
 #include "trainer/optim/schedule.h"
 
 namespace trainyard {
-namespace {
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 void PhaseClock::Enter(const std::string& phase) {
-  const double now = Now();
+  const double now = SteadySeconds();
   if (!phase_.empty()) seconds_[phase_] += now - since_;
   phase_ = phase;
   since_ = now;
