@@ -109,8 +109,8 @@ int Train(const CommonOptions& options, bool dry_run) {
   } catch (const std::exception& error) {
     code = CodeOf(error);
     message = MessageOf(error);
-    std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
-    publisher.channel().SendEnd(message);
+    if (!publisher.channel().SendEnd(message))
+      std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
     SayEnded(world, message);
   }
   if (!publisher.channel().connected()) WriteTerminationMessage(publisher.board().Get(), code, message);

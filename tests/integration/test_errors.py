@@ -266,8 +266,7 @@ def test_a_rank_that_dies(tmp_path, data, phase):
         task={"eval_windows": 4096},
         data={"path": str(data)},
         run={"dir": str(tmp_path / "run")},
-        train={
-  "steps" : 100000, "eval_every" : 1 if phase == "evaluating" else 0},
+        train={"steps": 100000, "eval_every": 1 if phase == "evaluating" else 0},
         parallel={"rendezvous_seconds": 600},  # Nobody may wait for that: the tests' own deadlines are shorter.
     )
     path = harness.write_config(tmp_path / "job.json", config)
@@ -314,9 +313,24 @@ def test_a_rank_that_throws(tmp_path, data, place, call, code):
     other = (tmp_path / "run" / "logs" / "attempt-1-rank-0.log").read_text()
     assert "failed" in other or "a collective failed" in other
     nothing_half_written(tmp_path / "run")
-#The state that was saved before is good.
+    # The state that was saved before is good.
     again = harness.run("launch", "--nproc", 2, "--config", path, timeout=90)
     expect(again, 0, "resuming from")
+
+
+@pytest.mark.parametrize("command, rank", [(["launch", "--nproc", 2], 0), (["launch", "--nproc", 2], 1), (["launch", "--nproc", 2, "--quiet"], 0), (["train"], 0)])
+def test_an_error_stands_once_on_the_terminal(tmp_path, data, command, rank):
+    """The launcher says it, and the rank's log keeps it; without a launcher the rank does."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = harness.run(*command, "--config", path, TRAINYARD_TEST_FAULT=f"forward:{rank}:3")
+    assert result.returncode == 70, result.stderr
+    assert result.stderr.count("injected fault in forward") == 1, result.stderr
+    if command[0] == "launch":
+        assert f"launch: rank {rank} of 2: injected fault in forward" in result.stderr
+        assert f"trainyard: rank {rank}: injected fault in forward" in (tmp_path / "run" / "logs" / f"attempt-1-rank-{rank}.log").read_text()
+    else:
+        assert "trainyard: rank 0: injected fault in forward" in result.stderr
 
 
 def test_a_bad_sample_may_keep_its_place(tmp_path, data):

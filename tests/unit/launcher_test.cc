@@ -1,5 +1,6 @@
 #include "trainer/launch/launcher.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,16 +27,18 @@ class LauncherTest : public testing::Test {
   }
   ~LauncherTest() override { fs::remove_all(directory_); }
 
-  // Starts the launcher of `procs` ranks that run `script`; returns its pid.
-  pid_t Start(int procs, const std::string& script) {
+  // Starts the launcher of `procs` ranks that run `script`; returns its pid. `terminal`: a file that takes the place of
+  // one; empty: it is told to be quiet.
+  pid_t Start(int procs, const std::string& script, const std::string& terminal = "") {
     const pid_t pid = fork();
     if (pid != 0) return pid;
+    if (!terminal.empty()) dup2(open(terminal.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
     LaunchOptions options;
     options.world.procs = procs;
     options.command = {"/bin/sh", "-c", script};
     options.rank0_address = "127.0.0.1";
     options.termination_log = (directory_ / "termination").string();
-    options.quiet = true;
+    options.quiet = terminal.empty();
     const StoreFactory stores{[](int fd, int) {
                                 close(fd);
                                 return std::make_unique<MemoryStore>();
@@ -79,6 +82,32 @@ TEST_F(LauncherTest, TheCauseWinsOverItsConsequences) {
             65);
   EXPECT_EQ(Termination()["rank"], 2);
   EXPECT_EQ(Termination()["tail"][0], "broken file");
+}
+
+int CountOf(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(LauncherTest, WhatARankReportsStandsInItsLogAndOnceOnTheTerminal) {
+  const std::string terminal = (directory_ / "terminal").string(), run = (directory_ / "run").string();
+  const std::string script = "echo '{\"hello\": {\"attempt\": 1, \"run_dir\": \"" + run +
+                             "\"}}' >&$TRAINYARD_REPORT_FD; echo working; "
+                             "echo '{\"end\": {\"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; exit 65";
+  EXPECT_EQ(Wait(Start(1, script, terminal)), 65);
+  EXPECT_EQ(CountOf(ReadFile(terminal), "broken file"), 1) << ReadFile(terminal);
+  const std::string log = ReadFile(run + "/logs/attempt-1-rank-0.log");
+  EXPECT_EQ(log, "working\ntrainyard: rank 0: broken file\n");
+}
+
+TEST_F(LauncherTest, LastWordsOfARankWithoutAReportStandOnceOnTheTerminal) {
+  const std::string terminal = (directory_ / "terminal").string();
+  EXPECT_EQ(Wait(Start(2, "if [ $RANK = 0 ]; then echo broken file; exit 65; fi", terminal)), 65);
+  EXPECT_EQ(CountOf(ReadFile(terminal), "broken file"), 1) << ReadFile(terminal);
+  EXPECT_EQ(Wait(Start(2, "if [ $RANK = 1 ]; then echo broken file; exit 65; fi", terminal)), 65);
+  EXPECT_EQ(CountOf(ReadFile(terminal), "broken file"), 1)
+      << "nobody has repeated rank 1 before: " << ReadFile(terminal);
 }
 
 TEST_F(LauncherTest, AKilledRankIsTheCauseAndHangingOnesGo) {

@@ -132,6 +132,8 @@ class Node {
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
     return ends;
   }
+  // Whether what a rank wrote stands on the terminal.
+  bool Echoed(size_t local) const { return ranks_[local].output.echoes(); }
 
  private:
   static std::string ProgressMode() {
@@ -206,6 +208,7 @@ class Node {
       OpenLogs(json["hello"]["run_dir"].get<std::string>());
     } else if (json.contains("end")) {
       rank.end_message = json["end"]["message"].get<std::string>();
+      rank.output.Log(Format("trainyard: rank %d: %s\n", rank.end.rank, rank.end_message.c_str()));
     }
   }
 
@@ -327,10 +330,12 @@ std::string WhatIsLeft(const RankEnd& end) {
                                  : "; nothing is known to be durable: the same command goes on from what there is";
 }
 
-void Explain(const RankEnd& culprit, int ranks) {
+// `echoed`: what the culprit wrote stands on the terminal already.
+void Explain(const RankEnd& culprit, int ranks, bool echoed) {
   if (culprit.exit_code == 0) return;
   if (culprit.message.empty()) {
-    for (const std::string& line : culprit.tail) std::fprintf(stderr, "[rank %d] %s\n", culprit.rank, line.c_str());
+    for (const std::string& line : echoed ? std::vector<std::string>() : culprit.tail)
+      std::fprintf(stderr, "[rank %d] %s\n", culprit.rank, line.c_str());
     std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
                  ExitReason(culprit.exit_code).c_str());
   } else {
@@ -364,9 +369,10 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   node.Watch(signal_fd);
   SignOff(std::move(store), world, stores, master, listening.second);
   const std::vector<RankEnd> ends = node.Ends();
-  RankEnd culprit = ends[Culprit(ends)];
+  const size_t cause = Culprit(ends);
+  RankEnd culprit = ends[cause];
   if (node.second_signal()) culprit = EndedOnRequest(culprit, node.second_signal());
-  Explain(culprit, world.nodes * world.procs);
+  Explain(culprit, world.nodes * world.procs, node.Echoed(cause));
   if (!options.termination_log.empty()) {
     std::FILE* file =
         std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.

@@ -7,7 +7,8 @@
 //   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off.
 //     Another node's connects only then: a stop is obeyed while rank 0 is not there yet.
 //   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log; the node's first rank's also to
-//     the terminal (of other ranks than 0 it is only what they wait for and why they failed).
+//     the terminal (of other ranks than 0 it is only what they wait for). Why a rank failed is its launcher's to
+//     say, once, and stands in the rank's log as well; of several failed ranks it says the cause.
 // Nothing here links LibTorch: the store is made through a function.
 #ifndef TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
 #define TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_

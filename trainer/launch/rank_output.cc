@@ -29,12 +29,7 @@ void RankOutput::Append(std::string_view bytes) {
     std::fwrite(bytes.data(), 1, bytes.size(), echo_);
     std::fflush(echo_);
   }
-  if (log_) {
-    std::fwrite(bytes.data(), 1, bytes.size(), log_);
-    std::fflush(log_);
-  } else if (pending_.size() < kMaxPending) {
-    pending_ += bytes;
-  }
+  Log(bytes);
   for (char c : bytes) {
     if (c == '\n') {
       AddLine(std::move(line_));
@@ -44,6 +39,15 @@ void RankOutput::Append(std::string_view bytes) {
     } else if (line_.size() < 1000) {
       line_ += c;
     }
+  }
+}
+
+void RankOutput::Log(std::string_view text) {
+  if (log_) {
+    std::fwrite(text.data(), 1, text.size(), log_);
+    std::fflush(log_);
+  } else if (pending_.size() < kMaxPending) {
+    pending_ += text;
   }
 }
 

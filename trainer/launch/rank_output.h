@@ -22,6 +22,9 @@ class RankOutput {
   RankOutput& operator=(RankOutput&&) = delete;
 
   void Append(std::string_view bytes);
+  // Into the log alone: what the rank has not written itself.
+  void Log(std::string_view text);
+  bool echoes() const { return echo_ != nullptr; }
   // From now on, and for everything that came before. A log that cannot be made is left out.
   void OpenLog(const std::string& path);
   // The last lines, oldest first; a bar that was redrawn counts as its last state.

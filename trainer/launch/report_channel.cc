@@ -27,9 +27,8 @@ ReportChannel ReportChannel::FromEnvironment() {
 
 // One write of at most PIPE_BUF bytes is atomic; a longer one may be cut when the pipe is full, and
 // the launcher skips what is not a whole JSON line.
-void ReportChannel::Send(const std::string& line) {
-  if (fd_ < 0) return;
-  [[maybe_unused]] const ssize_t written = write(fd_, line.data(), line.size());
+bool ReportChannel::Send(const std::string& line) {
+  return fd_ >= 0 && write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }
 
 void ReportChannel::SendStatus(const RankStatus& status) { Send(Line({{"status", status.ToJson()}})); }
@@ -37,8 +36,8 @@ void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) {
   Send(Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}}));
 }
 // The line may follow one that was cut.
-void ReportChannel::SendEnd(const std::string& message) {
-  Send("\n" + Line({{"end", {{"message", Cut(message, 2000)}}}}));
+bool ReportChannel::SendEnd(const std::string& message) {
+  return Send("\n" + Line({{"end", {{"message", Shorten(message, 2000)}}}}));
 }
 
 }  // namespace trainyard
