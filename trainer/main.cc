@@ -14,6 +14,7 @@
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/commands.h"
+#include "trainer/checkpoint/diff.h"
 #include "trainer/comm/c10d_store.h"
 #include "trainer/config/load.h"
 #include "trainer/launch/launcher.h"
@@ -188,7 +189,7 @@ struct Commands {
   std::string nproc, checkpoint, out, init_from, first, second;
   std::unique_ptr<SynthCommand> synth;
   int ranks = 1;
-  bool dry_run = false, quiet = false, json = false;
+  bool dry_run = false, quiet = false, json = false, all = false;
 };
 
 CLI::App* Add(Commands& c, const char* name, const std::string& description, const std::string& example) {
@@ -240,6 +241,7 @@ void Build(Commands& c) {
       checkpoint->add_subcommand("diff", "Compares the tensors of two checkpoints; exit code 1 when they differ");
   diff->add_option("dir", c.first, "one checkpoint")->required();
   diff->add_option("other", c.second, "the other")->required();
+  diff->add_flag("--all", c.all, "every tensor that differs, not only the 20 that differ most");
   Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
   CLI::App* plan = Add(c, "plan", "What a model takes on a rank, and whether it fits this machine; reads no data.",
                        "trainyard plan --config job.yaml --ranks 2");
@@ -263,7 +265,9 @@ int Run(Commands& c) {
     c.synth->Run();
   } else if (name == "checkpoint") {
     const std::string what = command.get_subcommands().at(0)->get_name();
-    if (what != "export") return RunCheckpointCommand(what, ResolveVolume(c.first), ResolveVolume(c.second));
+    if (what == "ls") return ListCheckpoints(ResolveVolume(c.first));
+    if (what == "verify") return VerifyCheckpoints(ResolveVolume(c.first));
+    if (what == "diff") return DiffCheckpoints(ResolveVolume(c.first), ResolveVolume(c.second), c.all);
     ExportCheckpoint(ResolveVolume(c.first).string(), ResolveVolume(c.out).string(),
                      ResolveVolume(c.init_from).string());
   } else if (name == "plan") {

@@ -283,6 +283,22 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
     good(job("second", init={"from": str(copy)}, train={"steps": 13})[0])
 
 
+def test_weights_of_another_model_are_refused_in_a_line(job, tmp_path):
+    _, first = job("first", train={"steps": 2})
+    weights = load_file(first / "export" / "model.safetensors")
+    save_file({("old." if i % 2 else "") + name: array[..., None] for i, (name, array) in enumerate(sorted(weights.items()))}, tmp_path / "other.safetensors")
+    result, _ = job("second", init={"from": str(tmp_path / "other.safetensors")})
+    assert result.returncode == 64, result.stderr
+    renamed = len(weights) // 2
+    kept = len(weights) - renamed
+    for what, count in (("missing: ", renamed), ("unexpected: ", renamed), ("of another shape: ", kept)):
+        assert count > 6
+        listed = result.stderr.split("; " + what)[1].split(";")[0].split("\n")[0]
+        assert re.search(rf" and {count - 5} more\b", listed), listed
+        assert sum(name in listed for name in weights) <= 5 + 1, listed  # one name may begin another
+    assert len(result.stderr.split("launch: rank 0")[1]) < 2000
+
+
 def test_an_automatic_batch_is_at_most_the_data_set(tmp_path):
     """44 windows: an epoch is one step, and every sample comes once in it."""
     harness.write_tokens(tmp_path / "train.tokens", [i % 16 for i in range(16 * 44 + 1)], 16)

@@ -52,7 +52,19 @@ def test_the_export_is_the_checkpoint(run, tmp_path):
     assert "good" in harness.run("checkpoint", "verify", run / "checkpoints").stdout
     assert "readable" in harness.run("checkpoint", "ls", run / "checkpoints").stdout
     diff = harness.run("checkpoint", "diff", run / "checkpoints" / "step-00000005", run / "checkpoints" / "step-00000010")
-    assert diff.returncode == 1 and "tensors differ" in diff.stdout
+    assert diff.returncode == 1, diff.stderr
+    tensors = json.loads((run / "checkpoints" / "step-00000005" / "manifest.json").read_text())["tensors"]
+    *lines, more, equal, summary = diff.stdout.splitlines()
+    changed = int(summary.split()[0])
+    assert summary == f"{changed} of {len(tensors)} tensors differ" and equal == f"{len(tensors) - changed} tensors equal"
+    assert len(lines) == 20 and more == f"and {changed - 20} more, which differ less (--all shows them)"
+    everything = harness.run("checkpoint", "diff", "--all", run / "checkpoints" / "step-00000005", run / "checkpoints" / "step-00000010")
+    *all_lines, _, last = everything.stdout.splitlines()
+    assert everything.returncode == 1 and last == summary and len(all_lines) == changed and all_lines[:20] == lines
+    sizes = [float(re.search(r"largest difference ([^,]+),", line)[1]) for line in all_lines]
+    assert sizes == sorted(sizes, reverse=True)
+    same = harness.run("checkpoint", "diff", run / "checkpoints" / "step-00000005", run / "checkpoints" / "step-00000005")
+    assert same.returncode == 0 and same.stdout == f"{len(tensors)} tensors equal\n0 of {len(tensors)} tensors differ\n"
 
 
 def test_tensorboard_reads_every_scalar(run):

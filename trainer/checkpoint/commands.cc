@@ -1,10 +1,7 @@
 #include "trainer/checkpoint/commands.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <map>
-#include <set>
+#include <optional>
 #include <vector>
 
 #include "trainer/base/error.h"
@@ -17,8 +14,6 @@
 
 namespace trainyard {
 namespace {
-
-using Tensors = std::map<std::string, std::vector<float>>;
 
 const char* Word(Standing standing) {
   switch (standing) {
@@ -63,17 +58,6 @@ void ListStep(const fs::path& directory, int64_t step, const Fence& fence) {
   }
 }
 
-int List(const fs::path& path) {
-  const fs::path directory = CheckpointsAt("checkpoint ls", path);
-  const Fence fence = Fence::Read(directory);
-  std::printf("%-16s %10s %8s %-10s %s\n", "step", "bytes", "attempt", "job", "state");
-  for (int64_t step : ListSteps(directory)) ListStep(directory, step, fence);
-  for (const fs::path& aside : ListAside(directory))
-    std::printf("%-16s %10s %8s %-10s moved aside: %s\n", aside.stem().c_str(), "-", "-", "-",
-                aside.filename().c_str());
-  return 0;
-}
-
 // Prints a line; returns whether training can go on from it as far as it alone is concerned.
 bool VerifyStep(const fs::path& path, const Fence* fence) {
   try {
@@ -88,7 +72,20 @@ bool VerifyStep(const fs::path& path, const Fence* fence) {
   }
 }
 
-int VerifyPath(const fs::path& path) {
+}  // namespace
+
+int ListCheckpoints(const fs::path& path) {
+  const fs::path directory = CheckpointsAt("checkpoint ls", path);
+  const Fence fence = Fence::Read(directory);
+  std::printf("%-16s %10s %8s %-10s %s\n", "step", "bytes", "attempt", "job", "state");
+  for (int64_t step : ListSteps(directory)) ListStep(directory, step, fence);
+  for (const fs::path& aside : ListAside(directory))
+    std::printf("%-16s %10s %8s %-10s moved aside: %s\n", aside.stem().c_str(), "-", "-", "-",
+                aside.filename().c_str());
+  return 0;
+}
+
+int VerifyCheckpoints(const fs::path& path) {
   const fs::path found = CheckpointsAt("checkpoint verify", path);
   const std::vector<int64_t> steps = ListSteps(found);
   bool good = true;
@@ -105,50 +102,6 @@ int VerifyPath(const fs::path& path) {
     for (int64_t step : steps) good = VerifyStep(found / StepName(step), fence ? &*fence : nullptr) && good;
   }
   return good ? 0 : static_cast<int>(ExitCode::kStorage);
-}
-
-Tensors ReadAll(const OpenCheckpoint& checkpoint) {
-  Tensors tensors;
-  TensorTargets targets;
-  for (const auto& [key, info] : checkpoint.manifest.tensors) {
-    const int64_t numel = info.slices.empty() ? 0 : info.slices.back().end;
-    targets[key] = {info.shape, tensors.emplace(key, std::vector<float>(static_cast<size_t>(numel))).first->second};
-  }
-  LoadTensors(checkpoint, targets);
-  return tensors;
-}
-
-int Diff(const fs::path& first, const fs::path& second) {
-  const Tensors a = ReadAll(FindCheckpoint("checkpoint diff", first)),
-                b = ReadAll(FindCheckpoint("checkpoint diff", second));
-  std::set<std::string> keys;
-  for (const auto& [key, values] : a) keys.insert(key);
-  for (const auto& [key, values] : b) keys.insert(key);
-  int different = 0;
-  for (const std::string& key : keys) {
-    if (!a.contains(key) || !b.contains(key)) {
-      std::printf("%s: only in %s\n", key.c_str(), a.contains(key) ? first.c_str() : second.c_str());
-      ++different;
-      continue;
-    }
-    const std::vector<float>&x = a.at(key), &y = b.at(key);
-    if (x == y) continue;
-    double largest = 0;
-    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
-      largest = std::max(largest, std::abs(static_cast<double>(x[i]) - y[i]));
-    std::printf("%s: largest difference %g\n", key.c_str(), largest);
-    ++different;
-  }
-  std::printf("%d of %zu tensors differ\n", different, keys.size());
-  return different ? 1 : 0;
-}
-
-}  // namespace
-
-int RunCheckpointCommand(const std::string& command, const fs::path& first, const fs::path& second) {
-  if (command == "ls") return List(first);
-  if (command == "verify") return VerifyPath(first);
-  return Diff(first, second);
 }
 
 }  // namespace trainyard

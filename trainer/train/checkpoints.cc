@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -198,6 +199,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return (text.empty() ? "[" : text) + "]";
 }
 
+// A file of another model may have hundreds of wrong names.
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 5;
+  if (names.size() <= kNamed + 1) return Join(names);
+  return Join(std::span(names).first(kNamed)) + Format(" and %zu more", names.size() - kNamed);
+}
+
 }  // namespace
 
 void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick) try {
@@ -227,9 +235,9 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
     if (!known.contains(name)) unexpected.push_back(name);
   }
   std::string problems;
-  if (!missing.empty()) problems += "; missing: " + Join(missing);
-  if (!unexpected.empty()) problems += "; unexpected: " + Join(unexpected);
-  if (!shapes.empty()) problems += "; of another shape: " + Join(shapes);
+  if (!missing.empty()) problems += "; missing: " + FirstOf(missing);
+  if (!unexpected.empty()) problems += "; unexpected: " + FirstOf(unexpected);
+  if (!shapes.empty()) problems += "; of another shape: " + FirstOf(shapes);
   if (!problems.empty()) throw ConfigError(field + ": " + path + problems);
   for (size_t i = 0; i < model.parameters.size(); ++i)
     engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name, tick));

@@ -70,8 +70,9 @@ class Checkpoints {
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
-// --checkpoint. Throws ConfigError for one that is not there or is malformed, and one for all names that are missing or
-// not known and shapes that differ. Buffers are taken where they are there; aliases may be.
+// --checkpoint. Throws ConfigError for one that is not there or is malformed, and one with the first few names that
+// are missing, not known, or of another shape, and how many more there are. Buffers are taken where they are there;
+// aliases may be.
 void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick = {});
 
 }  // namespace trainyard
