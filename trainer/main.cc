@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/export.h"
+#include "trainer/train/out_of_memory.h"
 #include "trainer/train/places.h"
 #include "trainer/train/plan_command.h"
 #include "trainer/train/run.h"
@@ -69,14 +69,14 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
 
 // What people read: LibTorch puts its C++ frames behind its errors.
 std::string MessageOf(const std::exception& error) {
+  if (const auto text = FailedAllocation(error)) return *text;
   const std::string text = error.what();
   return text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #")));
 }
 
 int CodeOf(const std::exception& error) {
   if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
-  const bool allocator = std::string(error.what()).find("DefaultCPUAllocator") != std::string::npos;  // LibTorch's
-  if (allocator || dynamic_cast<const std::bad_alloc*>(&error)) return static_cast<int>(ExitCode::kOutOfMemory);
+  if (FailedAllocation(error)) return static_cast<int>(ExitCode::kOutOfMemory);
   if (dynamic_cast<const fs::filesystem_error*>(&error)) return static_cast<int>(ExitCode::kStorage);
   return static_cast<int>(ExitCode::kInternal);
 }
@@ -243,8 +243,11 @@ void Build(Commands& c) {
   diff->add_option("other", c.second, "the other")->required();
   diff->add_flag("--all", c.all, "every tensor that differs, not only the 20 that differ most");
   Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
-  CLI::App* plan = Add(c, "plan", "What a model takes on a rank, and whether it fits this machine; reads no data.",
-                       "trainyard plan --config job.yaml --ranks 2");
+  CLI::App* plan =
+      Add(c, "plan",
+          "What a model takes on a rank, and whether this machine can hold it; reads no data.\n"
+          "Activations, which grow with batch.micro, are not counted. Ends with 71 when not even the rest fits.",
+          "trainyard plan --config job.yaml --ranks 2");
   AddConfigOptions(plan, c.common);
   plan->add_option("--ranks", c.ranks, "ranks on this machine")->capture_default_str()->check(CLI::Range(1, 4096));
   plan->add_flag("--json", c.json, "the same as JSON");
@@ -271,7 +274,7 @@ int Run(Commands& c) {
     ExportCheckpoint(ResolveVolume(c.first).string(), ResolveVolume(c.out).string(),
                      ResolveVolume(c.init_from).string());
   } else if (name == "plan") {
-    PrintPlan(Load(c.common), c.ranks, c.json);
+    return PrintPlan(Load(c.common), c.ranks, c.json);
   } else if (name == "tasks") {
     ListTasks();
   } else if (name == "config-reference") {

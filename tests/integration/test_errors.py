@@ -142,6 +142,30 @@ def test_an_allocation_that_fails_is_told_without_frames(tmp_path, data):
     result = subprocess.run(limited, capture_output=True, text=True, timeout=60, env=harness.environment())
     expect(result, 71)
     assert "frame #" not in result.stderr and len(result.stderr.splitlines()) <= 2, result.stderr
+    assert re.search(r"^trainyard: out of memory: \d+\.\d [MG]iB more could not be had$", result.stderr, re.M), result.stderr
+
+
+def test_a_step_beyond_the_memory_names_the_field(tmp_path):
+    """The activations of 128 samples at once do not fit; the model does."""
+    harness.write_tokens(tmp_path / "train.tokens", [i % 16 for i in range(256 * 150)], 16)
+    config = harness.merged(harness.SMALL_LANGUAGE_MODEL, data={"path": str(tmp_path)}, run={"dir": str(tmp_path / "run")}, batch={"global": 128, "micro": 128},
+                            model={"context": 256, "dim": 512, "heads": 8, "layers": 4}, train={"steps": 1})
+    path = harness.write_config(tmp_path / "job.json", config)
+    limited = ["bash", "-c", 'ulimit -v 2500000; exec "$0" "$@"', harness.BIN, "launch", "--nproc", "1", "--config", str(path)]
+    result = subprocess.run(limited, capture_output=True, text=True, timeout=300, env=harness.environment())
+    expect(result, 71, "out of memory: ", " in step 1; batch.micro is 128; batch.micro: 64 takes less")
+
+
+def test_a_plan_beyond_the_machine_fails_in_a_script(tmp_path):
+    config = harness.merged(harness.SMALL, data={"path": "/nowhere"})
+    small = harness.run("plan", "--config", harness.write_config(tmp_path / "small.json", config))
+    expect(small, 0)
+    assert "not counted" in small.stdout and "which grow with batch.micro" in small.stdout and "are left for what is not counted" in small.stdout, small.stdout
+    large = harness.write_config(tmp_path / "large.json", harness.merged(config, model={"dim": 65536, "layers": 1024}))
+    text, machine = harness.run("plan", "--config", large), harness.run("plan", "--config", large, "--json")
+    assert text.returncode == machine.returncode == 71 and "does not fit" in text.stdout, text.stdout
+    assert json.loads(machine.stdout)["fits"] is False and "batch.micro" in json.loads(machine.stdout)["not_counted"]
+    assert "71" in harness.run("plan", "--help").stdout
 
 
 def test_dry_run_says_what_is_most_likely_not_meant(tmp_path, data):

@@ -26,7 +26,7 @@ TEST(PlanCommand, Gpt2IsCountedWithoutATensor) {
   const auto meter = std::make_shared<Meter>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
   testing::internal::CaptureStdout();
-  PrintPlan(config, 2, true);
+  EXPECT_EQ(PrintPlan(config, 2, true), 0);
   const auto plan = nlohmann::json::parse(testing::internal::GetCapturedStdout());
   EXPECT_EQ(meter->tensors, 0);
   EXPECT_EQ(plan["parameters"], 124439808);

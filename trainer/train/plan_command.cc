@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "trainer/base/error.h"
 #include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/parallel/flat_layout.h"
@@ -14,6 +15,8 @@ namespace trainyard {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kNotCounted = "activations, which grow with batch.micro; batches that are read ahead; libraries";
 
 struct Printed {
   const Config& config;
@@ -63,6 +66,7 @@ Json ToJson(const Printed& p) {
           {"moments", stages},
           {"bytes_per_rank", BytesOf(Largest(p.moments).memory)},
           {"bytes", p.Needed()},
+          {"not_counted", kNotCounted},
           {"limit", {{"bytes", p.limit.bytes}, {"source", p.limit.source}}},
           {"fits", p.Fits()}};
 }
@@ -87,17 +91,21 @@ void Print(const Printed& p) {
   Line("task", p.config.task.name + ", " + p.config.task.options->Describe());
   Line("parameters", Format("%lld, of them %lld trained", static_cast<long long>(p.model.num_parameters()),
                             static_cast<long long>(p.model.num_parameters(true))));
-  std::printf("  on each of %d rank%s (stage ddp, activations not counted):\n", p.ranks, p.ranks == 1 ? "" : "s");
+  std::printf("  on each of %d rank%s (stage ddp):\n", p.ranks, p.ranks == 1 ? "" : "s");
   for (const PlannedMoment& moment : p.moments) PrintMoment(p, moment);
   const std::string peak = NameOf(Largest(p.moments), p.stages);
   Line("together", HumanBytes(static_cast<double>(p.Needed())) + (peak.empty() ? "" : ", in the " + peak));
   Line(p.limit.source, HumanBytes(static_cast<double>(p.limit.bytes)));
-  Line("verdict", p.Fits() ? "fits" : "does not fit: choose a smaller model, or a machine with more memory");
+  const std::optional<int64_t> micro = p.config.batch.micro;
+  Line("not counted", Format("%s (batch.micro is %s)", kNotCounted, micro ? std::to_string(*micro).c_str() : "auto"));
+  Line("verdict", p.Fits() ? HumanBytes(static_cast<double>(p.limit.bytes) - static_cast<double>(p.Needed())) +
+                                 " are left for what is not counted"
+                           : "does not fit: choose a smaller model, fewer ranks, or a machine with more memory");
 }
 
 }  // namespace
 
-void PrintPlan(const Config& config, int ranks, bool json) {
+int PrintPlan(const Config& config, int ranks, bool json) {
   Printed p{config, ranks, {}, StagesOf(config), {}, MemoryLimitHere()};
   DeclareModel(config, p.model);
   p.moments = PlanMoments(p.model, PrecisionOf(config), ranks, p.stages);
@@ -106,6 +114,7 @@ void PrintPlan(const Config& config, int ranks, bool json) {
   } else {
     Print(p);
   }
+  return static_cast<int>(p.Fits() ? ExitCode::kDone : ExitCode::kOutOfMemory);
 }
 
 }  // namespace trainyard

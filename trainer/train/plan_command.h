@@ -6,9 +6,10 @@
 
 namespace trainyard {
 
-// Prints the parameters, the bytes per component of a rank in a world of `ranks` on this machine, and whether they fit
-// it; as JSON if asked. Reads no data and makes no tensor. Throws ConfigError.
-void PrintPlan(const Config& config, int ranks, bool json);
+// Prints the parameters, the bytes per component of a rank in a world of `ranks` on this machine, what is not counted,
+// and whether the machine can hold the rest; as JSON if asked. Returns the exit code: 71 when it cannot. Reads no data
+// and makes no tensor. Throws ConfigError.
+int PrintPlan(const Config& config, int ranks, bool json);
 
 }  // namespace trainyard
 

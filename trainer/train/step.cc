@@ -11,6 +11,7 @@
 #include "trainer/base/text.h"
 #include "trainer/comm/fail_together.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/train/out_of_memory.h"
 
 namespace trainyard {
 void PhaseClock::Enter(const std::string& phase) {
@@ -48,6 +49,8 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   clock_.Enter("communication");
   local.error ? engine_.Drain() : engine_.Finish();
   // 4. Consensus.
+  if (local.error)
+    local.error = NameWhatIsTooLarge(std::move(local.error), plan_, task_.batch_coupled(), train.step + 1);
   StepResult result = Agree(local);
   result.overlap = engine_.overlap();
   // 5. Clip and optimizer.
