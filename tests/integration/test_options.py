@@ -131,8 +131,8 @@ def test_plan_counts_without_allocating(tmp_path):
 
     config = harness.write_config(tmp_path / "large.json", harness.merged(harness.SMALL, data={"path": "/nowhere"}, model={"dim": 2048, "layers": 24, "heads": 16, "context": 1024}))
     result = harness.run("plan", "--config", config, "--ranks", 2, "--json")
-    assert result.returncode == 0, result.stderr
     plan = json.loads(result.stdout)
+    assert result.returncode == (0 if plan["fits"] else 71), result.stderr  # as large as this machine is
     assert plan["parameters"] > 1.2e9 and plan["bytes_per_rank"]["AdamW moments, fp32"] > 9e9
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20  # KiB: a gigabyte, of 24 planned
 
