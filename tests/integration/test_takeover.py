@@ -140,7 +140,10 @@ def test_a_checkpoint_directory_that_vanished_is_no_fresh_start(job):
     expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000010")
     job.checkpoints.rename(away)
     expect(job(**sections, checkpoint={"resume": "never"}), 0, "starting from scratch")
+    # From now on `never` is what the run was started with: its volume may vanish as well.
     shutil.rmtree(job.checkpoints)
+    gone = expect(job(**sections, checkpoint={"resume": "never"}), 74, f"checkpoint.dir: {job.checkpoints} is empty", "name another checkpoint.dir")
+    assert "set checkpoint.resume" not in gone.stderr, "it is set"
     expect(job(**sections, checkpoint={"dir": str(job.directory / "others")}), 0, "starting from scratch")
 
 

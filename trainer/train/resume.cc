@@ -119,7 +119,7 @@ class Chooser {
     const bool said = !resume.empty() && resume != "auto",
                holds = said && !Fence::Read(directory_).HasStarted(writer_.job_uid);
     RefuseAnotherIdentity(holds);
-    if (!said) RequireKnownDirectory();
+    RequireKnownDirectory(said);
     const bool again = Fence::Read(directory_).HasStarted(writer_.job_uid);
     Fence::Take(directory_, writer_, StopRequested);
     RemoveUnfinished();
@@ -170,14 +170,16 @@ class Chooser {
   }
 
   // A run that has begun left its fence in its checkpoint directory: an empty one is a volume that is not there.
-  // Another one was named on purpose.
-  void RequireKnownDirectory() {
+  // Another one was named on purpose, and so was what checkpoint.resume says now and did not when the run began.
+  void RequireKnownDirectory(bool said) {
     if (!HasBegun(config_) || !Fence::Read(directory_).owners.empty() || !ListSteps(directory_).empty()) return;
     const Json saved = ParseJson(ReadFile(IdentityFile(config_))).at("config");
     if (saved.value("/checkpoint/dir"_json_pointer, "") != config_.checkpoint.dir) return;
+    if (said && saved.value("/checkpoint/resume"_json_pointer, "") != config_.checkpoint.resume) return;
     throw StorageError("checkpoint.dir: " + directory_.string() + " is empty, but the run in " + config_.run.dir +
                        " has begun: is its volume there? To start from scratch all the same, name another "
-                       "checkpoint.dir, or set checkpoint.resume: never");
+                       "checkpoint.dir" +
+                       (said ? "" : ", or set checkpoint.resume: never"));
   }
 
   // What an attempt that is over, or fenced off by now, had not finished.
