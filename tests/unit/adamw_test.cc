@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "trainer/base/error.h"
+#include "trainer/parallel/flat_state.h"
+#include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
 namespace {
@@ -17,12 +19,16 @@ FlatState Example() {
   return state;
 }
 
+void Update(const OptimConfig& config, FlatState& state, int64_t step) {
+  AdamW(config, UpdateRanges(config, state.layout())).Step(state.UpdateBuffers(), step, 0.1, 1);
+}
+
 TEST(AdamW, OnlyMatricesDecay) {
   FlatState state = Example();
   OptimConfig config;
   config.decay = "matrices";
   config.weight_decay = 0.5;
-  AdamW(config, state).Step(1, 0.1, 1);
+  Update(config, state, 1);
   EXPECT_FLOAT_EQ(state.leaves()[0].flatten()[0].item<float>(), 0.95f);
   EXPECT_FLOAT_EQ(state.leaves()[1][0].item<float>(), 1);
 }
@@ -32,7 +38,7 @@ TEST(AdamW, GroupsHaveTheirOwnRateAndDecay) {
   OptimConfig config;
   config.weight_decay = 0.5;
   config.groups = {{"*.bias", 0.5, 1.0}};
-  AdamW(config, state).Step(1, 0.1, 1);
+  Update(config, state, 1);
   EXPECT_FLOAT_EQ(state.leaves()[0].flatten()[0].item<float>(), 0.95f);
   EXPECT_FLOAT_EQ(state.leaves()[1][0].item<float>(), 0.95f);  // 1 - 0.1 * 0.5 * 1
 }
@@ -49,8 +55,7 @@ TEST(AdamW, APatternThatMatchesNothingIsAnError) {
 TEST(AdamW, PaddingStaysZero) {
   FlatState state = Example();
   state.gradient.narrow(0, 0, 64).fill_(3);
-  AdamW optimizer(OptimConfig{}, state);
-  for (int step = 1; step < 5; ++step) optimizer.Step(step, 0.1, 1);
+  for (int step = 1; step < 5; ++step) Update({}, state, step);
   EXPECT_EQ(state.master.narrow(0, 72, 56).abs().sum().item<float>(), 0);
 }
 

@@ -27,6 +27,8 @@
 #include "trainer/model/rows.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/block_norm.h"
+#include "trainer/parallel/flat_state.h"
+#include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
 namespace {
@@ -173,7 +175,7 @@ TEST(Threads, NormUpdateAndCasts) {
     state.gradient.copy_(at::sin(at::arange(state.gradient.numel(), at::kFloat)));
     std::vector<double> scratch;
     const double norm = BlockNorm(Floats(state.gradient), scratch);
-    AdamW(OptimConfig{}, state).Step(1, 0.1, ClipScale(norm, 1));
+    AdamW({}, UpdateRanges({}, state.layout())).Step(state.UpdateBuffers(), 1, 0.1, ClipScale(norm, 1));
     state.PublishParameters();
     return Tensors{state.master, state.exp_avg, state.exp_avg_sq, state.leaves()[0].detach(),
                    at::full({1}, norm, at::kDouble)};

@@ -1,4 +1,5 @@
-// AdamW over the flat buffers, in ranges of equal rate and decay.
+// AdamW over flat buffers, in ranges of equal rate and decay. It knows neither parameters nor ranks: an engine says
+// which elements it updates.
 #ifndef TRAINYARD_TRAINER_OPTIM_ADAMW_H_
 #define TRAINYARD_TRAINER_OPTIM_ADAMW_H_
 
@@ -6,31 +7,33 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/parallel/flat_state.h"
 
 namespace trainyard {
 
-class AdamW {
- public:
-  // Assigns every parameter to its group: of optim.groups, the first whose pattern matches.
-  AdamW(const OptimConfig& config, FlatState& state);
-
-  // Updates master and moments from state.gradient x grad_scale. `step` counts from 1 and is the
-  // number of this update (skipped steps are not counted); `lr` is the schedule's rate.
-  void Step(int64_t step, double lr, float grad_scale);
-
- private:
-  struct Group {
-    Range range;  // multiples of 64
-    double lr, weight_decay;
-  };
-  const OptimConfig config_;
-  FlatState& state_;
-  std::vector<Group> groups_;
+// Elements [begin, end), multiples of 64, of every buffer.
+struct UpdateRange {
+  int64_t begin = 0, end = 0;
+  double lr = 1;  // factor of the schedule's rate
+  double weight_decay = 0;
 };
 
-// Throws ConfigError for a pattern of optim.groups that takes no parameter.
-void RequireMatchingGroups(const OptimConfig& config, const std::vector<ParameterSpec>& parameters);
+struct AdamWBuffers {
+  float *master, *exp_avg, *exp_avg_sq;
+  const float* gradient;
+};
+
+class AdamW {
+ public:
+  AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges);
+
+  // Updates master and moments of its ranges from gradient x grad_scale. `step` counts from 1 and is the number of this
+  // update (skipped steps are not counted); `lr` is the schedule's rate. The same bits for any number of threads.
+  void Step(const AdamWBuffers& buffers, int64_t step, double lr, float grad_scale) const;
+
+ private:
+  const OptimConfig config_;
+  const std::vector<UpdateRange> ranges_;
+};
 
 }  // namespace trainyard
 

@@ -14,6 +14,7 @@
 #include "trainer/parallel/engine.h"
 #include "trainer/parallel/gather.h"
 #include "trainer/parallel/gradient_reducer.h"
+#include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
 namespace {
@@ -39,7 +40,7 @@ class DdpEngine : public Engine {
         collectives_(collectives),
         state_(FlatLayout(Trained(declaration, options.trainable), collectives.size()), options.precision),
         reducer_(state_, collectives, options.bucket_bytes),
-        optimizer_(options.optim, state_),
+        optimizer_(options.optim, UpdateRanges(options.optim, state_.layout())),
         buffers_(declaration),
         gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
     const bool first = from.tensors.empty();
@@ -103,7 +104,7 @@ class DdpEngine : public Engine {
       return result;
     }
     if (input.before) input.before();
-    optimizer_.Step(input.update, input.lr, ClipScale(result.grad_norm, input.clip));
+    optimizer_.Step(state_.UpdateBuffers(), input.update, input.lr, ClipScale(result.grad_norm, input.clip));
     buffers_.Commit();
     state_.PublishParameters();
     return result;

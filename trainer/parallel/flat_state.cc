@@ -38,6 +38,11 @@ void FlatState::Initialize(uint64_t seed) {
   PublishParameters();
 }
 
+AdamWBuffers FlatState::UpdateBuffers() const {
+  return {master.data_ptr<float>(), exp_avg.data_ptr<float>(), exp_avg_sq.data_ptr<float>(),
+          gradient.data_ptr<float>()};
+}
+
 void FlatState::PublishParameters() {
   if (!compute_.defined()) return;
   const float* from = master.data_ptr<float>();

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "trainer/optim/adamw.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/memory_plan.h"
 
@@ -24,6 +25,9 @@ class FlatState {
 
   // (total) float32 each.
   at::Tensor master, gradient, exp_avg, exp_avg_sq;
+
+  // What the optimizer works on.
+  AdamWBuffers UpdateBuffers() const;
 
   // Leaf i belongs to parameter i of the layout, in its shape; requires_grad.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
