@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,6 +71,13 @@ TEST(FailTogether, AMessageOfNothingAndOneWithoutEndArrive) {
     FailTogether(c, c.rank() == 0 ? std::make_exception_ptr(DataError(text)) : nullptr, "it");
   });
   EXPECT_LT(thrown[1].size(), 5000) << "what travels is cut";
+}
+
+TEST(FailTogether, AnErrorIsThrownAlsoWhereNobodyIsLeftToHearOfIt) {
+  auto world = MakeInProcessWorld(2);
+  world[0].reset();
+  EXPECT_THROW(FailTogether(*world[1], std::make_exception_ptr(DataError("mine")), "it"), DataError);
+  EXPECT_THROW(FailTogether(*world[1], nullptr, "it"), PeerError);
 }
 
 TEST(RankZero, TheOthersWaitAsLongAsItGetsOnOneWorkAfterTheOther) {

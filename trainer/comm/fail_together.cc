@@ -32,8 +32,13 @@ void FailTogether(ControlPlane& control, const std::exception_ptr& error, const 
     part.push_back(-1 - control.rank());
     for (const char c : text) part.push_back(static_cast<unsigned char>(c));
   }
-  const std::vector<int64_t> parts = control.AllGatherNow(part, what);
-  if (error) std::rethrow_exception(error);
+  std::vector<int64_t> parts;
+  try {
+    parts = control.AllGatherNow(part, what);
+  } catch (const PeerError&) {
+    if (!error) throw;
+  }
+  if (error) std::rethrow_exception(error);  // also when nobody is left to hear of it
   if (parts.empty()) return;
   const auto end = std::find_if(parts.begin() + 1, parts.end(), [](int64_t value) { return value < 0; });
   std::string text;
