@@ -9,6 +9,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/comm/in_process.h"
+#include "trainer/comm/rank_zero.h"
 
 namespace trainyard {
 namespace {

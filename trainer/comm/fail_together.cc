@@ -47,29 +47,4 @@ void FailTogether(ControlPlane& control, const std::exception_ptr& error, const 
                          ValidUtf8(text).c_str()));
 }
 
-RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chrono::duration<double> silence)
-    : store_(std::make_shared<PrefixStore>(std::move(store), "rank-zero/")),
-      control_(control),
-      signs_(store_, control.rank(), {}, silence) {}
-
-void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work,
-                  const std::function<void()>& part) {
-  const std::string key = "over";
-  std::exception_ptr error;
-  if (control_.rank() == 0) {
-    try {
-      work([this] { signs_.Beat(); });
-    } catch (...) {
-      error = std::current_exception();
-    }
-    store_->Set(key, "");
-  } else {
-    if (part) part();
-    signs_.Wait(key, 0, what);
-  }
-  FailTogether(control_, error, what);
-  if (control_.rank() == 0) store_->Delete(key);
-  control_.Barrier(what);  // or the next Do would find this one's key
-}
-
 }  // namespace trainyard

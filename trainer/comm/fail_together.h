@@ -2,41 +2,17 @@
 #ifndef TRAINYARD_TRAINER_COMM_FAIL_TOGETHER_H_
 #define TRAINYARD_TRAINER_COMM_FAIL_TOGETHER_H_
 
-#include <chrono>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <string>
 
-#include "trainer/base/input_file.h"
 #include "trainer/comm/control_plane.h"
-#include "trainer/comm/signs_of_life.h"
 
 namespace trainyard {
 
 // Every rank calls it, with its error or null. Returns when no rank has one. Otherwise a rank that has one throws it,
-// and the others throw PeerError: "rank 1 failed in <what>: ...", of the first rank that did.
+// also when nobody is left to hear of it, and the others throw PeerError: "rank 1 failed in <what>: ...", of the first
+// rank that did.
 void FailTogether(ControlPlane& control, const std::exception_ptr& error, const std::string& what);
-
-// What rank 0 does for all ranks: they wait for it as long as it gets on, and fail together. A stop does not end it:
-// what follows is the place where the ranks agree on that.
-class RankZero {
- public:
-  // `silence` as in SignsOfLife.
-  RankZero(std::shared_ptr<Store> store, ControlPlane& control,
-           std::chrono::duration<double> silence = SignsOfLife::kSilence);
-
-  // Every rank calls it, with the same `what`: "rank 0 failed in <what>", "rank 1 waited for <what>". Rank 0 runs
-  // `work`, which calls its tick at least once in a silence; the others run `part`, if it is there, and wait. Returns
-  // when the work is done. Throws as FailTogether does, and PeerError after a silence of rank 0.
-  void Do(const std::string& what, const std::function<void(const Tick&)>& work,
-          const std::function<void()>& part = {});
-
- private:
-  std::shared_ptr<Store> store_;
-  ControlPlane& control_;
-  SignsOfLife signs_;
-};
 
 }  // namespace trainyard
 

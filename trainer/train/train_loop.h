@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/comm/fail_together.h"
+#include "trainer/comm/rank_zero.h"
 #include "trainer/train/best_weights.h"
 #include "trainer/train/checkpoints.h"
 #include "trainer/train/inputs.h"
