@@ -22,11 +22,11 @@ import harness
 def job(tmp_path, data):
     """Runs `trainyard launch` on two ranks; returns (result, run directory)."""
 
-    def launch(name, **sections):
+    def launch(name, env=None, **sections):
         directory = tmp_path / name
         config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(directory)}, **sections)
         path = harness.write_config(tmp_path / f"{name}.json", config)
-        return harness.run("launch", "--nproc", 2, "--config", path, "--record", directory / "record.jsonl"), directory
+        return harness.run("launch", "--nproc", 2, "--config", path, "--record", directory / "record.jsonl", **(env or {})), directory
 
     launch.data = {"path": str(data)}
     return launch
@@ -192,6 +192,19 @@ def test_the_bar_fits_its_terminal(job, tmp_path, columns):
     assert lines and all(len(line) < columns for line in lines), lines
     assert "10/10" in lines[-1]
     assert ("[####" in lines[-1]) == (columns >= 70)
+
+
+def test_an_evaluation_is_a_line_of_the_log(job):
+    result, _ = job("run", train={"eval_every": 3}, env={"TRAINYARD_PROGRESS": "lines"})
+    lines = [line for line in good(result).stderr.splitlines() if line.startswith("evaluation")]
+    assert [int(re.match(r"evaluation after step (\d+) \([^)]+\):  test/", line)[1]) for line in lines] == [3, 6, 9, 10], lines
+
+
+@pytest.mark.parametrize("place, words", [("slow_forward:1:0", "step 1 of 10, first step running for "), ("slow_evaluation:0:0", "evaluation running for ")])
+def test_what_takes_long_is_said_to_run(job, place, words):
+    """On whichever rank."""
+    result, _ = job("run", env={"TRAINYARD_PROGRESS": "lines", "TRAINYARD_TEST_FAULT": place})
+    assert words in good(result).stderr
 
 
 DECIDES = dict(

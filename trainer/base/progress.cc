@@ -13,6 +13,13 @@
 #include "trainer/base/text.h"
 
 namespace trainyard {
+namespace {
+
+double Seconds(std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+}
+
+}  // namespace
 
 ProgressStyle ProgressStyleFromEnvironment() {
   const char* style = std::getenv("TRAINYARD_PROGRESS");
@@ -22,10 +29,13 @@ ProgressStyle ProgressStyleFromEnvironment() {
   return isatty(STDERR_FILENO) ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
-Progress::Progress(std::string label, int64_t total, ProgressStyle style)
-    : label_(std::move(label)), total_(total), style_(style), start_(std::chrono::steady_clock::now()) {}
+Progress::Progress(std::string label, int64_t total, ProgressStyle style, End end)
+    : label_(std::move(label)), total_(total), style_(style), end_(end) {}
 
-Progress::~Progress() { Clear(); }
+Progress::~Progress() {
+  StopAwaiting();
+  Erase();
+}
 
 int TerminalColumns() {
   winsize size{};
@@ -66,46 +76,112 @@ std::string BarLine(const std::string& label, int64_t done, int64_t total, const
 
 std::optional<double> Progress::AtPace(int64_t done) const {
   if (done <= *first_done_) return std::nullopt;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - first_).count();
+  const double seconds = Seconds(first_);
   return seconds * static_cast<double>(total_ - done) / static_cast<double>(done - *first_done_);
 }
 
 std::string Progress::Time(int64_t done, std::optional<double> remaining) const {
   if (done < total_) return "ETA " + (remaining ? HumanSeconds(*remaining) : "?");
-  return HumanSeconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+  return HumanSeconds(Seconds(start_));
+}
+
+bool Progress::Due(int64_t done) {
+  if (done >= total_) return style_ == ProgressStyle::kBar || end_ == End::kLine;
+  if (style_ == ProgressStyle::kLines && end_ == End::kNothing) {
+    const double seconds = Seconds(start_);
+    if (seconds < next_line_) return false;
+    next_line_ = 2 * seconds;
+    return true;
+  }
+  return Seconds(last_) >= (style_ == ProgressStyle::kBar ? 0.1 : kLineSeconds);
 }
 
 void Progress::Update(int64_t done, const std::string& detail, std::optional<double> remaining) {
   if (style_ == ProgressStyle::kNone) return;
-  const auto now = std::chrono::steady_clock::now();
+  StopAwaiting();
   if (!first_done_) {
     first_done_ = done;
-    first_ = now;
+    first_ = Clock::now();
   }
-  const double since = std::chrono::duration<double>(now - last_).count();
-  const double interval = style_ == ProgressStyle::kBar ? 0.1 : kLineSeconds;
-  if (done < total_ && since < interval) return;
-  last_ = now;
+  if (!Due(done)) return;
+  last_ = Clock::now();
   const std::string time = Time(done, remaining ? remaining : AtPace(done));
   if (style_ == ProgressStyle::kLines) {
-    std::fprintf(stderr, "%s %lld/%lld  %s%s%s\n", label_.c_str(), static_cast<long long>(done),
-                 static_cast<long long>(total_), detail.c_str(), detail.empty() ? "" : "  ", time.c_str());
+    Draw(Format("%s %lld/%lld  %s%s%s", label_.c_str(), static_cast<long long>(done), static_cast<long long>(total_),
+                detail.c_str(), detail.empty() ? "" : "  ", time.c_str()));
+  } else if (done >= total_ && end_ == End::kNothing) {
+    Erase();
   } else {
-    std::fprintf(stderr, "\r\033[K%s", BarLine(label_, done, total_, detail, time, TerminalColumns()).c_str());
-    drawn_ = true;
-    if (done >= total_) {
-      std::fputc('\n', stderr);
-      drawn_ = false;
-    }
+    Draw(BarLine(label_, done, total_, detail, time, TerminalColumns()));
+    if (done < total_) return;
+    std::fputc('\n', stderr);
+    drawn_ = false;
   }
-  std::fflush(stderr);
 }
 
-void Progress::Clear() {
+void Progress::Await(int64_t done, const std::string& what) {
+  if (style_ == ProgressStyle::kNone) return;
+  StopAwaiting();
+  first_done_ = done;
+  first_ = Clock::now();
+  awaiting_ = true;
+  awaits_ = std::thread([this, what] { SayRunning(what); });
+}
+
+// Until nothing is awaited any more.
+void Progress::SayRunning(const std::string& what) {
+  std::unique_lock lock(mutex_);
+  double next = kLineSeconds;
+  for (;;) {
+    const auto until = first_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(next));
+    if (changed_.wait_until(lock, until, [this] { return !awaiting_; })) return;
+    const double seconds = Seconds(first_);
+    const std::string line = what + " running for " + HumanSeconds(seconds);
+    if (style_ == ProgressStyle::kLines) {
+      Draw(line);
+      next = 2 * seconds;
+      next_line_ = 2 * Seconds(start_);
+    } else {
+      Draw(line.substr(0, static_cast<size_t>(std::max(1, TerminalColumns() - 1))));
+      next = seconds + 1;
+    }
+  }
+}
+
+void Progress::StopAwaiting() {
+  if (!awaits_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    awaiting_ = false;
+  }
+  changed_.notify_all();
+  awaits_.join();
+}
+
+// A line, or the bar's.
+void Progress::Draw(const std::string& line) {
+  const bool bar = style_ == ProgressStyle::kBar;
+  std::fprintf(stderr, bar ? "\r\033[K%s" : "%s\n", line.c_str());
+  std::fflush(stderr);
+  drawn_ = bar;
+}
+
+void Progress::Erase() {
   if (!drawn_) return;
   std::fputs("\r\033[K", stderr);
   std::fflush(stderr);
   drawn_ = false;
+}
+
+void Progress::Clear() {
+  const std::lock_guard lock(mutex_);
+  Erase();
+}
+
+void Progress::Print(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  Erase();
+  std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 }  // namespace trainyard

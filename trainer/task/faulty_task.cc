@@ -3,8 +3,10 @@
 #include <ATen/TensorOperators.h>
 
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -12,6 +14,8 @@
 
 namespace trainyard {
 namespace {
+
+constexpr std::chrono::seconds kSlow(7);  // longer than people are left without a word
 
 // Counts the calls of the place and says when it is time.
 struct Fault {
@@ -30,6 +34,7 @@ class FaultyEvaluation : public Evaluation {
   int num_chunks() const override { return inner_->num_chunks(); }
   void RunChunk(int chunk) override {
     if (fault_.Due("evaluation")) throw std::runtime_error(fault_.Message());
+    if (fault_.Due("slow_evaluation")) std::this_thread::sleep_for(kSlow);
     inner_->RunChunk(chunk);
   }
   std::vector<double>& slots() override { return inner_->slots(); }
@@ -79,6 +84,7 @@ class FaultyTask : public Task {
 
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     if (fault_.Due("forward")) throw std::runtime_error(fault_.Message());
+    if (fault_.Due("slow_forward")) std::this_thread::sleep_for(kSlow);
     LossResult result = inner_->Loss(pass, batch, denominators);
     if (fault_.Due("nonfinite")) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
     if (fault_.Due("backward")) {

@@ -11,8 +11,8 @@ namespace trainyard {
 
 // TRAINYARD_TEST_FAULT=<place>:<rank>:<n>: in that rank the n-th (from 0) call of the place fails.
 // Places: loader (reading a sample throws DataError), disk (every reading from the n-th on), forward, backward,
-// evaluation (throw), nonfinite (the loss is no number). Returns `task` itself when the variable is unset or names
-// another rank. Throws ConfigError for anything else.
+// evaluation (throw), nonfinite (the loss is no number), slow_forward, slow_evaluation (take seconds). Returns `task`
+// itself when the variable is unset or names another rank. Throws ConfigError for anything else.
 std::unique_ptr<Task> WithTestFault(std::unique_ptr<Task> task, int rank);
 
 }  // namespace trainyard

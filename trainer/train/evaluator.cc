@@ -24,6 +24,7 @@ std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind k
                                               ControlPlane& control, const std::function<void(int, int)>& progress) {
   const std::unique_ptr<Evaluation> evaluation = task.Evaluate(kind, step, weights, control.rank(), control.size());
   const int chunks = evaluation->num_chunks();
+  progress(0, chunks);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     std::exception_ptr error;
     try {

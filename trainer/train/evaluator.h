@@ -25,7 +25,7 @@ struct EvaluationResult {
 
 // All ranks call it together. After each chunk the ranks agree whether one of them was asked to
 // stop; then nothing is returned. An error on one rank is thrown there, and as PeerError elsewhere.
-// `progress(done, total)` is called after each chunk.
+// `progress(done, total)` is called at the start, with 0 done, and after each chunk.
 std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind kind, int64_t step, Weights& weights,
                                               ControlPlane& control, const std::function<void(int, int)>& progress);
 

@@ -206,8 +206,8 @@ void Reporter::ReportCheckpoint(const CheckpointWriter& writer) {
 
 void Reporter::ReportEvaluation(int64_t step, const EvaluationResult& result) {
   ++evaluations_;
-  evaluation_progress_.reset();
   if (!leader_) return;
+  evaluation_progress_.reset();
   Scalars scalars;
   std::string text;
   for (const auto& [name, value] : result.metrics) {
@@ -217,7 +217,9 @@ void Reporter::ReportEvaluation(int64_t step, const EvaluationResult& result) {
   telemetry_->Add(step, std::move(scalars));
   for (const EventContent& artifact : result.artifacts) telemetry_->Add(step, artifact);
   if (!result.table.empty()) telemetry_->Add(step, Text{"test/table", "```\n" + result.table + "```\n"});
-  Say(Format("evaluation after step %lld:%s", static_cast<long long>(step), text.c_str()));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - evaluation_began_;
+  Say(Format("evaluation after step %lld (%s):%s", static_cast<long long>(step), HumanSeconds(took.count()).c_str(),
+             text.c_str()));
 }
 
 void Reporter::ReportComplete(int64_t step) {
@@ -227,10 +229,18 @@ void Reporter::ReportComplete(int64_t step) {
 void Reporter::EvaluationProgress(int done, int total) {
   board_.Progress("evaluating");
   if (!leader_) return;
+  if (done > 0) return evaluation_progress_->Update(done, "");
+  evaluation_began_ = std::chrono::steady_clock::now();
   progress_->Clear();
-  if (!evaluation_progress_)
-    evaluation_progress_ = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
-  evaluation_progress_->Update(done, "");
+  evaluation_progress_ =
+      std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment(), Progress::End::kNothing);
+  evaluation_progress_->Await(0, "evaluation");
+}
+
+void Reporter::AwaitFirstStep(int64_t done) {
+  if (!leader_) return;
+  progress_->Await(done, Format("step %lld of %lld, first step", static_cast<long long>(done) + 1,
+                                static_cast<long long>(plan_.total_steps)));
 }
 
 void Reporter::Warn(const std::string& text) {
@@ -248,9 +258,8 @@ void Reporter::Warn(const std::string& text) {
 
 void Reporter::Say(const std::string& text) {
   if (!leader_) return;
-  if (progress_) progress_->Clear();
-  if (evaluation_progress_) evaluation_progress_->Clear();
-  std::fprintf(stderr, "%s\n", text.c_str());
+  if (evaluation_progress_) progress_->Clear();
+  (evaluation_progress_ ? evaluation_progress_ : progress_)->Print(text);
 }
 
 }  // namespace trainyard

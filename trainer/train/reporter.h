@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_TRAIN_REPORTER_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -61,6 +62,9 @@ class Reporter {
   void ReportEvaluation(int64_t step, const EvaluationResult& result);
   // Training has come to its end.
   void ReportComplete(int64_t step);
+  // Training goes on behind `done` steps; until the first one is reported it is said that it runs.
+  void AwaitFirstStep(int64_t done);
+  // Of an evaluation, which begins with done == 0.
   void EvaluationProgress(int done, int total);
   // A line for people, on rank 0.
   void Say(const std::string& text);
@@ -85,7 +89,8 @@ class Reporter {
   bool leader_, records_;
   StatusBoard& board_;
   std::unique_ptr<Progress> progress_;
-  std::unique_ptr<Progress> evaluation_progress_;
+  std::unique_ptr<Progress> evaluation_progress_;  // while there is one
+  std::chrono::steady_clock::time_point evaluation_began_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<Record> record_;
   Throughput throughput_;

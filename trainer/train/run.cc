@@ -123,9 +123,11 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
   std::unique_ptr<Progress> bar;
   const auto result = RunEvaluation(
       *alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.communicator, [&](int done, int total) {
-        if (!bar) bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment());
-        bar->Update(done, "");
+        if (done > 0) return bar->Update(done, "");
+        bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment(), Progress::End::kNothing);
+        bar->Await(0, "evaluation");
       });
+  bar.reset();
   if (!result) throw StoppedError("stopped on request");
   std::printf("%s\n%s\n", result->table.c_str(), result->Numbers().dump(1).c_str());
 }

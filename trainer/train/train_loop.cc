@@ -79,6 +79,7 @@ void TrainLoop::Run() {
   if (train_.evaluation_pending) Evaluate();
   loader_ =
       MakeLoader(config_, plan_, *task_, session_.world.rank, loader_threads_.count, train_.step, plan_.total_steps);
+  if (!AtEnd()) reporter_.AwaitFirstStep(train_.step);
   while (!AtEnd()) {
     if (train_.step >= stage().end) NextStage();
     const StepResult step = TakeStep();
