@@ -86,7 +86,7 @@ TEST_F(ArrayFilesTest, OnlyFilesAreRead) {
 
 TEST_F(ArrayFilesTest, HistoriesOutsideTheGridAreRefused) {
   ad::Histories histories(1, 1, 40);
-  ad::AdEpsilon(ad::DarkRoom{.goal = {1, 1}}, 0, 1, histories);
+  ad::AdEpsilon(ad::DarkRoom{.goal = {1, 1}}, 0, 1, histories, [](int64_t) {});
   ad::WriteHdf5(histories, directory_ / "h.hdf5");
   EXPECT_EQ(ad::ReadHistories(directory_ / "h.hdf5", 1, 1000).Fingerprint(), histories.Fingerprint());
   EXPECT_EQ(ad::ReadHistories(directory_, 1, 25).length(), 25);

@@ -17,7 +17,8 @@ double Share(const Histories& histories, const DarkRoom& room, int begin, int en
   return sum / static_cast<double>(histories.streams()) / (end - begin) / room.OptimalReturn();
 }
 
-using Source = void (*)(const DarkRoom&, int64_t, uint64_t, Histories&);
+using Source = void (*)(const DarkRoom&, int64_t, uint64_t, Histories&, const StepsPlayed&);
+const StepsPlayed kNobody = [](int64_t) {};
 
 class SourceTest : public testing::TestWithParam<Source> {};
 class SourceFormatTest : public testing::TestWithParam<Source> {};
@@ -25,7 +26,7 @@ class SourceFormatTest : public testing::TestWithParam<Source> {};
 TEST_P(SourceTest, LearnsTheTask) {
   const DarkRoom room{.goal = {5, 6}};
   Histories histories(1, 20, 1000);
-  GetParam()(room, 0, 42, histories);
+  GetParam()(room, 0, 42, histories, kNobody);
   EXPECT_LT(Share(histories, room, 0, 3), 0.15);
   EXPECT_GT(Share(histories, room, 47, 50), 0.8);
   EXPECT_GT(Share(histories, room, 30, 35), Share(histories, room, 5, 10));
@@ -34,9 +35,9 @@ TEST_P(SourceTest, LearnsTheTask) {
 TEST_P(SourceFormatTest, IsAPureFunctionOfItsKey) {
   const DarkRoom room{.goal = {2, 3}};
   Histories a(2, 3, 160), b(2, 3, 160), other(2, 3, 160);
-  GetParam()(room, 1, 7, a);
-  GetParam()(room, 1, 7, b);
-  GetParam()(room, 1, 8, other);
+  GetParam()(room, 1, 7, a, kNobody);
+  GetParam()(room, 1, 7, b, kNobody);
+  GetParam()(room, 1, 8, other, kNobody);
   EXPECT_EQ(a.Fingerprint(), b.Fingerprint());
   EXPECT_NE(a.Fingerprint(), other.Fingerprint());
 }
@@ -44,7 +45,9 @@ TEST_P(SourceFormatTest, IsAPureFunctionOfItsKey) {
 TEST_P(SourceFormatTest, StepsFollowTheRoom) {
   const DarkRoom room{.goal = {2, 3}};
   Histories histories(1, 4, 320);
-  GetParam()(room, 0, 7, histories);
+  int64_t played = 0;
+  GetParam()(room, 0, 7, histories, [&](int64_t steps) { played += steps; });
+  EXPECT_EQ(played, 320);
   for (int64_t s = 0; s < 4; ++s) {
     Cell state = room.start;
     for (size_t t = 0; t < 320; ++t) {
@@ -66,11 +69,19 @@ INSTANTIATE_TEST_SUITE_P(Tabular, SourceFormatTest, testing::Values(&SharedTable
 
 INSTANTIATE_TEST_SUITE_P(Ppo, SourceFormatTest, testing::Values(&Ppo));
 
+// A task takes minutes in the largest size: whoever waits hears of every rollout.
+TEST(PpoProgress, EveryRolloutIsTold) {
+  Histories histories(1, 2, 200);
+  std::vector<int64_t> told;
+  Ppo(DarkRoom{.goal = {2, 3}}, 0, 42, histories, [&](int64_t steps) { told.push_back(steps); });
+  EXPECT_EQ(told, (std::vector<int64_t>{80, 80, 40}));
+}
+
 // Some ten seconds; the sanitizers leave it out (Makefile).
 TEST(PpoLearning, ReachesTheGoalWithManyStreams) {
   const DarkRoom room{.goal = {5, 6}};
   Histories histories(1, 60, 1040);
-  Ppo(room, 0, 42, histories);
+  Ppo(room, 0, 42, histories, kNobody);
   EXPECT_LT(Share(histories, room, 0, 3), 0.15);
   EXPECT_GT(Share(histories, room, 47, 52), 0.7);
 }

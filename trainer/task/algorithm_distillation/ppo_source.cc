@@ -271,10 +271,12 @@ class Learner {
 
 }  // namespace
 
-void Ppo(const DarkRoom& room, int64_t task, uint64_t seed, Histories& histories) {
+void Ppo(const DarkRoom& room, int64_t task, uint64_t seed, Histories& histories, const StepsPlayed& played) {
   Learner learner(room, task, seed, histories.streams());
   for (int64_t t = 0; t < histories.length(); t += kRolloutSteps) {
-    learner.Rollout(t, std::min<int64_t>(kRolloutSteps, histories.length() - t), task, histories);
+    const int64_t steps = std::min<int64_t>(kRolloutSteps, histories.length() - t);
+    learner.Rollout(t, steps, task, histories);
+    played(steps);
   }
 }
 

@@ -16,7 +16,7 @@
 namespace trainyard::ad {
 namespace {
 
-using Source = void (*)(const DarkRoom&, int64_t, uint64_t, Histories&);
+using Source = void (*)(const DarkRoom&, int64_t, uint64_t, Histories&, const StepsPlayed&);
 const std::map<std::string, Source> kSources = {{"ad_epsilon", AdEpsilon}, {"ppo", Ppo}, {"shared_q", SharedTableQ}};
 struct Size {
   int64_t streams, length;
@@ -35,24 +35,42 @@ struct SynthOptions {
 
 void Play(const SynthOptions& options, const TaskSet& set, Source source, Histories& histories) {
   const auto total = static_cast<int64_t>(set.tasks.size());
-  std::atomic<int64_t> next{0}, done{0};
+  std::atomic<int64_t> next{0}, done{0}, steps{0};
   std::vector<std::jthread> threads;
   const unsigned count =
       options.threads > 0 ? static_cast<unsigned>(options.threads) : static_cast<unsigned>(AvailableCpus().count);
   for (unsigned i = 0; i < count; ++i) {
     threads.emplace_back([&] {
       for (int64_t task; (task = next++) < total;) {
-        source(set.tasks[static_cast<size_t>(task)], task, static_cast<uint64_t>(options.seed), histories);
+        source(set.tasks[static_cast<size_t>(task)], task, static_cast<uint64_t>(options.seed), histories,
+               [&](int64_t played) { steps += played; });
         ++done;
       }
     });
   }
-  Progress progress("histories " + options.source, total, ProgressStyleFromEnvironment());
+  // A task takes long: its steps are counted.
+  const auto detail = [&] {
+    return Format("steps, %lld of %lld tasks played", static_cast<long long>(done), static_cast<long long>(total));
+  };
+  const int64_t all = total * histories.length();
+  Progress progress("playing " + options.source, all, ProgressStyleFromEnvironment());
+  progress.Await(0, "playing " + options.source + ", first steps");
   while (done < total) {
-    progress.Update(done, "tasks");
+    if (const int64_t played = steps; played > 0 && played < all) progress.Update(played, detail());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  progress.Update(total, "tasks");
+  progress.Update(all, detail());
+}
+
+void WriteHistories(const SynthOptions& options, const Histories& histories, const fs::path& out) {
+  Progress progress("writing", 1, ProgressStyleFromEnvironment(), Progress::End::kNothing);
+  progress.Await(0, "writing into " + out.string());
+  if (options.format == "hdf5") {
+    WriteHdf5(histories, out / Format("history_%s_%s_alg-seed%lld.hdf5", options.env.c_str(), options.source.c_str(),
+                                      static_cast<long long>(options.seed)));
+  } else {
+    WriteNpyFolders(histories, out);
+  }
 }
 
 nlohmann::json Truth(const SynthOptions& options, const TaskSet& set, const Histories& histories) {
@@ -91,12 +109,7 @@ class HistorySynthesis : public Synthesis {
     const TaskSet set = MakeTaskSet(o_.env);
     Histories histories(static_cast<int64_t>(set.tasks.size()), size.streams, size.length);
     Play(o_, set, kSources.at(o_.source), histories);
-    if (o_.format == "hdf5") {
-      WriteHdf5(histories, out / Format("history_%s_%s_alg-seed%lld.hdf5", o_.env.c_str(), o_.source.c_str(),
-                                        static_cast<long long>(o_.seed)));
-    } else {
-      WriteNpyFolders(histories, out);
-    }
+    WriteHistories(o_, histories, out);
     WriteFileAtomic(out / "truth.json", Truth(o_, set, histories).dump(1) + "\n");
   }
 

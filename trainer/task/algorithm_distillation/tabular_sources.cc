@@ -64,7 +64,7 @@ void LearnFrom(const std::vector<std::vector<Transition>>& streams, int64_t begi
 
 }  // namespace
 
-void SharedTableQ(const DarkRoom& room, int64_t task, uint64_t seed, Histories& histories) {
+void SharedTableQ(const DarkRoom& room, int64_t task, uint64_t seed, Histories& histories, const StepsPlayed& played) {
   const int64_t length = histories.length();
   const auto num_streams = static_cast<size_t>(std::max<int64_t>(50, histories.streams()));
   std::vector<std::vector<Transition>> streams(num_streams, std::vector<Transition>(static_cast<size_t>(length)));
@@ -89,9 +89,10 @@ void SharedTableQ(const DarkRoom& room, int64_t task, uint64_t seed, Histories& 
     std::copy(streams[static_cast<size_t>(s)].begin(), streams[static_cast<size_t>(s)].end(),
               histories.at(task, s).begin());
   }
+  played(length);
 }
 
-void AdEpsilon(const DarkRoom& room, int64_t task, uint64_t seed, Histories& histories) {
+void AdEpsilon(const DarkRoom& room, int64_t task, uint64_t seed, Histories& histories, const StepsPlayed& played) {
   for (int64_t s = 0; s < histories.streams(); ++s) {
     KeyedRandom random(HashKey(seed, static_cast<uint64_t>(s)), "ad_epsilon", static_cast<uint64_t>(task));
     Cell state = room.start;
@@ -103,6 +104,7 @@ void AdEpsilon(const DarkRoom& room, int64_t task, uint64_t seed, Histories& his
       state = Next(room, step);
     }
   }
+  played(histories.length());
 }
 
 }  // namespace trainyard::ad
