@@ -296,6 +296,34 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
     good(job("second", init={"from": str(copy)}, train={"steps": 13})[0])
 
 
+@pytest.mark.parametrize(
+    "task, section, field, same, other",
+    [
+        ("algorithm_distillation", "model", "ffn", 64, 96),
+        ("algorithm_distillation", "batch", "global", 256, 128),
+        ("language_model", "model", "dropout", 0, 0.25),
+        ("language_model", "model", "layers", 2, 1),
+    ],
+)
+def test_an_automatic_value_written_out_is_the_same_run(small_jobs, tmp_path, task, section, field, same, other):
+    config = harness.merged(small_jobs[task], run={"dir": str(tmp_path / "run")}, **{section: {field: "auto"}})
+    path = harness.write_config(tmp_path / "job.json", config)
+
+    def go_on(value, steps):
+        return harness.run("launch", "--nproc", 2, "--config", path, "--set", f"{section}.{field}={value}", "--set", f"train.steps={steps}")
+
+    good(go_on("auto", 2))
+    for steps, value in ((3, same), (4, "auto"), (5, same)):
+        result = good(go_on(value, steps))
+        assert "resuming from" in result.stderr and f"{section}.{field}" not in result.stderr, result.stderr
+    for _ in (same, "auto"):  # what the last attempt had
+        refused = go_on(other, 6)
+        assert refused.returncode == 64 and f"{section}.{field}" in refused.stderr, refused.stderr
+        words = re.search(rf"{section}\.{field}: (.*)", refused.stderr.replace(str(tmp_path), ""))[1]
+        assert str(other) in words and str(same) in words, refused.stderr
+        good(go_on("auto", 6))
+
+
 def test_weights_of_another_model_are_refused_in_a_line(job, tmp_path):
     _, first = job("first", train={"steps": 2})
     weights = load_file(first / "export" / "model.safetensors")

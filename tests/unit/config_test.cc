@@ -16,10 +16,13 @@ struct ToyOptions : TaskOptions {
   std::string mode = "standard";
   int64_t dim = 64;
   double dropout = 0.1;
+  OptionalInt width;
   void Declare(FieldTable& t) override {
     t.Choice("task.mode", mode, {"standard", "compressed"}, FieldClass::kIdentity, "How the toy is played.");
     t.Int("model.dim", dim, 1, FieldClass::kIdentity, "How large the toy is.", 4096);
     t.Number("model.dropout", dropout, 0, 0.99, FieldClass::kIdentity, "How much of it breaks.");
+    t.OptInt("model.width", width, "auto", 1, FieldClass::kIdentity, "How wide the toy is; auto is 4 x dim.");
+    t.AutoIs([this] { return nlohmann::json(4 * dim); });
   }
   void Check(const Config& config) const override {
     if (dim % 2 == 1 && config.optim.lr > 0) throw ConfigError("model.dim: odd toys do not learn");
@@ -213,6 +216,22 @@ TEST(Config, ComparisonKnowsTheClasses) {
   EXPECT_TRUE(differences[0].identity);
   EXPECT_EQ(differences[1].path, "optim.lr");
   EXPECT_FALSE(differences[1].identity);
+}
+
+TEST(Config, AnAutoIsTheValueThatItStandsFor) {
+  const Config automatic = Parse(kSmall), same = Parse(kSmall, {"model.width=256", "precision.compute=fp32"}),
+               other = Parse(kSmall, {"model.width=128", "precision.compute=bf16"});
+  EXPECT_TRUE(CompareConfig(ToJson(automatic), same).empty());
+  EXPECT_TRUE(CompareConfig(ToJson(same), automatic).empty());
+  auto differences = CompareConfig(ToJson(automatic), other);
+  ASSERT_EQ(differences.size(), 2u);
+  EXPECT_EQ(differences[0].path, "model.width");
+  EXPECT_EQ(differences[0].before, "\"auto\" (256)");
+  EXPECT_EQ(differences[0].after, "128");
+  differences = CompareConfig(ToJson(other), automatic);
+  ASSERT_EQ(differences.size(), 2u);
+  EXPECT_EQ(differences[1].path, "precision.compute");
+  EXPECT_EQ(differences[1].after, "\"auto\" (\"fp32\")");
 }
 
 TEST(Config, EveryFieldIsDocumented) {

@@ -36,6 +36,9 @@ struct Field {
   // Throws ConfigError that names the field, the value and what is allowed; the configuration is
   // then unchanged.
   std::function<void(const nlohmann::json&)> set;
+  // What "auto" stands for, beside the other fields' values. Unset: it is no value of the field, or more than the
+  // configuration decides it.
+  std::function<nlohmann::json()> auto_is = {};
 };
 
 // Collects descriptions of fields. The values they are bound to must outlive the fields.
@@ -60,6 +63,8 @@ class FieldTable {
   // `later`: names that are known, but not supported yet.
   void Choice(const std::string& path, std::string& value, const std::vector<std::string>& choices, FieldClass c,
               const std::string& doc, const std::vector<std::string>& later = {});
+  // Of the last field: Field::auto_is.
+  void AutoIs(std::function<nlohmann::json()> value) { fields_.back().auto_is = std::move(value); }
   // Anything else.
   void Add(Field field) { fields_.push_back(std::move(field)); }
 

@@ -139,6 +139,7 @@ void OptimFields(FieldTable& t, Config& c) {
 void EngineFields(FieldTable& t, Config& c) {
   t.Choice("precision.compute", c.precision.compute, {"auto", "fp32", "bf16"}, kSchedule,
            "Type of parameters and activations; the optimizer's master is fp32. auto is fp32 without a GPU.", {"fp16"});
+  t.AutoIs([] { return Json("fp32"); });
   t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
            "Type in which gradients are summed over ranks.", {"bf16"});
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp"}, kFree, "What is sharded over ranks; auto is ddp.",

@@ -199,6 +199,17 @@ Json ToJson(const Config& config) {
   return root;
 }
 
+namespace {
+
+Json Meant(const Field& field, const Json& value) { return field.auto_is && value == "auto" ? field.auto_is() : value; }
+
+std::string Shown(const Field& field, const Json& value) {
+  const Json meant = Meant(field, value);
+  return meant == value ? value.dump() : value.dump() + " (" + meant.dump() + ")";
+}
+
+}  // namespace
+
 std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& now) {
   Config copy = now;
   std::vector<ConfigDifference> differences;
@@ -208,8 +219,11 @@ std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& no
     for (const std::string& part : Split(field.path, '.')) {
       node = node && node->is_object() && node->contains(part) ? &(*node)[part] : nullptr;
     }
-    if (!node || *node == field.get()) continue;  // A field that the writer did not know cannot differ.
-    differences.push_back({field.path, node->dump(), field.get().dump(), field.field_class == FieldClass::kIdentity});
+    if (!node) continue;  // A field that the writer did not know cannot differ.
+    const Json after = field.get();
+    if (Meant(field, *node) == Meant(field, after)) continue;
+    differences.push_back(
+        {field.path, Shown(field, *node), Shown(field, after), field.field_class == FieldClass::kIdentity});
   }
   return differences;
 }

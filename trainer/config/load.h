@@ -33,11 +33,12 @@ nlohmann::json ToJson(const Config& config);
 
 struct ConfigDifference {
   std::string path;
-  std::string before, after;  // as JSON
+  std::string before, after;  // as JSON; behind an auto what it stands for in `now`: "auto" (64)
   bool identity;              // else schedule; free fields are not compared
 };
 
-// What differs between a configuration written by ToJson (by this or another version) and `now`.
+// What differs between a configuration written by ToJson (by this or another version) and `now`. An auto and the value
+// that it stands for are the same.
 std::vector<ConfigDifference> CompareConfig(const nlohmann::json& before, const Config& now);
 
 // docs/config.md: the common fields, then each task's.

@@ -1,5 +1,7 @@
 #include "trainer/task/algorithm_distillation/options.h"
 
+#include <nlohmann/json.hpp>
+
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 
@@ -36,6 +38,7 @@ void Options::Declare(FieldTable& t) {
   t.Int("model.heads", model.heads, 1, kIdentity, "Attention heads.", 1024);
   t.OptInt("model.ffn", model.ffn, "auto", 1, kIdentity, "Width of the feed-forward layer; auto is 4 x dim.",
            int64_t{1} << 24);
+  t.AutoIs([this] { return nlohmann::json(4 * model.dim); });
   t.Number("model.dropout", model.dropout, 0, 0.99, kIdentity,
            "Dropout probability, everywhere that the reference model has it.");
 }

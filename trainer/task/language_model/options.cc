@@ -1,6 +1,7 @@
 #include "trainer/task/language_model/options.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
@@ -26,6 +27,7 @@ std::string PerPreset(const std::string& doc, double (*value)(const ModelShape&)
 }  // namespace
 
 void Options::Declare(FieldTable& t) {
+  const auto preset = [this]() -> const ModelShape& { return kPresets.at(model.preset); };
   t.OptInt("task.eval_windows", eval_windows, "null", 1, FieldClass::kSchedule,
            "Windows of the held-out part, spread over it, in one evaluation; null: all of them.");
   t.Choice("model.preset", model.preset, {"tiny", "gpt2_124m"}, kIdentity,
@@ -34,21 +36,27 @@ void Options::Declare(FieldTable& t) {
            PerPreset("Tokens that the model knows; at least those of the data",
                      [](const ModelShape& s) { return static_cast<double>(s.vocab); }),
            kMaxVocab);
+  t.AutoIs([preset] { return nlohmann::json(preset().vocab); });
   t.OptInt("model.context", model.context, "auto", 1, kIdentity,
            PerPreset("Tokens that a prediction may see; a sample is a window of context + 1",
                      [](const ModelShape& s) { return static_cast<double>(s.context); }),
            65536);
+  t.AutoIs([preset] { return nlohmann::json(preset().context); });
   t.OptInt("model.dim", model.dim, "auto", 1, kIdentity,
            PerPreset("Width of the residual stream; a multiple of model.heads",
                      [](const ModelShape& s) { return static_cast<double>(s.dim); }),
            65536);
+  t.AutoIs([preset] { return nlohmann::json(preset().dim); });
   t.OptInt("model.layers", model.layers, "auto", 1, kIdentity,
            PerPreset("Transformer layers", [](const ModelShape& s) { return static_cast<double>(s.layers); }), 1024);
+  t.AutoIs([preset] { return nlohmann::json(preset().layers); });
   t.OptInt("model.heads", model.heads, "auto", 1, kIdentity,
            PerPreset("Attention heads", [](const ModelShape& s) { return static_cast<double>(s.heads); }), 1024);
+  t.AutoIs([preset] { return nlohmann::json(preset().heads); });
   t.OptNumber("model.dropout", model.dropout, "auto", 0, 0.99, kIdentity,
               PerPreset("Dropout probability of embeddings, attention and residual branches",
                         [](const ModelShape& s) { return s.dropout; }));
+  t.AutoIs([preset] { return nlohmann::json(preset().dropout); });
   t.Number("data.test_fraction", test_fraction, 0, 0.9, kIdentity,
            "The share of the tokens, at their end, that is held out for evaluation.");
   t.Text("data.test_shard", test_shard, kIdentity,
