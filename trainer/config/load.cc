@@ -237,7 +237,9 @@ std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {
       "keys are\n"
       "refused. On resume a changed *identity* field is refused, a changed *schedule* field is taken from the file "
       "with a\n"
-      "warning, and a *free* field may change at any time. The fields that only one task has are at the end.\n";
+      "warning, and a *free* field may change at any time. An auto and the value that it stands for are the same. The "
+      "fields that\n"
+      "only one task has are at the end.\n";
   std::string section;
   for (const Field& field : Fields(defaults)) {
     const std::string name = field.path.substr(0, field.path.find('.'));
