@@ -109,7 +109,7 @@ def test_init_from_starts_with_those_weights(job, tmp_path):
     assert result.returncode == 64 and name in result.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense that is no header", b"\x10" + bytes(7) + b"[" * 16, b"\xff" * 8, "cut", "integers"])
+@pytest.mark.parametrize("content", [b"", b"nonsense that is no header", b"\x10" + bytes(7) + b"[" * 16, b"\xff" * 8, "cut", "integers", "nan"])
 def test_a_malformed_init_from_is_the_configurations_mistake(job, tmp_path, content):
     """No other attempt could read it: 64 with the field, on a rank as well as in a dry run."""
     file = tmp_path / "start.safetensors"
@@ -117,6 +117,8 @@ def test_a_malformed_init_from_is_the_configurations_mistake(job, tmp_path, cont
         file.write_bytes(content)
     else:
         weights = load_file(good(job("source")[0]) and tmp_path / "source" / "export" / "model.safetensors")
+        if content == "nan":
+            weights[min(weights)].flat[1] = np.nan
         save_file({k: v.astype("int64") if content == "integers" else v for k, v in weights.items()}, file)
         if content == "cut":
             file.write_bytes(file.read_bytes()[:-4])

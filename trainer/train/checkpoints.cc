@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "trainer/train/bits.h"
 #include "trainer/train/frozen.h"
 #include "trainer/train/run_directory.h"
+#include "trainer/train/saved_state.h"
 
 namespace trainyard {
 namespace {
@@ -176,13 +178,12 @@ void Checkpoints::SaveNow(const TrainState& train) {
 void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine) {
   if (!fs::is_directory(path)) return LoadWeights("--checkpoint", path, engine);
   const OpenCheckpoint found = FindCheckpoint("--checkpoint", path);
-  const Json& saved = found.manifest.state;
+  const SavedState saved = SavedStateOf(found);
   const std::vector<ParameterSpec>& parameters = engine.declaration().parameters;
   const bool frozen =
       std::any_of(parameters.begin(), parameters.end(), [](const ParameterSpec& spec) { return !spec.trainable; });
-  for (const std::string& note :
-       RequireSameModel("--checkpoint: " + found.path.string(), saved.at("config").dump(),
-                        saved.at("data_fingerprint").get<std::string>(), config, fingerprint, frozen))
+  for (const std::string& note : RequireSameModel("--checkpoint: " + found.path.string(), saved.config.dump(),
+                                                  saved.data_fingerprint, config, fingerprint, frozen))
     std::fprintf(stderr, "note: %s\n", note.c_str());
   TensorTargets targets = TargetsOf(engine.Slices(), "model.");
   targets.merge(TargetsOf(engine.Slices(), "buffer."));
@@ -197,6 +198,14 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text;
   for (const int64_t size : shape) text += (text.empty() ? "[" : ", ") + std::to_string(size);
   return (text.empty() ? "[" : text) + "]";
+}
+
+// A weight that is not finite makes every loss nan: that would be said of a step, and nothing of the file.
+void RequireFinite(const std::string& where, std::span<const float> values) {
+  const auto bad = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
+  if (bad != values.end())
+    throw ConfigError(Format("%s: value %td is %f; expected finite ones", where.c_str(), bad - values.begin(),
+                             static_cast<double>(*bad)));
 }
 
 // A file of another model may have hundreds of wrong names.
@@ -239,8 +248,11 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
   if (!unexpected.empty()) problems += "; unexpected: " + FirstOf(unexpected);
   if (!shapes.empty()) problems += "; of another shape: " + FirstOf(shapes);
   if (!problems.empty()) throw ConfigError(field + ": " + path + problems);
-  for (size_t i = 0; i < model.parameters.size(); ++i)
-    engine.SetParameter({static_cast<int32_t>(i)}, file.Floats(model.parameters[i].name, tick));
+  for (size_t i = 0; i < model.parameters.size(); ++i) {
+    const std::vector<float> values = file.Floats(model.parameters[i].name, tick);
+    RequireFinite(field + ": " + path + ": " + model.parameters[i].name, values);
+    engine.SetParameter({static_cast<int32_t>(i)}, values);
+  }
   for (const StateSlice& slice : engine.Slices()) {
     const std::string name = slice.key.starts_with("buffer.") ? slice.key.substr(7) : "";
     if (name.empty() || !file.tensors().contains(name)) continue;

@@ -18,6 +18,7 @@
 #include "trainer/train/frozen.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/run_directory.h"
+#include "trainer/train/saved_state.h"
 
 namespace trainyard {
 namespace {
@@ -100,9 +101,9 @@ class CheckpointSource {
 };
 
 // Null: the model has no frozen parameters, or they are the seed's.
-std::unique_ptr<SafetensorsFile> OpenSource(const OpenCheckpoint& checkpoint, const ModelDeclaration& model,
+std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const ModelDeclaration& model,
                                             const Config& config, const std::string& init_from) {
-  const std::string checksum = InitFromChecksum(checkpoint.manifest.state.at("data_fingerprint").get<std::string>());
+  const std::string checksum = InitFromChecksum(saved.data_fingerprint);
   const std::string path = init_from.empty() ? config.init.from : init_from,
                     field = init_from.empty() ? "init.from: " : "--init-from: ",
                     remedy =
@@ -149,11 +150,12 @@ void ExportCheckpoint(const std::string& path, const std::string& out, const std
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) throw ConfigError("--out: " + folder.string() + ": no such directory");
   const OpenCheckpoint checkpoint = FindCheckpoint("checkpoint export", path);
-  const Config config = ParseConfig(checkpoint.manifest.state.at("config").dump(),
-                                    (checkpoint.path / "manifest.json").string(), {}, TaskDeclarations());
+  const SavedState saved = SavedStateOf(checkpoint);
+  const Config config =
+      ParseConfig(saved.config.dump(), (checkpoint.path / "manifest.json").string(), {}, TaskDeclarations());
   ModelDeclaration model;
   DeclareModel(config, model);
-  CheckpointSource source(checkpoint, model, config, OpenSource(checkpoint, model, config, init_from));
+  CheckpointSource source(checkpoint, model, config, OpenSource(saved, model, config, init_from));
   const size_t tensors = WriteModel(out, model, source);
   std::printf("%s: %zu tensors of %s\n", out.c_str(), tensors, checkpoint.path.c_str());
 }

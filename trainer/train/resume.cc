@@ -12,8 +12,10 @@
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/comm/signs_of_life.h"
+#include "trainer/task/tasks.h"
 #include "trainer/train/places.h"
 #include "trainer/train/run_directory.h"
+#include "trainer/train/saved_state.h"
 
 namespace trainyard {
 namespace {
@@ -80,16 +82,25 @@ Json VerifyPart(OpenCheckpoint& checkpoint, Rounds& rounds) {
   }
 }
 
-void RequireSame(const OpenCheckpoint& checkpoint, const Config& config, const std::string& fingerprint,
-                 std::vector<std::string>* warnings) {
-  const Json& saved = checkpoint.manifest.state;
-  *warnings = RequireSameIdentity("checkpoint " + checkpoint.path.string(), saved.at("config").dump(),
-                                  saved.at("data_fingerprint").get<std::string>(), config, fingerprint);
-  const auto batch = saved.at("global_batch").get<int64_t>();
-  if (config.batch.global && *config.batch.global != batch) {
-    throw ConfigError(Format("batch.global: the checkpoint %s was made with %lld, here %lld", checkpoint.path.c_str(),
-                             static_cast<long long>(batch), static_cast<long long>(*config.batch.global)));
+// What its manifest says of its run. Throws StorageError when no run of this task says that.
+SavedState StateOf(const OpenCheckpoint& checkpoint, const Config& config) {
+  SavedState state = SavedStateOf(checkpoint);
+  if (const int64_t stages = std::ssize(StagesOf(config)); state.train.stage >= stages)
+    throw StorageError(Format("%s: stage %lld of a run that has %lld", (checkpoint.path / "manifest.json").c_str(),
+                              static_cast<long long>(state.train.stage), static_cast<long long>(stages)));
+  return state;
+}
+
+// Returns the warnings.
+std::vector<std::string> RequireSame(const fs::path& checkpoint, const SavedState& saved, const Config& config,
+                                     const std::string& fingerprint) {
+  std::vector<std::string> warnings = RequireSameIdentity("checkpoint " + checkpoint.string(), saved.config.dump(),
+                                                          saved.data_fingerprint, config, fingerprint);
+  if (config.batch.global && *config.batch.global != saved.global_batch) {
+    throw ConfigError(Format("batch.global: the checkpoint %s was made with %lld, here %lld", checkpoint.c_str(),
+                             static_cast<long long>(saved.global_batch), static_cast<long long>(*config.batch.global)));
   }
+  return warnings;
 }
 
 // When and how large it was committed, from its files: a manifest does not say.
@@ -145,27 +156,25 @@ class Chooser {
  private:
   // A job that does not belong here must not end the one that does: this comes before the fence is taken.
   void RefuseAnotherIdentity(bool holds) {
-    std::vector<std::string> ignored;
     if (holds && config_.checkpoint.resume == "never") return;
-    if (holds) {
-      const fs::path named = CheckpointsAt("checkpoint.resume", config_.checkpoint.resume);
-      if (!ListSteps(named).empty()) return Refuse(named);
-      return RequireSame(OpenCheckpoint::Open(named), config_, fingerprint_, &ignored);
-    }
-    Refuse(directory_);
+    if (!holds) return Refuse(directory_);
+    const fs::path named = CheckpointsAt("checkpoint.resume", config_.checkpoint.resume);
+    if (!ListSteps(named).empty()) return Refuse(named);
+    RequireSame(named, StateOf(OpenCheckpoint::Open(named), config_), config_, fingerprint_);
   }
   void Refuse(const fs::path& directory) {
     const Fence fence = Fence::Read(directory);
-    std::vector<std::string> ignored;
     for (int64_t step : ListSteps(directory)) {
-      std::optional<OpenCheckpoint> checkpoint;
+      const fs::path path = directory / StepName(step);
+      std::optional<SavedState> saved;
       try {
-        checkpoint = OpenCheckpoint::Open(directory / StepName(step));
-      } catch (const StorageError&) {
-        continue;  // The choice says so.
+        const OpenCheckpoint checkpoint = OpenCheckpoint::Open(path);
+        if (fence.Readable(checkpoint.manifest.writer, step)) saved = StateOf(checkpoint, config_);
+      } catch (const StorageError&) {  // The choice says so.
       }
-      if (!fence.Readable(checkpoint->manifest.writer, step)) continue;
-      return RequireSame(*checkpoint, config_, fingerprint_, &ignored);
+      if (!saved) continue;
+      RequireSame(path, *saved, config_, fingerprint_);
+      return;
     }
   }
 
@@ -205,6 +214,7 @@ class Chooser {
   }
 
   void VerifyTogether(OpenCheckpoint& checkpoint) {
+    StateOf(checkpoint, config_);
     if (!result_.shared) return VerifyFiles(checkpoint, checkpoint.FileNames(), rounds_.tick());
     const std::vector<Json> problems =
         rounds_.Ask({{"verify", checkpoint.path.string()}}, [&] { return VerifyPart(checkpoint, rounds_); });
@@ -224,15 +234,15 @@ class Chooser {
   }
 
   void Describe(OpenCheckpoint found, bool named) {
-    RequireSame(found, config_, fingerprint_, &result_.warnings);
-    const Json& saved = found.manifest.state;
+    const SavedState saved = StateOf(found, config_);
+    result_.warnings = RequireSame(found.path, saved, config_, fingerprint_);
     result_.step = found.manifest.step;
     result_.here = !named;
-    result_.global_batch = saved.at("global_batch").get<int64_t>();
+    result_.global_batch = saved.global_batch;
     // Not this attempt's own, which says nothing about init.from while that file is gone.
-    result_.fingerprint = saved.at("data_fingerprint").get<std::string>();
-    result_.train = TrainState::FromJson(saved.at("train"));
-    result_.bits = saved.value("bits", Json::object());
+    result_.fingerprint = saved.data_fingerprint;
+    result_.train = saved.train;
+    result_.bits = saved.bits;
     result_.message += "resuming from " + found.path.string();
     if (!named) result_.durable = Committed(found);
     result_.source = std::make_shared<OpenCheckpoint>(std::move(found));

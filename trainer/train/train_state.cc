@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "trainer/base/error.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -12,7 +13,19 @@ using Json = nlohmann::json;
 
 // JSON has no infinity, and a double must come back to the bit: hexadecimal text.
 Json Exact(double value) { return Format("%a", value); }
-double FromExact(const Json& json) { return std::strtod(json.get<std::string>().c_str(), nullptr); }
+double FromExact(const Json& json, const char* key) {
+  const auto text = json.at(key).get<std::string>();
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || std::isnan(value)) throw StorageError(Format("%s is %s", key, text.c_str()));
+  return value;
+}
+
+int64_t Count(const Json& json, const char* key) {
+  const auto value = json.at(key).get<int64_t>();
+  if (value < 0) throw StorageError(Format("%s is %lld", key, static_cast<long long>(value)));
+  return value;
+}
 
 }  // namespace
 
@@ -40,16 +53,16 @@ Json TrainState::ToJson() const {
 
 TrainState TrainState::FromJson(const Json& json) {
   TrainState state;
-  state.step = json.at("step").get<int64_t>();
-  state.stage = json.value("stage", int64_t{0});  // older checkpoints knew one stage
-  state.clean_steps = json.at("clean_steps").get<int64_t>();
-  state.skipped_in_row = json.at("skipped_in_row").get<int64_t>();
-  state.plateau = {FromExact(json.at("plateau").at("multiplier")), FromExact(json.at("plateau").at("best")),
-                   json.at("plateau").at("bad").get<int64_t>()};
-  state.early_stop = {FromExact(json.at("early_stop").at("best")), json.at("early_stop").at("bad").get<int64_t>()};
+  const Json &plateau = json.at("plateau"), &early_stop = json.at("early_stop");
+  state.step = Count(json, "step");
+  state.stage = json.contains("stage") ? Count(json, "stage") : 0;  // older checkpoints knew one stage
+  state.clean_steps = Count(json, "clean_steps");
+  state.skipped_in_row = Count(json, "skipped_in_row");
+  state.plateau = {FromExact(plateau, "multiplier"), FromExact(plateau, "best"), Count(plateau, "bad")};
+  state.early_stop = {FromExact(early_stop, "best"), Count(early_stop, "bad")};
   state.ended_early = json.at("ended_early").get<bool>();
-  state.best = FromExact(json.at("best"));
-  state.best_step = json.at("best_step").get<int64_t>();
+  state.best = FromExact(json, "best");
+  state.best_step = Count(json, "best_step");
   state.evaluation_pending = json.at("evaluation_pending").get<bool>();
   return state;
 }

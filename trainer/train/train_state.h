@@ -28,6 +28,7 @@ struct TrainState {
   void BeginStage(int64_t next);
 
   nlohmann::json ToJson() const;
+  // Throws StorageError, or what the library throws, about a field that no run writes so.
   static TrainState FromJson(const nlohmann::json& json);
 };
 

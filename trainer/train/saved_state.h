@@ -1,0 +1,28 @@
+// What a run says of itself in a manifest, besides its tensors and files.
+#ifndef TRAINYARD_TRAINER_TRAIN_SAVED_STATE_H_
+#define TRAINYARD_TRAINER_TRAIN_SAVED_STATE_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainer/checkpoint/reader.h"
+#include "trainer/train/train_state.h"
+
+namespace trainyard {
+
+struct SavedState {
+  nlohmann::json config;         // an object
+  std::string data_fingerprint;  // FingerprintOf
+  int64_t global_batch = 0;
+  TrainState train;  // after the manifest's step
+  nlohmann::json bits;
+};
+
+// A seal proves that a manifest is as it was written, not by whom. Throws StorageError that names the manifest and the
+// field when no run writes such a state.
+SavedState SavedStateOf(const OpenCheckpoint& checkpoint);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_TRAIN_SAVED_STATE_H_
