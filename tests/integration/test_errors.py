@@ -250,6 +250,22 @@ def test_run_directory_of_another_identity(job):
     expect(job(optim={"lr": 5e-4}, train={"steps": 12}), 0, "optim.lr: was 0.001, now 0.0005")
 
 
+@pytest.mark.parametrize("name", ["uid", "attempt", "config.json", "checkpoints/fence"])
+def test_a_file_of_the_run_that_is_a_pipe(job, name):
+    expect(job(), 0)
+    (job.directory / name).unlink()
+    os.mkfifo(job.directory / name)
+    expect(job(train={"steps": 12}, timeout=60), 74, f"cannot read {job.directory / name}: not a regular file")
+
+
+def test_a_run_directory_that_somebody_has_edited(job):
+    expect(job(nproc=1), 0)
+    (job.directory / "attempt").write_text(f"{2**63}\n")
+    expect(job(nproc=1), 64, "run.dir: no attempt can follow 9223372036854775807", str(job.directory / "attempt"))
+    (job.directory / "config.json").write_text('{"config": {}, "data_fingerprint": 5}')
+    expect(job(nproc=1), 64, "run.dir: ", "config.json is not a run's configuration")
+
+
 def test_port_in_use(job):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,6 +1,7 @@
 #include "trainer/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 
@@ -45,8 +46,18 @@ TEST_F(FileTest, LongestVolumeWins) {
   EXPECT_EQ(ResolveVolume("/data/dark-room"), "/host/room");
   EXPECT_EQ(ResolveVolume("/data/dark-rooms"), "/host/d/dark-rooms");
   EXPECT_EQ(ResolveVolume("relative"), "relative");
-  setenv("TRAINYARD_VOLUMES", "[1]", 1);
-  EXPECT_THROW(ResolveVolume("/data"), ConfigError);
+  for (const char* bad : {"[1]", R"({"/data": 5})", R"({"/other": {}, "/data": "/host"})", "{"}) {
+    setenv("TRAINYARD_VOLUMES", bad, 1);
+    EXPECT_THROW(ResolveVolume("/data"), ConfigError) << bad;
+  }
+}
+
+// What has no end, or nobody at its other end, would be read for ever.
+TEST_F(FileTest, OnlyRegularFilesAreReadAsAWhole) {
+  ASSERT_EQ(mkfifo((directory_ / "fifo").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", directory_ / "zero");
+  for (const fs::path& path : {directory_ / "fifo", directory_ / "zero", directory_})
+    EXPECT_THROW(ReadFile(path), StorageError) << path;
 }
 
 TEST_F(FileTest, HashesOfPiecesAndOfTheWhole) {

@@ -1,6 +1,7 @@
 #include "trainer/metrics/record.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 
@@ -58,6 +59,12 @@ TEST_F(RecordTest, NothingButARecordIsTouched) {
   EXPECT_THROW(Record(folder / "record", 0, 1), ConfigError);
   EXPECT_FALSE(fs::exists(folder));
   EXPECT_THROW(Record(fs::path(testing::TempDir()), 0, 1), ConfigError);
+}
+
+// To open one waits for a reader, and no stop ends that.
+TEST_F(RecordTest, APipeIsRefused) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THROW(Record(path_, 0, 1), ConfigError);
 }
 
 // A second attempt may begin again from nothing, and one that goes on keeps what was before; a run's first attempt from

@@ -4,16 +4,17 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
 #include "common/json.h"
 #include "trainer/base/error.h"
+#include "trainer/base/input_file.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -32,9 +33,8 @@ fs::path ResolveVolume(const fs::path& path) {
   const char* text = std::getenv("TRAINYARD_VOLUMES");
   if (!text || !*text || path.empty()) return path;
   const auto volumes = ParseJson(text);
-  if (!volumes.is_object()) {
-    throw ConfigError("TRAINYARD_VOLUMES: not a JSON object of mount path to folder: " + std::string(text));
-  }
+  const bool good = volumes.is_object() && std::ranges::all_of(volumes, [](const auto& v) { return v.is_string(); });
+  if (!good) throw ConfigError("TRAINYARD_VOLUMES: not a JSON object of mount path to folder: " + std::string(text));
   const std::string given = path.lexically_normal().string();
   std::string best_mount, best_host;
   for (const auto& [mount_path, host] : volumes.items()) {
@@ -51,15 +51,9 @@ fs::path ResolveVolume(const fs::path& path) {
 }
 
 std::string ReadFile(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) Fail("read", path, errno);
-  std::string content;
-  std::vector<char> buffer(1 << 16);
-  while (in) {
-    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    content.append(buffer.data(), static_cast<size_t>(in.gcount()));
-  }
-  if (in.bad()) Fail("read", path, EIO);
+  const InputFile file(path);
+  std::string content(file.size(), '\0');
+  file.ReadAt(0, std::as_writable_bytes(std::span(content)));
   return content;
 }
 

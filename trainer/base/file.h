@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 // Throws ConfigError when the variable is not such an object.
 fs::path ResolveVolume(const fs::path& path);
 
+// As large as it is when it is opened. What is not a regular file may never begin, or never end: it is refused.
 std::string ReadFile(const fs::path& path);
 
 // Replaces `path` in one step: a reader sees the old content or the new one, also after a crash. `write` makes the file

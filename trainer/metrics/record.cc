@@ -32,6 +32,8 @@ uintmax_t KeptBytes(const fs::path& path, int64_t last_step) {
 void CheckRecordFile(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw ConfigError("train.record: " + path.string() + " is a directory");
+  if (fs::is_fifo(path, error))  // to open it would wait for a reader, and so would each line for a slow one
+    throw ConfigError("train.record: " + path.string() + " is a pipe; expected a file");
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
   // Of a line in a file of strangers no more is read than ours have at the front.
   std::ifstream in(path, std::ios::binary);

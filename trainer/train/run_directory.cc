@@ -118,14 +118,31 @@ std::vector<std::string> RequireSameModel(const std::string& origin, const std::
   return notes;
 }
 
+namespace {
+
+// One more than any that is known.
+int64_t NextAttempt(const fs::path& file, const Fence& fence, const std::string& job_uid) {
+  const int64_t here = fs::exists(file) ? std::strtoll(ReadFile(file).c_str(), nullptr, 10) : 0;
+  const int64_t last = std::max({int64_t{0}, here, fence.LastAttempt(job_uid)});
+  if (last == INT64_MAX)
+    throw ConfigError(
+        Format("run.dir: no attempt can follow %lld, which %s or the fence of checkpoint.dir says was "
+               "one; name another run.dir and checkpoint.dir",
+               static_cast<long long>(last), file.c_str()));
+  return last + 1;
+}
+
+}  // namespace
+
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) {
   const fs::path directory = config.run.dir, saved = IdentityFile(config);
   RequireWritableDirectory(directory, "run.dir");
   RequireWritableDirectory(config.checkpoint.dir, "checkpoint.dir");
   if (fs::exists(saved)) {
     const Json before = ParseJson(ReadFile(saved));
-    if (!before.is_object() || !before.contains("config") || !before.contains("data_fingerprint"))
-      throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
+    const bool good = before.is_object() && before.value("config", Json()).is_object() &&
+                      before.value("data_fingerprint", Json()).is_string();
+    if (!good) throw ConfigError("run.dir: " + saved.string() + " is not a run's configuration");
     RequireSameIdentity("run.dir: " + directory.string(), before["config"].dump(),
                         before["data_fingerprint"].get<std::string>(), config, fingerprint);
   }
@@ -137,8 +154,7 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
     attempt.number = EnvInt64(env::kAttempt, 1, INT64_MAX).value_or(1);
   } else {
     attempt.job_uid = fs::exists(uid_file) ? RequireUid(Trimmed(ReadFile(uid_file)), uid_file.string()) : MakeUuid();
-    const int64_t here = fs::exists(attempt_file) ? std::strtoll(ReadFile(attempt_file).c_str(), nullptr, 10) : 0;
-    attempt.number = 1 + std::max(here, Fence::Read(config.checkpoint.dir).LastAttempt(attempt.job_uid));
+    attempt.number = NextAttempt(attempt_file, Fence::Read(config.checkpoint.dir), attempt.job_uid);
   }
   WriteFileAtomic(uid_file, attempt.job_uid + "\n");
   WriteFileAtomic(attempt_file, std::to_string(attempt.number) + "\n");
