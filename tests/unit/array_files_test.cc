@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <sys/stat.h>
+
+#include <fstream>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -81,6 +84,55 @@ TEST_F(ArrayFilesTest, OnlyFilesAreRead) {
   for (const fs::path& path : {fifo, fs::path("/dev/zero"), directory_}) {
     EXPECT_THROW(ReadNpy(path), DataError) << path;
     EXPECT_THROW(Hdf5File::Open(path), DataError) << path;
+  }
+}
+
+// A file of strangers names other files in three ways; behind a name may stand anything, a pipe as well.
+TEST_F(ArrayFilesTest, Hdf5LeadsToNoOtherFile) {
+  const std::string other = (directory_ / "other.hdf5").string(), raw = (directory_ / "raw").string();
+  Hdf5File out = Hdf5File::Create(other);
+  out.Write("values", kShape, kValues);
+  out.Close();
+  WriteFileAtomic(raw, std::string(24, '\0'));
+  const hid_t file = H5Fcreate((directory_ / "a.hdf5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t dims[] = {2, 3};
+  const hid_t space = H5Screate_simple(2, dims, nullptr);
+  const auto make = [&](const char* name, hid_t how) {
+    H5Dclose(H5Dcreate2(file, name, H5T_STD_I32LE, space, H5P_DEFAULT, how, H5P_DEFAULT));
+    H5Pclose(how);
+  };
+  H5Lcreate_external(other.c_str(), "values", file, "link", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_external(other.c_str(), "/", file, "group", H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t external = H5Pcreate(H5P_DATASET_CREATE), virtual_set = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_external(external, raw.c_str(), 0, 24);
+  H5Pset_virtual(virtual_set, space, other.c_str(), "values", space);
+  make("external", external);
+  make("virtual", virtual_set);
+  H5Sclose(space);
+  H5Fclose(file);
+  const Hdf5File in = Hdf5File::Open(directory_ / "a.hdf5");
+  for (const char* name : {"link", "group/values", "external", "virtual"})
+    EXPECT_THROW(in.Read(name), DataError) << name;
+}
+
+// A chunk that was never written takes no place: a shape alone would ask for gigabytes.
+TEST_F(ArrayFilesTest, Hdf5OfMoreThanItHoldsIsNotAllocated) {
+  const hid_t file = H5Fcreate((directory_ / "a.hdf5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t chunked = H5Pcreate(H5P_DATASET_CREATE);
+  const hsize_t chunk[] = {1000, 1}, dims[] = {hsize_t{1} << 31, 1};
+  H5Pset_chunk(chunked, 2, chunk);
+  const hid_t space = H5Screate_simple(2, dims, nullptr);
+  H5Dclose(H5Dcreate2(file, "values", H5T_STD_I8LE, space, H5P_DEFAULT, chunked, H5P_DEFAULT));
+  H5Sclose(space);
+  H5Pclose(chunked);
+  H5Fclose(file);
+  WriteFileAtomic(directory_ / "large", std::string(4 << 20, 'x'));
+  std::ofstream(directory_ / "a.hdf5", std::ios::app | std::ios::binary) << ReadFile(directory_ / "large");
+  try {
+    Hdf5File::Open(directory_ / "a.hdf5").Read("values");
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("its shape exceeds the file"), std::string::npos) << error.what();
   }
 }
 

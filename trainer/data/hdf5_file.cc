@@ -2,6 +2,7 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "trainer/base/error.h"
@@ -26,8 +27,19 @@ class Handle {
   herr_t (*close_)(hid_t);
 };
 
-// The library prints its error stack by default; errors are reported by exceptions here.
-void SilenceLibrary() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+// The library prints its error stack by default; errors are reported by exceptions here. It also follows links to
+// whatever file they name, a pipe that nobody writes as well; without the class of such links it cannot.
+void PrepareLibrary() {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5Lunregister(H5L_TYPE_EXTERNAL);
+}
+
+// More values than the data set can hold: what deflate packs best shrinks to a thousandth, and a chunk that was never
+// written takes nothing, so that a shape alone could ask for all memory.
+size_t MostValues(hid_t set, hid_t type) {
+  constexpr size_t kNeverWritten = size_t{1} << 24;
+  return H5Dget_storage_size(set) / std::max<size_t>(1, H5Tget_size(type)) * 1032 + kNeverWritten;
+}
 
 hid_t MakeBoolType() {
   const hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
@@ -41,7 +53,7 @@ hid_t MakeBoolType() {
 }  // namespace
 
 Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
-  SilenceLibrary();
+  PrepareLibrary();
   std::error_code error;
   if (!std::filesystem::exists(path, error)) throw DataError(path.string() + ": no such file");
   if (!std::filesystem::is_regular_file(path, error)) throw DataError(path.string() + ": not a file");
@@ -53,7 +65,7 @@ Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
 }
 
 Hdf5File Hdf5File::Create(const std::filesystem::path& path) {
-  SilenceLibrary();
+  PrepareLibrary();
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   if (id < 0) throw StorageError("cannot create " + path.string());
   return Hdf5File(path, id, true);
@@ -82,6 +94,9 @@ IntArray Hdf5File::Read(const std::string& name) const {
   if (!Has(name)) Fail(name, "no such data set");
   const Handle set(H5Dopen2(id_, name.c_str(), H5P_DEFAULT), H5Dclose);
   if (!set.ok()) Fail(name, "not a data set");
+  const Handle made(H5Dget_create_plist(set.get()), H5Pclose);
+  if (H5Pget_external_count(made.get()) > 0 || H5Pget_layout(made.get()) == H5D_VIRTUAL)
+    Fail(name, "its values lie in other files, and only " + path_.filename().string() + " is read");
   const Handle type(H5Dget_type(set.get()), H5Tclose);
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind != H5T_INTEGER && kind != H5T_ENUM) Fail(name, "not of an integer type");
@@ -89,9 +104,7 @@ IntArray Hdf5File::Read(const std::string& name) const {
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (rank < 0) Fail(name, "has no shape");
   std::vector<hsize_t> dims(static_cast<size_t>(rank));
-  std::error_code error;
-  const size_t limit =
-      std::filesystem::file_size(path_, error) * 1024;  // more values than the file could hold are never allocated
+  const size_t limit = MostValues(set.get(), type.get());
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   IntArray array;
   size_t count = 1;
