@@ -12,6 +12,7 @@
 #include "trainer/base/file.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
 #include "trainer/checkpoint/commands.h"
 #include "trainer/checkpoint/diff.h"
 #include "trainer/comm/c10d_store.h"
@@ -67,11 +68,14 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
   }
 }
 
-// What people read: LibTorch puts its C++ frames behind its errors.
+// What people read: LibTorch puts its C++ frames behind its errors, and a file of strangers may have names of
+// megabytes.
 std::string MessageOf(const std::exception& error) {
   if (const auto text = FailedAllocation(error)) return *text;
+  constexpr size_t kLongest = 16384;
   const std::string text = error.what();
-  return text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #")));
+  const size_t end = std::min({text.size(), text.find("\nException raised from"), text.find("\nframe #")});
+  return end > kLongest ? ValidUtf8(text.substr(0, kLongest)) + " ..." : text.substr(0, end);
 }
 
 int CodeOf(const std::exception& error) {

@@ -110,6 +110,8 @@ TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf(kSmall, {"train.epochs=1"}), "train.steps, train.epochs: both are set; set exactly one");
   EXPECT_EQ(ErrorOf("task: {name: toy}\ntrain: {steps: 1}\n").substr(0, 18), "data.path: missing");
   EXPECT_NE(ErrorOf("a: [1\n").find("not valid YAML"), std::string::npos);
+  EXPECT_EQ(ErrorOf(kSmall, {"run.dir=\"/a\\0b\""}),
+            "run.dir: \"/a\\u0000b\" is not allowed; expected a string without the character 0");
   for (const char* section : {"task", "optim", "model", "train.early_stop"}) {
     EXPECT_EQ(ErrorOf(kSmall, {section + std::string("=5")}),
               section + std::string(": 5 is not allowed; expected a section with keys"));

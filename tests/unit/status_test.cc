@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <list>
+#include <thread>
 
 #include "trainer/base/error.h"
 #include "trainer/metrics/status_server.h"
@@ -189,6 +190,20 @@ TEST(StatusServer, ARequestInPiecesAndOneThatNeverEnds) {
   EXPECT_EQ(silent.Receive(), "") << "cut after five seconds";
   RawClient post(server.port(), "POST /status HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(post.Receive().starts_with("HTTP/1.1 405 "));
+}
+
+// Five seconds are for the whole exchange, however busy the client looks. A minute is less than its bytes take to be
+// too many.
+TEST(StatusServer, AClientThatAlwaysHasAByteMoreIsCut) {
+  const StatusServer server("127.0.0.1", 0, [] { return std::vector<RankStatus>{Example(0)}; });
+  RawClient client(server.port(), "GET /status HTTP/1.1\r\nX: ");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  bool cut = false;
+  while (!cut && std::chrono::steady_clock::now() < end) {
+    cut = send(client.fd, "x", 1, MSG_NOSIGNAL) < 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(cut);
 }
 
 TEST(StatusServer, AClientThatDoesNotReadHoldsNobodyUp) {

@@ -106,7 +106,9 @@ void FieldTable::Bool(const std::string& path, bool& value, FieldClass c, const 
 void FieldTable::Text(const std::string& path, std::string& value, FieldClass c, const std::string& doc) {
   auto set = [&value, path](const Json& j) {
     if (!j.is_string() && !j.is_null()) RefuseValue(path, j, "a string");
-    value = j.is_null() ? "" : j.get<std::string>();
+    const std::string text = j.is_null() ? "" : j.get<std::string>();
+    if (text.find('\0') != std::string::npos) RefuseValue(path, j, "a string without the character 0");
+    value = text;
   };
   Add({path, c, "string", "", doc, [&value] { return value.empty() ? Json(nullptr) : Json(value); }, set});
 }

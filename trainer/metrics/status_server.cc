@@ -123,7 +123,7 @@ class StatusServer::Impl {
       if (fds[0].revents) return;
       size_t i = 2;
       for (auto it = connections_.begin(); it != connections_.end(); ++i) {
-        const bool over = fds[i].revents ? !it->Continue(ranks_) : Clock::now() > it->deadline();
+        const bool over = Clock::now() > it->deadline() || (fds[i].revents && !it->Continue(ranks_));
         it = over ? connections_.erase(it) : std::next(it);
       }
       if (fds[1].revents) Accept();
