@@ -10,9 +10,9 @@
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/message.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
-#include "trainer/base/utf8.h"
 #include "trainer/checkpoint/commands.h"
 #include "trainer/checkpoint/diff.h"
 #include "trainer/comm/c10d_store.h"
@@ -24,7 +24,6 @@
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/export.h"
-#include "trainer/train/out_of_memory.h"
 #include "trainer/train/places.h"
 #include "trainer/train/plan_command.h"
 #include "trainer/train/run.h"
@@ -66,16 +65,6 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
     std::fputs(TerminationMessage(end, status.attempt).c_str(), file);
     std::fclose(file);
   }
-}
-
-// What people read: LibTorch puts its C++ frames behind its errors, and a file of strangers may have names of
-// megabytes.
-std::string MessageOf(const std::exception& error) {
-  if (const auto text = FailedAllocation(error)) return *text;
-  constexpr size_t kLongest = 16384;
-  const std::string text = error.what();
-  const size_t end = std::min({text.size(), text.find("\nException raised from"), text.find("\nframe #")});
-  return end > kLongest ? ValidUtf8(text.substr(0, kLongest)) + " ..." : text.substr(0, end);
 }
 
 int CodeOf(const std::exception& error) {

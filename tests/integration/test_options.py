@@ -304,7 +304,6 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
         ("algorithm_distillation", "model", "ffn", 64, 96),
         ("algorithm_distillation", "batch", "global", 256, 128),
         ("language_model", "model", "dropout", 0, 0.25),
-        ("language_model", "model", "layers", 2, 1),
     ],
 )
 def test_an_automatic_value_written_out_is_the_same_run(small_jobs, tmp_path, task, section, field, same, other):
@@ -314,16 +313,19 @@ def test_an_automatic_value_written_out_is_the_same_run(small_jobs, tmp_path, ta
     def go_on(value, steps):
         return harness.run("launch", "--nproc", 2, "--config", path, "--set", f"{section}.{field}={value}", "--set", f"train.steps={steps}")
 
+    def refuse(value):
+        result = go_on(value, 6)
+        assert result.returncode == 64, result.stderr
+        words = re.search(rf"{section}\.{field}: (.*)", result.stderr.replace(str(tmp_path), ""))[1]
+        assert str(other) in words and str(same) in words, result.stderr
+
     good(go_on("auto", 2))
-    for steps, value in ((3, same), (4, "auto"), (5, same)):
+    refuse(other)
+    for steps, value in ((3, same), (4, "auto")):
         result = good(go_on(value, steps))
         assert "resuming from" in result.stderr and f"{section}.{field}" not in result.stderr, result.stderr
-    for _ in (same, "auto"):  # what the last attempt had
-        refused = go_on(other, 6)
-        assert refused.returncode == 64 and f"{section}.{field}" in refused.stderr, refused.stderr
-        words = re.search(rf"{section}\.{field}: (.*)", refused.stderr.replace(str(tmp_path), ""))[1]
-        assert str(other) in words and str(same) in words, refused.stderr
-        good(go_on("auto", 6))
+        if value == same:
+            refuse(other)
 
 
 def test_weights_of_another_model_are_refused_in_a_line(job, tmp_path):

@@ -110,6 +110,16 @@ def test_what_was_best_is_found_again_whatever_became_of_the_run_directory(tmp_p
     assert {k: v.tobytes() for k, v in weights.items()} == {k: v.tobytes() for k, v in expected_weights.items()}
 
 
+def test_a_checkpoint_from_before_the_best_was_kept_is_gone_on_from(tmp_path):
+    last = harness.merged(FROM_BEST, task={"from_best": False})
+    assert train(tmp_path, "run", 2, fault=f"forward:1:{FIRST - 1}", **last).returncode == 70
+    again = train(tmp_path, "run", 2, **FROM_BEST)
+    assert again.returncode == 0, again.stderr
+    assert "does not hold the weights of its best evaluation" in again.stderr
+    best = json.loads((tmp_path / "run" / "best" / "body" / "best.json").read_text())
+    assert best["step"] == FIRST, "the one evaluation that was left"
+
+
 def test_what_a_killed_attempt_left_of_an_export_goes(tmp_path):
     leftover = tmp_path / "run" / "export" / "model.safetensors.tmp-17-00c0ffee"
     leftover.parent.mkdir(parents=True)

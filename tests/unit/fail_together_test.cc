@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 #include "trainer/comm/in_process.h"
 #include "trainer/comm/rank_zero.h"
 
@@ -74,6 +75,16 @@ TEST(FailTogether, AMessageOfNothingAndOneWithoutEndArrive) {
   EXPECT_LT(thrown[1].size(), 5000) << "what travels is cut";
 }
 
+TEST(FailTogether, AnotherRanksMemoryIsNotOurs) {
+  const Errors thrown = InWorld(2, [](Communicator& c) {
+    const std::runtime_error cause(
+        "[enforce] DefaultCPUAllocator: you tried to allocate 1073741824 bytes\nframe #0: x");
+    FailTogether(c, c.rank() == 1 ? std::make_exception_ptr(cause) : nullptr, "it");
+  });
+  EXPECT_EQ(thrown[0], "peer: rank 1 failed in it: out of memory: 1.0 GiB more could not be had");
+  EXPECT_FALSE(FailedAllocation(PeerError(thrown[0] + ", DefaultCPUAllocator"))) << "it has not failed here";
+}
+
 TEST(FailTogether, AnErrorIsThrownAlsoWhereNobodyIsLeftToHearOfIt) {
   auto world = MakeInProcessWorld(2);
   world[0].reset();
@@ -116,16 +127,18 @@ TEST(RankZero, ItsSilenceEndsTheWait) {
   const Errors thrown = InWorld(2, [&](Communicator& c) {
     try {
       RankZero(store, c, std::chrono::seconds(1)).Do("writing it", [&](const Tick&) {
-        while (!left) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        for (int i = 0; i < 60000 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         throw StorageError("at last");
       });
-    } catch (const PeerError&) {
+    } catch (const PeerError& error) {
+      EXPECT_NE(std::string(error.what()).find("waited for writing it, and heard nothing of rank 0"),
+                std::string::npos);
       left = true;
       // A rank that leaves: who comes later finds nobody.
       FailTogether(c, std::make_exception_ptr(PeerError("gone")), "leaving");
     }
   });
-  EXPECT_EQ(thrown[1], "peer: gone") << "before rank 0 was done";
+  EXPECT_EQ(thrown, Errors({"at last", "peer: gone"})) << "before rank 0 was done";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 
 #include "trainer/base/text.h"
 
@@ -125,7 +126,10 @@ void Progress::Await(int64_t done, const std::string& what) {
   first_done_ = done;
   first_ = Clock::now();
   awaiting_ = true;
-  awaits_ = std::thread([this, what] { SayRunning(what); });
+  try {
+    awaits_ = std::thread([this, what] { SayRunning(what); });
+  } catch (const std::system_error&) {  // No line is worth an end of the work.
+  }
 }
 
 // Until nothing is awaited any more.

@@ -1,5 +1,5 @@
 // One line of progress for long work: a bar that redraws itself on a terminal, a plain line now
-// and then elsewhere. Used by one thread.
+// and then elsewhere.
 #ifndef TRAINYARD_TRAINER_BASE_PROGRESS_H_
 #define TRAINYARD_TRAINER_BASE_PROGRESS_H_
 
@@ -28,7 +28,7 @@ int TerminalColumns();
 std::string BarLine(const std::string& label, int64_t done, int64_t total, const std::string& detail,
                     const std::string& time, int columns);
 
-// Not for concurrent use: one thread draws.
+// Used by one thread. Between Await and the next Update one of its own draws.
 class Progress {
  public:
   // What stays when the work is done: the last state on a line of its own, or nothing, since the caller says what came

@@ -80,7 +80,7 @@ int DiffCheckpoints(const std::filesystem::path& first, const std::filesystem::p
   const size_t differ = found.tensors.size(), shown = all ? differ : std::min(kShown, differ);
   for (size_t i = 0; i < shown; ++i)
     std::printf("%s: %s\n", found.tensors[i].key.c_str(), found.tensors[i].text.c_str());
-  if (shown < differ) std::printf("and %zu more, which differ less (--all shows them)\n", differ - shown);
+  if (shown < differ) std::printf("and %zu more (--all shows them)\n", differ - shown);
   std::printf("%zu tensors equal\n%zu of %zu tensors differ\n", found.equal, differ, differ + found.equal);
   return differ > 0 ? 1 : 0;
 }

@@ -71,6 +71,8 @@ class CheckpointWriter {
   void Settle(std::chrono::duration<double> deadline);
   // Throws the error of a checkpoint that has failed meanwhile; never waits.
   void ThrowIfFailed();
+  // Throws PeerError when a newer attempt owns the directory, and so the run.
+  void RequireOwner() const;
   // The newest one that is durable: until one of this attempt's is, the one that it goes on from.
   std::optional<CommittedCheckpoint> last() const;
 
@@ -87,7 +89,6 @@ class CheckpointWriter {
   Manifest Collect(const Job& job);
   uint64_t Commit(const Job& job, const std::filesystem::path& temporary);
   nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary);
-  void RequireOwner() const;
   static std::string Key(int64_t step, const std::string& what);
 
   const WriterOptions options_;

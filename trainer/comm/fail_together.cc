@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 
@@ -16,7 +17,7 @@ std::string TextOf(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    return e.what();
+    return MessageOf(e);
   } catch (...) {
     return "an unknown error";
   }

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "trainer/base/error.h"
 #include "trainer/comm/fail_together.h"
 
 namespace trainyard {
@@ -12,8 +13,7 @@ RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chr
       control_(control),
       signs_(store_, control.rank(), {}, silence) {}
 
-void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work,
-                  const std::function<void()>& part) {
+void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work) {
   const std::string key = "over";
   std::exception_ptr error;
   if (control_.rank() == 0) {
@@ -22,9 +22,13 @@ void RankZero::Do(const std::string& what, const std::function<void(const Tick&)
     } catch (...) {
       error = std::current_exception();
     }
-    store_->Set(key, "");
+    try {
+      store_->Set(key, "");
+    } catch (const PeerError&) {  // Then nobody waits there either.
+      if (error) std::rethrow_exception(error);
+      throw;
+    }
   } else {
-    if (part) part();
     signs_.Wait(key, 0, what);
   }
   FailTogether(control_, error, what);

@@ -1,6 +1,7 @@
 #include "trainer/optim/adamw.h"
 
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "trainer/kernels/kernels.h"
@@ -14,8 +15,12 @@ constexpr int64_t kLeastPerTask = 256;  // cuts: 16,384 elements are worth a thr
 
 }  // namespace
 
-AdamW::AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges)
-    : config_(config), ranges_(std::move(ranges)) {}
+AdamW::AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges) : config_(config), ranges_(std::move(ranges)) {
+  for (const UpdateRange& range : ranges_) {
+    if (range.begin % kCut != 0 || range.end % kCut != 0)
+      throw std::logic_error("an update's range is cut within a block of 64 elements");
+  }
+}
 
 void AdamW::Step(const AdamWBuffers& buffers, int64_t step, double lr, float grad_scale) const {
   const double beta1 = config_.betas[0], beta2 = config_.betas[1];

@@ -151,7 +151,6 @@ class DdpEngine : public Engine {
   }
 
   void Read(ParameterId id, const Pieces& piece) override {
-    if (collectives_.rank() != 0) return;
     const Held& held = HeldOf(id);
     if (held.trained || held.still.master.defined()) return piece(MasterOf(held));
     // Not widened as a whole: what is frozen costs two bytes, also while it is written.
@@ -162,7 +161,7 @@ class DdpEngine : public Engine {
     }
   }
   void Read(BufferId id, const Pieces& piece) override {
-    if (collectives_.rank() == 0) piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
+    piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
   }
 
   ModelValues Release() override {

@@ -89,8 +89,7 @@ class Engine : public Weights {
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
   // Refreshes what forward computes with.
   virtual void Publish() = 0;
-  // Gives rank 0's `piece` the whole of one parameter or buffer, float32, in pieces and in order. All ranks ask for the
-  // same ones in the same order.
+  // On rank 0 alone: gives `piece` the whole of one parameter or buffer, float32, in pieces and in order.
   virtual void Read(ParameterId id, const Pieces& piece) = 0;
   virtual void Read(BufferId id, const Pieces& piece) = 0;
   // Hands over what outlives a stage, without a copy. Only the destructor may follow.

@@ -12,9 +12,9 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/message.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
-#include "trainer/base/utf8.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
@@ -84,7 +84,7 @@ void Checkpoints::Load() {
     const int64_t read = LoadPart([&] { signs.Beat(); });
     store->Set(std::to_string(world.rank), std::to_string(read));
   } catch (const std::exception& error) {
-    store->Set(std::to_string(world.rank), kFailed + ValidUtf8(error.what()));
+    store->Set(std::to_string(world.rank), kFailed + MessageOf(error));
     throw;
   }
   int64_t read = 0;
@@ -102,7 +102,7 @@ void Checkpoints::Load() {
     communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
                                : communicator.Broadcast(values, 0, "loading"));
   }
-  if (!config_.init.from.empty()) LoadFrozen(config_.init.from, *engine_, communicator);
+  if (!config_.init.from.empty()) LoadFrozen(config_.init.from, *engine_, communicator, session_.store);
   engine_->Publish();
   source_.reset();
 }

@@ -32,12 +32,9 @@ std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind k
     } catch (...) {
       error = std::current_exception();
     }
-    double flags[2] = {StopRequested() ? 1.0 : 0.0, error ? 1.0 : 0.0};
-    control.AllReduceNow(flags, Format("evaluation chunk %d", chunk));
-    if (flags[1] > 0)
-      FailTogether(control, error, Format("the evaluation after step %lld", static_cast<long long>(step)));
+    FailTogether(control, error, Format("the evaluation after step %lld", static_cast<long long>(step)));
     progress(chunk + 1, chunks);
-    if (flags[0] > 0) return std::nullopt;
+    if (AgreeOnStop(control, Format("evaluation chunk %d", chunk))) return std::nullopt;
   }
   control.AllReduceNow(evaluation->slots(), "evaluation results");
   return EvaluationResult{evaluation->Metrics(), evaluation->Artifacts(), evaluation->Table()};

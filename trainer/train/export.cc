@@ -121,28 +121,19 @@ std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const Model
 
 }  // namespace
 
-namespace {
-
-// What killed attempts have not finished: large files that nobody would look for.
-void RemoveLeftovers(const fs::path& path) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path.parent_path(), ignored)) {
-    if (entry.path().filename().string().starts_with(path.filename().string() + ".tmp-"))
-      fs::remove(entry.path(), ignored);
-  }
-}
-
-}  // namespace
-
 void ExportModel(Engine& engine, const std::string& path, const Tick& tick) {
   fs::create_directories(fs::path(path).parent_path());
-  RemoveLeftovers(path);
   WriteModel(path, engine.declaration(), engine, tick);
 }
 
-void HelpToExport(Engine& engine) {
-  const auto take_part = [&](const std::string&, auto id) { engine.Read(id, {}); };
-  ForEachTensor(engine.declaration(), take_part, take_part);
+void RemoveUnfinishedExports(const fs::path& run_dir) {
+  for (const char* folder : {"export", "best"}) {
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(run_dir / folder, error), end; !error && it != end; it.increment(error)) {
+      std::error_code ignored;
+      if (it->path().filename().string().starts_with("model.safetensors.tmp-")) fs::remove(it->path(), ignored);
+    }
+  }
 }
 
 void ExportCheckpoint(const std::string& path, const std::string& out, const std::string& init_from) {

@@ -4,6 +4,7 @@
 #ifndef TRAINYARD_TRAINER_TRAIN_EXPORT_H_
 #define TRAINYARD_TRAINER_TRAIN_EXPORT_H_
 
+#include <filesystem>
 #include <string>
 
 #include "trainer/base/input_file.h"
@@ -11,10 +12,13 @@
 
 namespace trainyard {
 
-// For rank 0, while the others HelpToExport. Replaces `path` in one step; makes its folder, and removes what killed
-// attempts left of it. Holds a part of one tensor beside the engine. Throws StorageError.
+// For rank 0. Replaces `path` in one step; makes its folder. Holds a part of one tensor beside the engine. Throws
+// StorageError.
 void ExportModel(Engine& engine, const std::string& path, const Tick& tick);
-void HelpToExport(Engine& engine);
+
+// What killed attempts have not finished: large files that nobody would look for. For the attempt that owns the run,
+// before its own first export; one that it has ended may lose what it is writing.
+void RemoveUnfinishedExports(const std::filesystem::path& run_dir);
 
 // The model of a checkpoint (FindCheckpoint says what `path` may be), by the configuration that it holds: no data is
 // read and no engine is made. Frozen parameters, which are in no checkpoint, come from `init_from`, or, when that is

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainer/base/error.h"
-#include "trainer/comm/fail_together.h"
+#include "trainer/comm/rank_zero.h"
 
 namespace trainyard {
 
@@ -35,24 +35,18 @@ std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const Model
   throw ConfigError(std::string("init.from: ") + error.what());
 }
 
-void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator) {
+void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator, std::shared_ptr<Store> store) {
   const ModelDeclaration& model = engine.declaration();
   if (!HasFrozen(model)) return;
+  RankZero rank_zero(std::make_shared<PrefixStore>(std::move(store), "frozen/"), communicator);
+  const std::string what = "reading the frozen parameters";
   std::unique_ptr<SafetensorsFile> file;
-  std::exception_ptr error;
-  if (communicator.rank() == 0) {
-    try {
-      file = OpenFrozen(path, model);
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }
-  FailTogether(communicator, error, "reading the frozen parameters");
+  rank_zero.Do(what, [&](const Tick&) { file = OpenFrozen(path, model); });
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     const ParameterSpec& spec = model.parameters[i];
     if (spec.trainable) continue;
-    std::vector<float> values =
-        file ? file->Floats(spec.name) : std::vector<float>(static_cast<size_t>(spec.numel()), 0.f);
+    std::vector<float> values(static_cast<size_t>(spec.numel()));
+    rank_zero.Do(what, [&](const Tick& tick) { values = file->Floats(spec.name, tick); });
     at::Tensor tensor = at::from_blob(values.data(), {spec.numel()}, at::kFloat);
     communicator.Wait(communicator.Broadcast(tensor, 0, "frozen parameters"));
     engine.SetParameter({static_cast<int32_t>(i)}, values);

@@ -7,6 +7,7 @@
 
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/store.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
@@ -16,10 +17,11 @@ bool HasFrozen(const ModelDeclaration& model);
 // Throws ConfigError when the file is not there or lacks a frozen parameter of the model.
 std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const ModelDeclaration& model);
 
-// Fills the frozen parameters of every rank from a safetensors file that rank 0 reads. Nothing happens when the model
-// has none. All ranks call it; call Engine::Publish afterwards. Throws ConfigError on rank 0, and PeerError elsewhere,
-// when the file is not there or lacks one of them.
-void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator);
+// Fills the frozen parameters of every rank from a safetensors file that rank 0 reads, one after the other, while the
+// others wait as RankZero says. Nothing happens when the model has none. All ranks call it; call Engine::Publish
+// afterwards. Throws on rank 0 ConfigError when the file is not there or lacks one of them, StorageError when it cannot
+// be read, and PeerError elsewhere.
+void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator, std::shared_ptr<Store> store);
 
 }  // namespace trainyard
 

@@ -1,9 +1,10 @@
 #include "trainer/train/out_of_memory.h"
 
-#include <cstdlib>
-#include <new>
+#include <optional>
+#include <string>
 
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -24,15 +25,6 @@ std::string Advice(const Plan& plan, bool coupled) {
 }
 
 }  // namespace
-
-std::optional<std::string> FailedAllocation(const std::exception& error) {
-  const std::string text = error.what(), amount = "tried to allocate ";
-  const bool ours = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  if (!ours && text.find("DefaultCPUAllocator") == std::string::npos) return {};
-  const size_t at = text.find(amount);
-  const double bytes = at == std::string::npos ? 0 : std::strtod(text.c_str() + at + amount.size(), nullptr);
-  return "out of memory" + (bytes > 0 ? ": " + HumanBytes(bytes) + " more could not be had" : "");
-}
 
 std::exception_ptr NameWhatIsTooLarge(std::exception_ptr error, const Plan& plan, bool coupled, int64_t step) {
   try {

@@ -4,16 +4,10 @@
 
 #include <cstdint>
 #include <exception>
-#include <optional>
-#include <string>
 
 #include "trainer/train/plan.h"
 
 namespace trainyard {
-
-// "out of memory: 256.0 MiB more could not be had", for a failed allocation of the C++ library or of LibTorch; nothing
-// for any other error.
-std::optional<std::string> FailedAllocation(const std::exception& error);
 
 // A failed allocation in the step that makes `step` of them becomes an OutOfMemoryError that names the field to change
 // and a value for it; any other error is returned as it is. `coupled`: Task::batch_coupled.

@@ -242,6 +242,9 @@ class Chooser {
     // Not this attempt's own, which says nothing about init.from while that file is gone.
     result_.fingerprint = saved.data_fingerprint;
     result_.train = saved.train;
+    const auto& tensors = found.manifest.tensors;
+    const auto best = tensors.lower_bound("best.");
+    result_.has_best = best != tensors.end() && best->first.starts_with("best.");
     result_.bits = saved.bits;
     result_.message += "resuming from " + found.path.string();
     if (!named) result_.durable = Committed(found);
@@ -266,6 +269,7 @@ Json ToJson(const Resume& resume) {
           {"bits", resume.bits},
           {"global_batch", resume.global_batch},
           {"train", resume.train.ToJson()},
+          {"has_best", resume.has_best},
           {"message", resume.message},
           {"warnings", resume.warnings}};
 }
@@ -282,6 +286,7 @@ Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
   resume.bits = go.at("bits");
   resume.global_batch = go.at("global_batch").get<int64_t>();
   resume.train = TrainState::FromJson(go.at("train"));
+  resume.has_best = go.at("has_best").get<bool>();
   resume.message = go.at("message").get<std::string>();
   resume.warnings = go.at("warnings").get<std::vector<std::string>>();
   if (resume.step > 0 && resume.shared) resume.source = std::move(source);

@@ -118,7 +118,7 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
   LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint({})), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
-    LoadFrozen(config.init.from, *alone.engine, *alone.communicator);
+    LoadFrozen(config.init.from, *alone.engine, *alone.communicator, std::make_shared<MemoryStore>());
   alone.engine->Publish();
   std::unique_ptr<Progress> bar;
   const auto result = RunEvaluation(

@@ -41,22 +41,33 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   } catch (...) {
     local.error = std::current_exception();
   }
-  // 2. Denominators: every rank's valid targets.
-  clock_.Enter("communication");
-  const std::vector<double> denominators = Denominators(*share, local.error != nullptr);
-  // 3. Forward and backward; gradients leave as they come.
-  if (!local.error) ForwardBackward(*share, denominators, train.step, local);
-  clock_.Enter("communication");
-  local.error ? engine_.Drain() : engine_.Finish();
-  // 4. Consensus.
-  if (local.error)
-    local.error = NameWhatIsTooLarge(std::move(local.error), plan_, task_.batch_coupled(), train.step + 1);
-  StepResult result = Agree(local);
-  result.overlap = engine_.overlap();
+  StepResult result;
+  try {
+    result = ComputeTogether(*share, train.step, local);
+  } catch (const PeerError&) {
+    // Peers that have gone meanwhile, of the same cause perhaps, must not hide what has failed here.
+    if (local.error) std::rethrow_exception(local.error);
+    throw;
+  }
   // 5. Clip and optimizer.
   clock_.Enter("optimizer");
   Update(train, result, writer);
   clock_.Enter("other");
+  return result;
+}
+
+StepResult Step::ComputeTogether(const Share& share, int64_t step, Local& local) {
+  // 2. Denominators: every rank's valid targets.
+  clock_.Enter("communication");
+  const std::vector<double> denominators = Denominators(share, local.error != nullptr);
+  // 3. Forward and backward; gradients leave as they come.
+  if (!local.error) ForwardBackward(share, denominators, step, local);
+  if (local.error) local.error = NameWhatIsTooLarge(std::move(local.error), plan_, task_.batch_coupled(), step + 1);
+  clock_.Enter("communication");
+  local.error ? engine_.Drain() : engine_.Finish();
+  // 4. Consensus.
+  StepResult result = Agree(local);
+  result.overlap = engine_.overlap();
   return result;
 }
 

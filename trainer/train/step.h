@@ -65,6 +65,8 @@ class Step {
     std::exception_ptr error;
   };
   // Throws DataError, on every rank, when no rank could read a sample.
+  // Phases 2 to 4.
+  StepResult ComputeTogether(const Share& share, int64_t step, Local& local);
   std::vector<double> Denominators(const Share& share, bool failed);
   void ForwardBackward(const Share& share, const std::vector<double>& denominators, int64_t step, Local& local);
   StepResult Agree(const Local& local);

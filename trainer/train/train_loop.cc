@@ -50,9 +50,12 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   reporter_.ReportCheckpoint(*checkpoints_.writer());
-  if (stage().keeps_best && train_.best_step > 0) best_.Keep(*engine_);  // so that they are loaded
+  ResumeBest(resume.has_best);
   checkpoints_.Load();
-  if (session_.world.rank == 0) RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
+  if (session_.world.rank == 0) {
+    RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
+    RemoveUnfinishedExports(config.run.dir);
+  }
   reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
                 (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
                 Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
@@ -70,6 +73,17 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
                                     static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps));
     reporter_.Say(Format("  %-12s nothing is left to train: %s", "complete", why.c_str()));
   }
+}
+
+// A checkpoint that was made before the next stage was to start from the best weights does not hold them.
+void TrainLoop::ResumeBest(bool saved) {
+  if (!stage().keeps_best || train_.best_step == 0) return;
+  if (saved) return best_.Keep(*engine_);  // so that there is room for them
+  reporter_.Warn(
+      Format("the checkpoint does not hold the weights of its best evaluation, after step %lld; the stage's "
+             "best is looked for from here on",
+             static_cast<long long>(train_.best_step)));
+  train_.ForgetBest();
 }
 
 void TrainLoop::Run() {
@@ -200,6 +214,7 @@ void TrainLoop::KeepBest(double value) {
   }
   const fs::path folder = stage().best_dir;
   const auto write = [&](const Tick& tick) {
+    checkpoints_.writer()->RequireOwner();  // else a newer attempt writes there
     // First of all: best.json must never stand beside the weights of another step.
     std::error_code ignored;
     fs::remove(folder / "best.json", ignored);
@@ -208,7 +223,7 @@ void TrainLoop::KeepBest(double value) {
         folder / "best.json",
         Json{{"step", train_.step}, {"metric", config_.checkpoint.keep_best}, {"value", value}}.dump(1) + "\n");
   };
-  rank_zero_.Do("writing the best weights", write, [&] { HelpToExport(*engine_); });
+  rank_zero_.Do("writing the best weights", write);
 }
 
 void TrainLoop::SaveAndStop(bool evaluation_pending) {
@@ -224,10 +239,10 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("saving");
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
-  const auto write = [&](const Tick& tick) {
+  rank_zero_.Do("writing the export", [&](const Tick& tick) {
+    checkpoints_.writer()->RequireOwner();
     ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
-  };
-  rank_zero_.Do("writing the export", write, [&] { HelpToExport(*engine_); });
+  });
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);
   if (session_.world.rank != 0) return;

@@ -41,6 +41,7 @@ class TrainLoop {
   void RunOneEvaluation(EvaluationKind kind);
   void Act(const std::map<std::string, double>& metrics);
   void KeepBest(double value);
+  void ResumeBest(bool saved);
   [[noreturn]] void SaveAndStop(bool evaluation_pending);
   void Finish();
 

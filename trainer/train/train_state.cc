@@ -34,6 +34,10 @@ void TrainState::BeginStage(int64_t next) {
   clean_steps = 0;
   plateau = {};
   early_stop = {};
+  ForgetBest();
+}
+
+void TrainState::ForgetBest() {
   best = std::numeric_limits<double>::infinity();
   best_step = 0;
 }

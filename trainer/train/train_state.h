@@ -26,6 +26,8 @@ struct TrainState {
 
   // What a stage counts starts anew.
   void BeginStage(int64_t next);
+  // Any value of checkpoint.keep_best will be the best.
+  void ForgetBest();
 
   nlohmann::json ToJson() const;
   // Throws StorageError, or what the library throws, about a field that no run writes so.
