@@ -82,13 +82,12 @@ Json VerifyPart(OpenCheckpoint& checkpoint, Rounds& rounds) {
   }
 }
 
-// What its manifest says of its run. Throws StorageError when no run of this task says that.
-SavedState StateOf(const OpenCheckpoint& checkpoint, const Config& config) {
-  SavedState state = SavedStateOf(checkpoint);
-  if (const int64_t stages = std::ssize(StagesOf(config)); state.train.stage >= stages)
+// Of one that is not of another identity. Throws StorageError when it is not of a step of this run.
+void RequireGoodState(const OpenCheckpoint& checkpoint, const Config& config) {
+  const int64_t stage = SavedStateOf(checkpoint).train.stage, stages = std::ssize(StagesOf(config));
+  if (stage >= stages)
     throw StorageError(Format("%s: stage %lld of a run that has %lld", (checkpoint.path / "manifest.json").c_str(),
-                              static_cast<long long>(state.train.stage), static_cast<long long>(stages)));
-  return state;
+                              static_cast<long long>(stage), static_cast<long long>(stages)));
 }
 
 // Returns the warnings.
@@ -160,7 +159,7 @@ class Chooser {
     if (!holds) return Refuse(directory_);
     const fs::path named = CheckpointsAt("checkpoint.resume", config_.checkpoint.resume);
     if (!ListSteps(named).empty()) return Refuse(named);
-    RequireSame(named, StateOf(OpenCheckpoint::Open(named), config_), config_, fingerprint_);
+    RequireSame(named, SavedStateOf(OpenCheckpoint::Open(named)), config_, fingerprint_);
   }
   void Refuse(const fs::path& directory) {
     const Fence fence = Fence::Read(directory);
@@ -169,7 +168,7 @@ class Chooser {
       std::optional<SavedState> saved;
       try {
         const OpenCheckpoint checkpoint = OpenCheckpoint::Open(path);
-        if (fence.Readable(checkpoint.manifest.writer, step)) saved = StateOf(checkpoint, config_);
+        if (fence.Readable(checkpoint.manifest.writer, step)) saved = SavedStateOf(checkpoint);
       } catch (const StorageError&) {  // The choice says so.
       }
       if (!saved) continue;
@@ -214,7 +213,7 @@ class Chooser {
   }
 
   void VerifyTogether(OpenCheckpoint& checkpoint) {
-    StateOf(checkpoint, config_);
+    RequireGoodState(checkpoint, config_);
     if (!result_.shared) return VerifyFiles(checkpoint, checkpoint.FileNames(), rounds_.tick());
     const std::vector<Json> problems =
         rounds_.Ask({{"verify", checkpoint.path.string()}}, [&] { return VerifyPart(checkpoint, rounds_); });
@@ -234,7 +233,7 @@ class Chooser {
   }
 
   void Describe(OpenCheckpoint found, bool named) {
-    const SavedState saved = StateOf(found, config_);
+    const SavedState saved = SavedStateOf(found);
     result_.warnings = RequireSame(found.path, saved, config_, fingerprint_);
     result_.step = found.manifest.step;
     result_.here = !named;
