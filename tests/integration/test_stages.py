@@ -235,3 +235,16 @@ def test_frozen_parameters_come_from_their_source_at_every_start(tmp_path):
     source.unlink()
     gone = train(tmp_path, "broken", 2, **start)
     assert gone.returncode == 64 and "no such file; the parameters that are not trained are in no checkpoint" in gone.stderr, gone.stderr
+
+
+def test_a_task_of_fewer_stages_does_not_take_the_checkpoints(tmp_path):
+    """A stage that the other task does not have is no damage: the job is refused for what it is, before it takes the fence."""
+    assert train(tmp_path, "whole", 1, checkpoint={"keep_last": 2}).returncode == 0
+    checkpoints = tmp_path / "whole" / "checkpoints"
+    before = (checkpoints / "fence").read_text()
+    (tmp_path / "lm").mkdir()
+    other = harness.small_language_model(tmp_path / "lm")
+    other = harness.merged(other, run={"dir": str(tmp_path / "other")}, checkpoint={"dir": str(checkpoints)})
+    result = harness.run("train", "--config", harness.write_config(tmp_path / "other.json", other), program=harness.TEST_TASKS)
+    assert result.returncode == 64 and "holds a run of another identity" in result.stderr, result.stderr
+    assert (checkpoints / "fence").read_text() == before
