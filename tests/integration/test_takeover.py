@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 
 import pytest
 
@@ -272,3 +273,22 @@ def test_a_flipped_bit_is_never_trained_on(job):
             expect(result, 0, "resuming from")
             assert ("skipped step-00000010" in result.stderr) == (name.name != "latest"), result.stderr
             assert harness.records(job.directory / "record.jsonl") == reference
+
+
+def test_an_old_attempt_that_wakes_up_leaves_the_best_weights_and_the_export_alone(job):
+    """They are under no fence: who writes them looks at it first. No checkpoint is due, so nothing else ends the old attempt."""
+    # Every evaluation of a run that learns is a new best.
+    sections = {"train": {"steps": 60, "eval_every": 1}, "checkpoint": {"every": 1000, "keep_best": "test/loss_action"}}
+    old = harness.start(*job.arguments(**sections))
+    best = job.directory / "best" / "best.json"
+    harness.wait_until(best.exists, 120, "a best evaluation")
+    harness.kill(old.pid, signal.SIGSTOP)
+    assert old.poll() is None, "it was over before it was stopped: this proves nothing"
+    expect(job(**sections), 0)
+    (job.directory / "best" / "model.safetensors.tmp-17-00c0ffee").write_bytes(b"of a writer that is at work")
+    files = [p for folder in ("best", "export") for p in sorted((job.directory / folder).iterdir())]
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+    harness.kill(old.pid, signal.SIGCONT)
+    output = old.communicate(timeout=120)[0]
+    assert old.returncode == 69 and "this one was superseded and ends" in output, output
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in files} == before
