@@ -35,13 +35,13 @@ at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& x) {
   return gradient;
 }
 
-// x: (rows, n) -> x w, where w, (n, columns), has one column: the library cuts the rows for its threads, and computes
-// what is left over at a cut in another order.
+// x: (rows, n), w: (n, 1) -> x w, in x's type. Not the library's product: it cuts the rows for its threads, and what is
+// left over at a cut is computed in another order.
 at::Tensor TimesOneColumn(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor row = w.t().to(at::kFloat);
   at::Tensor y = at::empty({x.size(0), 1}, x.options());
   ParallelBlocks(x.size(0), kRowsPerTask, [&](int64_t begin, int64_t size) {
-    at::Tensor part = y.narrow(0, begin, size);
-    at::mm_out(part, x.narrow(0, begin, size), w);
+    y.narrow(0, begin, size).copy_((x.narrow(0, begin, size).to(at::kFloat) * row).sum(1, true));
   });
   return y;
 }
