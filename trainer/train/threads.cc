@@ -8,11 +8,13 @@
 #include "common/cpus.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/text.h"
+#include "trainer/model/math_functions.h"
 
 namespace trainyard {
 
 std::string ApplyThreads(const World& world) {
   constexpr char kVariable[] = "OMP_NUM_THREADS";
+  ResolveMathFunctions();
   if (const std::string text = EnvText(kVariable); !text.empty()) return text + " a rank (OMP_NUM_THREADS)";
   const Cpus& cpus = AvailableCpus();
   const int threads = std::max(1, cpus.count / world.local_size);
