@@ -26,6 +26,10 @@ std::optional<double> Known(const nlohmann::json& answer, const char* key) {
   return field.is_number() ? std::optional(field.get<double>()) : std::nullopt;
 }
 
+std::optional<int64_t> KnownCount(const nlohmann::json& answer, const char* key) {
+  return json::Field(answer, key).is_number() ? std::optional(Count(answer, key)) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time now) {
@@ -35,14 +39,14 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   if (report.job_uid.empty()) return std::nullopt;
   report.attempt = Count(answer, "attempt");
   api::Progress& progress = report.progress;
-  progress.step = Count(answer, "step");
-  progress.total_steps = Count(answer, "total_steps");
-  progress.percent = progress.total_steps > 0
-                         ? std::min<int64_t>(100, static_cast<int64_t>(100.0 * static_cast<double>(progress.step) /
-                                                                       static_cast<double>(progress.total_steps)))
-                         : 0;
+  progress.step = KnownCount(answer, "step");
+  progress.total_steps = KnownCount(answer, "total_steps");
+  if (progress.step && progress.total_steps.value_or(0) > 0) {
+    const double done = static_cast<double>(*progress.step) / static_cast<double>(*progress.total_steps);
+    progress.percent = static_cast<int64_t>(100 * std::min(1.0, done));
+  }
   progress.samples_per_second = Known(answer, "samples_per_second");
-  if (json::Field(answer, "eta_seconds").is_number()) progress.eta_seconds = Count(answer, "eta_seconds");
+  progress.eta_seconds = KnownCount(answer, "eta_seconds");
   progress.loss = Known(answer, "loss");
   progress.last_update = now;
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {

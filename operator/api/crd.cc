@@ -48,7 +48,7 @@ class SchemaBuilder {
     Add(name, text, {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}});
   }
   void Integers(const char* name, std::vector<int64_t>&, Range range, const FieldText& text) {
-    Json& field = Add(name, text, {{"type", "array"}, {"maxItems", 256}});
+    Json& field = Add(name, text, {{"type", "array"}, {"maxItems", 256}, {"x-kubernetes-list-type", "set"}});
     field["items"] = {{"type", "integer"}, {"format", "int64"}};
     Limit(field["items"], range);
   }
@@ -245,7 +245,7 @@ Json CustomResourceDefinition() {
       Column("Age", "date", ".metadata.creationTimestamp"),
       Column("Attempt", "integer", ".status.attempt", 1),
       Column("Loss", "number", ".status.progress.loss", 1),
-      Column("Cause", "string", ".status.firstFailure.reason", 1),
+      Column("Cause", "string", ".status.lastFailure.reason", 1),
   };
   return {{"apiVersion", "apiextensions.k8s.io/v1"},
           {"kind", "CustomResourceDefinition"},

@@ -1,5 +1,4 @@
-// One word for an exit code: what a launcher writes into its termination message as `reason`, and what the
-// operator says of a worker that left no message. docs/architecture.md, "Exit codes".
+// One word for an exit code. docs/architecture.md, "Exit codes".
 #ifndef TRAINYARD_OPERATOR_API_EXIT_REASON_H_
 #define TRAINYARD_OPERATOR_API_EXIT_REASON_H_
 
@@ -9,18 +8,28 @@
 
 namespace trainyard {
 
-// "Signal9" for 137, "ExitCode1" for a code that has no meaning here.
+// The signal that a shell's 128 + n stands for; 0 when the code stands for none: Linux has signals 1 to 64.
+inline int64_t SignalOf(int64_t code) { return code > 128 && code <= 192 ? code - 128 : 0; }
+
+// Of any program, by what shells and kubelets mean: "Signal9" for 137, "ExitCode2" for 2.
+inline std::string ForeignExitReason(int64_t code) {
+  if (code == 0) return "Completed";
+  if (code == 126) return "CommandNotExecutable";
+  if (code == 127) return "CommandNotFound";
+  const int64_t signal = SignalOf(code);
+  return signal > 0 ? "Signal" + std::to_string(signal) : "ExitCode" + std::to_string(code);
+}
+
+// Of our trainer, whose codes have meanings of their own: "BadData" for 65. What its launcher writes into its
+// termination message as `reason`.
 inline std::string ExitReason(int64_t code) {
   static constexpr std::pair<int64_t, const char*> kReasons[] = {
-      {0, "Completed"},        {2, "Usage"},       {64, "BadConfiguration"},
-      {65, "BadData"},         {69, "PeerFailed"}, {70, "InternalError"},
-      {71, "OutOfMemory"},     {72, "NonFinite"},  {73, "Hang"},
-      {74, "StorageFailed"},   {75, "Stopped"},    {126, "CommandNotExecutable"},
-      {127, "CommandNotFound"}};
+      {2, "Usage"},        {64, "BadConfiguration"}, {65, "BadData"}, {69, "PeerFailed"},    {70, "InternalError"},
+      {71, "OutOfMemory"}, {72, "NonFinite"},        {73, "Hang"},    {74, "StorageFailed"}, {75, "Stopped"}};
   for (const auto& [known, reason] : kReasons) {
     if (code == known) return reason;
   }
-  return code > 128 ? "Signal" + std::to_string(code - 128) : "ExitCode" + std::to_string(code);
+  return ForeignExitReason(code);
 }
 
 }  // namespace trainyard

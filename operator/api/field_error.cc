@@ -4,6 +4,11 @@
 #include <numeric>
 
 namespace trainyard::api {
+namespace {
+
+constexpr size_t kMostErrors = 20;
+
+}  // namespace
 
 std::string FieldError::ToString() const {
   switch (kind) {
@@ -21,7 +26,8 @@ std::string FieldError::ToString() const {
 
 std::string Join(const std::vector<FieldError>& errors) {
   std::string text;
-  for (const FieldError& error : errors) text += (text.empty() ? "" : "\n") + error.ToString();
+  for (size_t i = 0; i < std::min(errors.size(), kMostErrors); ++i) text += (i > 0 ? "\n" : "") + errors[i].ToString();
+  if (errors.size() > kMostErrors) text += "\nand " + std::to_string(errors.size() - kMostErrors) + " more";
   return text;
 }
 

@@ -19,7 +19,7 @@ struct FieldError {
   std::string ToString() const;
 };
 
-// One line each.
+// One line each, of at most twenty; then how many more there are.
 std::string Join(const std::vector<FieldError>& errors);
 
 // The name among `known` with the smallest edit distance to `name`, if that is small; else empty.

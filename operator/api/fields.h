@@ -43,12 +43,16 @@ template <class V>
 void Fields(V& v, RestartRule& r) {
   v.Text("onPodCondition", r.on_pod_condition, Allowed{.max_length = 316},
          {"Matches when the culprit's pod has this condition with status True, such as DisruptionTarget. Exactly one "
-          "of onPodCondition and onExitCodes is set."});
-  v.Integers("onExitCodes", r.on_exit_codes, Range{0, 255},
+          "of onPodCondition, onExitCodes and onReasons is set."});
+  v.Integers("onExitCodes", r.on_exit_codes, Range{1, 255},
              {"Matches when the culprit's container ended with one of these exit codes."});
-  v.Text("action", r.action, Allowed{.values = {"Restart", "Fail"}},
-         {"Restart starts a new attempt; Fail ends the job.", true});
-  v.Boolean("charge", r.charge, {"Whether a restart by this rule counts against maxRestarts. Default true."});
+  v.Texts("onReasons", r.on_reasons,
+          {"Matches when the culprit's reason is one of these, such as OOMKilled, Evicted or Hang: what "
+           "status.lastFailure.reason says."});
+  v.Text("action", r.action, Allowed{.values = {kRestart, kRestartUncharged, kFail}},
+         {"Restart starts a new attempt, charged to maxRestarts unless a newer durable checkpoint was reached; "
+          "RestartUncharged starts one that is never charged; Fail ends the job.",
+          true});
 }
 
 template <class V>
@@ -71,15 +75,16 @@ void Fields(V& v, Restart& r) {
             {"How many charged restarts the job may take; the next failure that would be charged ends it. A restart is "
              "charged only if no newer durable checkpoint was reached since the last one. Default 10."});
   v.Integer("sameStepLimit", r.same_step_limit, Range{1, 1000},
-            {"The same reason at the same step so many times in a row ends the job. Failures that a rule restarts "
-             "uncharged never do; their restarts wait longer and longer instead. Default 3."});
+            {"The same reason at the same step so many times in a row ends the job. A step that nobody reported "
+             "is not the same as another; a newer durable checkpoint counts anew; failures that a rule restarts "
+             "uncharged never end the job: their restarts wait longer and longer instead. Default 3."});
   v.Object("backoff", r.backoff, {"The wait before a restart."});
   v.Object("avoidNodes", r.avoid_nodes,
            {"Nodes on which workers keep failing. Not in force yet: only the defaults are accepted."});
   v.List("rules", r.rules,
          {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
-          "restart. Default: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, 126 and 127 fail; 75 "
-          "restarts uncharged."});
+          "restart. Behind the job's own stand always: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, "
+          "126 and 127 fail; 75 restarts uncharged."});
 }
 
 template <class V>
@@ -165,8 +170,9 @@ void Fields(V& v, JobSpec& s) {
 
 template <class V>
 void Fields(V& v, Condition& c) {
-  v.Text("type", c.type, Allowed{.max_length = 316},
-         {"Scheduled, Ready, Running, Restarting, Suspended, InvalidSpec, Succeeded or Failed.", true, kByOperator});
+  v.Text(
+      "type", c.type, Allowed{.max_length = 316},
+      {"Scheduled, WorkersReady, Running, Restarting, Suspended, InvalidSpec, Complete or Failed.", true, kByOperator});
   v.Text("status", c.status, Allowed{.values = {"True", "False", "Unknown"}}, {"Whether it holds.", true, kByOperator});
   v.Text("reason", c.reason, Allowed{.max_length = 1024}, {"Why, as one word.", true, kByOperator});
   v.Text("message", c.message, Allowed{.max_length = 32768}, {"Why, for people.", true, kByOperator});
@@ -176,13 +182,24 @@ void Fields(V& v, Condition& c) {
 }
 
 template <class V>
+void Fields(V& v, FailureStreak& f) {
+  v.Text("reason", f.reason, Allowed{}, {"Their reason.", false, kByOperator});
+  v.Integer("step", f.step, Range{}, {"The step at which they happened.", false, kByOperator});
+  v.Integer("count", f.count, Range{}, {"How many in a row.", false, kByOperator});
+}
+
+template <class V>
 void Fields(V& v, Restarts& r) {
   v.Integer("total", r.total, Range{}, {"Restarts so far.", false, kByOperator});
   v.Integer("charged", r.charged, Range{}, {"Those that count against maxRestarts.", false, kByOperator});
+  v.Integer("repeats", r.repeats, Range{},
+            {"Restarts in a row without a newer durable checkpoint: the wait before the next one grows with them.",
+             false, kByOperator});
   v.Integer("durableStep", r.durable_step, Range{},
             {"Step of the newest durable checkpoint when the job was last restarted: a failure beyond a newer one is "
-             "not charged.",
+             "not charged. Absent: none was known.",
              false, kByOperator});
+  v.Object("streak", r.streak, {"Failures in a row with one reason at one step.", false, kByOperator});
 }
 
 template <class V>
@@ -193,14 +210,17 @@ void Fields(V& v, Workers& w) {
       {"The most pods that this attempt has had at once: one that is missing then has vanished.", false, kByOperator});
   v.Integer("active", w.active, Range{}, {"Pods that exist and have not ended.", false, kByOperator});
   v.Integer("ready", w.ready, Range{}, {"Pods that are ready.", false, kByOperator});
-  v.Integer("succeeded", w.succeeded, Range{}, {"Workers whose trainer ended with 0.", false, kByOperator});
+  v.Integer("succeeded", w.succeeded, Range{},
+            {"Workers whose trainer ended with 0, also those whose pod is gone.", false, kByOperator});
   v.Integer("failed", w.failed, Range{}, {"Workers whose trainer ended otherwise.", false, kByOperator});
+  v.Text("done", w.done, Allowed{},
+         {"Which workers have succeeded, by index, such as 0-3,7: a pod that goes afterwards takes nothing with it.",
+          false, kByOperator});
 }
 
 template <class V>
 void Fields(V& v, WorldStatus& w) {
   v.Integer("size", w.size, Range{}, {"Ranks in all.", false, kByOperator});
-  v.Integer("generation", w.generation, Range{}, {"How often the size has changed.", false, kByOperator});
 }
 
 template <class V>
@@ -211,7 +231,8 @@ void Fields(V& v, Master& m) {
 
 template <class V>
 void Fields(V& v, Progress& p) {
-  v.Integer("step", p.step, Range{}, {"Optimizer steps done.", false, kByOperator});
+  v.Integer("step", p.step, Range{},
+            {"Optimizer steps done; absent while nobody has reported them, like all of these.", false, kByOperator});
   v.Integer("totalSteps", p.total_steps, Range{}, {"Optimizer steps of the whole run.", false, kByOperator});
   v.Integer("percent", p.percent, Range{}, {"step of totalSteps, 0 to 100.", false, kByOperator});
   v.Number("samplesPerSecond", p.samples_per_second,
@@ -237,19 +258,24 @@ void Fields(V& v, Failure& f) {
   v.Integer("rank", f.rank, Range{}, {"The culprit's rank.", false, kByOperator});
   v.Text("pod", f.pod, Allowed{}, {"The culprit's pod.", false, kByOperator});
   v.Text("node", f.node, Allowed{}, {"The node it ran on.", false, kByOperator});
-  v.Integer("exitCode", f.exit_code, Range{}, {"Its exit code.", false, kByOperator});
-  v.Integer("signal", f.signal, Range{}, {"The signal that ended it; 0: none.", false, kByOperator});
+  v.Integer("exitCode", f.exit_code, Range{},
+            {"Its exit code; absent when its pod left nothing behind.", false, kByOperator});
+  v.Integer("signal", f.signal, Range{}, {"The signal that ended it; absent: none.", false, kByOperator});
   v.Text("reason", f.reason, Allowed{}, {"Why, as one word: docs/architecture.md, Exit codes.", false, kByOperator});
+  v.Integer("step", f.step, Range{}, {"The step that it was at; absent when nobody reported it.", false, kByOperator});
   v.Text("message", f.message, Allowed{}, {"What it said.", false, kByOperator});
   v.Moment("time", f.time, {"When it ended.", false, kByOperator});
   v.Texts("tail", f.tail, {"The last lines of its output.", false, kByOperator});
 }
 
 template <class V>
-void Fields(V& v, FailureStreak& f) {
-  v.Text("reason", f.reason, Allowed{}, {"Their reason.", false, kByOperator});
-  v.Integer("step", f.step, Range{}, {"The step at which they happened.", false, kByOperator});
-  v.Integer("count", f.count, Range{}, {"How many in a row.", false, kByOperator});
+void Fields(V& v, PastFailure& f) {
+  v.Integer("attempt", f.attempt, Range{}, {"The attempt that failed.", false, kByOperator});
+  v.Text("reason", f.reason, Allowed{}, {"Why, as one word.", false, kByOperator});
+  v.Integer("rank", f.rank, Range{}, {"The culprit's rank.", false, kByOperator});
+  v.Text("node", f.node, Allowed{}, {"The node it ran on.", false, kByOperator});
+  v.Integer("step", f.step, Range{}, {"The step that it was at.", false, kByOperator});
+  v.Moment("time", f.time, {"When it ended.", false, kByOperator});
 }
 
 template <class V>
@@ -272,10 +298,10 @@ void Fields(V& v, JobStatus& s) {
   v.Object("master", s.master, {"Where the ranks of this attempt meet.", false, kByOperator});
   v.Object("progress", s.progress, {"How far training is, as rank 0 says.", false, kByOperator});
   v.Object("checkpoint", s.checkpoint, {"The newest durable checkpoint.", false, kByOperator});
-  v.Object("firstFailure", s.first_failure,
+  v.Object("lastFailure", s.last_failure,
            {"The cause of the newest failed attempt: the evidence that would otherwise go with the pods.", false,
             kByOperator});
-  v.Object("failureStreak", s.failure_streak, {"Failures in a row with one reason at one step.", false, kByOperator});
+  v.List("failures", s.failures, {"The causes of the last ten failed attempts, the newest first.", false, kByOperator});
 }
 
 }  // namespace trainyard::api

@@ -225,10 +225,18 @@ class Encoder {
 
 }  // namespace
 
-std::vector<RestartRule> DefaultRules() {
-  return {{.on_pod_condition = "DisruptionTarget", .on_exit_codes = {}, .action = "Restart", .charge = false},
-          {.on_pod_condition = "", .on_exit_codes = {2, 64, 65, 72, 126, 127}, .action = "Fail", .charge = true},
-          {.on_pod_condition = "", .on_exit_codes = {75}, .action = "Restart", .charge = false}};
+const std::vector<RestartRule>& DefaultRules() {
+  static const std::vector<RestartRule> rules = {
+      {.on_pod_condition = "DisruptionTarget", .on_exit_codes = {}, .on_reasons = {}, .action = kRestartUncharged},
+      {.on_pod_condition = "", .on_exit_codes = {2, 64, 65, 72, 126, 127}, .on_reasons = {}, .action = kFail},
+      {.on_pod_condition = "", .on_exit_codes = {75}, .on_reasons = {}, .action = kRestartUncharged}};
+  return rules;
+}
+
+std::vector<RestartRule> RulesInForce(const Restart& restart) {
+  std::vector<RestartRule> rules = restart.rules;
+  rules.insert(rules.end(), DefaultRules().begin(), DefaultRules().end());
+  return rules;
 }
 
 std::string Shown(const Json& value) { return Shorten(value.dump(-1, ' ', false, Json::error_handler_t::replace), 80); }

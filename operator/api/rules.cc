@@ -40,8 +40,10 @@ bool CountOrAuto(const Json& value) {
   return value == "auto" || (value.is_number_integer() && value >= 1 && value <= 1024);
 }
 
-bool OneConditionSet(const Json& rule) {
-  return json::Field(rule, "onPodCondition").is_null() != json::Field(rule, "onExitCodes").is_null();
+bool OneMatchSet(const Json& rule) {
+  int set = 0;
+  for (const char* match : {"onPodCondition", "onExitCodes", "onReasons"}) set += !json::Field(rule, match).is_null();
+  return set == 1;
 }
 
 }  // namespace
@@ -53,9 +55,9 @@ const std::vector<FieldRule>& FieldRules() {
        "an integer from 1 to 1024, or auto",
        CountOrAuto},
       {{"spec", "restart", "rules", "[]"},
-       "has(self.onPodCondition) != has(self.onExitCodes)",
-       "exactly one of onPodCondition and onExitCodes is set",
-       OneConditionSet},
+       "[has(self.onPodCondition), has(self.onExitCodes), has(self.onReasons)].exists_one(matched, matched)",
+       "exactly one of onPodCondition, onExitCodes and onReasons is set",
+       OneMatchSet},
   };
   return rules;
 }

@@ -20,13 +20,15 @@ inline constexpr char kApiVersion[] = "trainyard.dev/v1alpha1";
 inline constexpr char kKind[] = "TrainingJob";
 inline constexpr char kPlural[] = "trainingjobs";
 
-// What to do after an attempt whose culprit matches. Exactly one of the two conditions is set.
+// What to do after an attempt whose culprit matches. Exactly one of the three matches is set.
 struct RestartRule {
   std::string on_pod_condition;
   std::vector<int64_t> on_exit_codes;
-  std::string action;  // Restart or Fail
-  bool charge = true;
+  std::vector<std::string> on_reasons;
+  std::string action;  // kRestart, kRestartUncharged or kFail
 };
+
+inline constexpr char kRestart[] = "Restart", kRestartUncharged[] = "RestartUncharged", kFail[] = "Fail";
 
 struct Backoff {
   int64_t initial_seconds = 5, max_seconds = 300;
@@ -36,14 +38,18 @@ struct AvoidNodes {
   int64_t after_failures = 2, for_seconds = 3600;
 };
 
-std::vector<RestartRule> DefaultRules();
+// They stand behind every job's own.
+const std::vector<RestartRule>& DefaultRules();
+// Both, in the order in which they are tried.
+struct Restart;
+std::vector<RestartRule> RulesInForce(const Restart& restart);
 
 struct Restart {
   int64_t max_restarts = 10;
   int64_t same_step_limit = 3;
   Backoff backoff;
   AvoidNodes avoid_nodes;
-  std::vector<RestartRule> rules = DefaultRules();
+  std::vector<RestartRule> rules;  // the job's own
 };
 
 struct Deadlines {
@@ -90,17 +96,26 @@ struct Condition {
   int64_t observed_generation = 0;
 };
 
+// Failures in a row with one reason at one known step.
+struct FailureStreak {
+  std::string reason;
+  int64_t step = 0, count = 0;
+};
+
 struct Restarts {
   int64_t total = 0, charged = 0;
-  int64_t durable_step = 0;  // when the job was last restarted
+  int64_t repeats = 0;                  // in a row, without a newer durable checkpoint
+  std::optional<int64_t> durable_step;  // when the job was last restarted
+  std::optional<FailureStreak> streak;
 };
 
 struct Workers {
   int64_t desired = 0, created = 0, active = 0, ready = 0, succeeded = 0, failed = 0;
+  std::string done;  // by index, such as "0-3,7": those that succeeded
 };
 
 struct WorldStatus {
-  int64_t size = 0, generation = 0;
+  int64_t size = 0;
 };
 
 struct Master {
@@ -108,36 +123,43 @@ struct Master {
   int64_t port = 0;
 };
 
+// Nothing where rank 0 has not said it.
 struct Progress {
-  int64_t step = 0, total_steps = 0, percent = 0;
-  // Nothing while rank 0 does not know them.
+  std::optional<int64_t> step, total_steps, percent;
   std::optional<double> samples_per_second;
   std::optional<int64_t> eta_seconds;
   std::optional<double> loss;
   std::optional<Time> last_update;
 };
 
+// The newest durable one; nothing while none is known.
 struct CheckpointStatus {
-  int64_t step = 0;
+  std::optional<int64_t> step;
   std::optional<Time> time;
   std::string path;
-  int64_t bytes = 0;
+  std::optional<int64_t> bytes;
 };
 
 // The culprit of the newest failed attempt.
 struct Failure {
   int64_t attempt = 0, rank = 0;
   std::string pod, node;
-  int64_t exit_code = 0, signal = 0;
-  std::string reason, message;
+  std::optional<int64_t> exit_code, signal;
+  std::string reason;
+  std::optional<int64_t> step;
+  std::string message;
   std::optional<Time> time;
   std::vector<std::string> tail;
 };
 
-// Failures in a row with one reason at one step.
-struct FailureStreak {
+// What stays of an older one.
+struct PastFailure {
+  int64_t attempt = 0;
   std::string reason;
-  int64_t step = 0, count = 0;
+  int64_t rank = 0;
+  std::string node;
+  std::optional<int64_t> step;
+  std::optional<Time> time;
 };
 
 struct JobStatus {
@@ -152,8 +174,8 @@ struct JobStatus {
   Master master;
   Progress progress;
   CheckpointStatus checkpoint;
-  std::optional<Failure> first_failure;
-  std::optional<FailureStreak> failure_streak;
+  std::optional<Failure> last_failure;
+  std::vector<PastFailure> failures;  // newest first
 };
 
 struct TrainingJob {

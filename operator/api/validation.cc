@@ -109,13 +109,10 @@ void CheckRules(const Restart& restart, std::vector<FieldError>& errors) {
   for (size_t i = 0; i < restart.rules.size(); ++i) {
     const RestartRule& rule = restart.rules[i];
     const std::string path = "spec.restart.rules[" + std::to_string(i) + "]";
-    if (rule.on_pod_condition.empty() == rule.on_exit_codes.empty()) {
-      errors.push_back({Kind::kInvalid, path, rule.on_pod_condition.empty() ? "neither" : "both",
-                        "exactly one of onPodCondition and onExitCodes"});
-    }
-    for (const int64_t code : rule.on_exit_codes) {
-      if (code == 0)
-        errors.push_back({Kind::kInvalid, path + ".onExitCodes", "0", "codes from 1 to 255: 0 is success"});
+    const int matches = !rule.on_pod_condition.empty() + !rule.on_exit_codes.empty() + !rule.on_reasons.empty();
+    if (matches != 1) {
+      errors.push_back({Kind::kInvalid, path, matches == 0 ? "none" : "several",
+                        "exactly one of onPodCondition, onExitCodes and onReasons"});
     }
   }
   if (restart.backoff.max_seconds < restart.backoff.initial_seconds) {

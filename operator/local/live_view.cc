@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "common/text.h"
@@ -55,12 +56,11 @@ void LiveView::State(const api::TrainingJob& job, Time now) {
 
 std::string LiveView::StateLine(const api::JobStatus& status) {
   std::string line = status.phase.empty() ? "New" : status.phase;
-  if (status.progress.total_steps > 0) {
-    const int filled = static_cast<int>(kBarWidth * status.progress.percent / 100);
-    line += "  step " + std::to_string(status.progress.step) + "/" + std::to_string(status.progress.total_steps) +
-            " [" + std::string(static_cast<size_t>(filled), '#') +
-            std::string(static_cast<size_t>(kBarWidth - filled), '-') + "] " + std::to_string(status.progress.percent) +
-            "%";
+  if (const api::Progress& progress = status.progress; progress.step && progress.total_steps && progress.percent) {
+    const int filled = static_cast<int>(kBarWidth * std::clamp<int64_t>(*progress.percent, 0, 100) / 100);
+    line += "  step " + std::to_string(*progress.step) + "/" + std::to_string(*progress.total_steps) + " [" +
+            std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kBarWidth - filled), '-') +
+            "] " + std::to_string(*progress.percent) + "%";
     if (status.progress.eta_seconds.value_or(0) > 0)
       line += "  ETA " + FormatDuration(static_cast<double>(*status.progress.eta_seconds));
     if (status.progress.loss) line += "  loss " + Number("%.4f", *status.progress.loss);
@@ -88,20 +88,20 @@ std::string LiveView::Summary(const api::TrainingJob& job) {
     text += " after " + FormatDuration(SecondsBetween(*status.start_time, *status.completion_time));
   text += "\nattempts     " + std::to_string(status.attempt) + ", restarts " + std::to_string(status.restarts.total) +
           " (" + std::to_string(status.restarts.charged) + " charged)";
-  if (status.progress.total_steps > 0)
-    text += "\nstep         " + std::to_string(status.progress.step) + " of " +
-            std::to_string(status.progress.total_steps) +
+  if (status.progress.step && status.progress.total_steps)
+    text += "\nstep         " + std::to_string(*status.progress.step) + " of " +
+            std::to_string(*status.progress.total_steps) +
             (status.progress.loss ? ", loss " + Number("%.4f", *status.progress.loss) : "");
-  if (status.checkpoint.step > 0) text += "\ncheckpoint   step " + std::to_string(status.checkpoint.step);
+  if (status.checkpoint.step) text += "\ncheckpoint   step " + std::to_string(*status.checkpoint.step);
   for (const api::Condition& condition : status.conditions) {
     if (condition.status == "True")
       text += "\n" + condition.type + std::string(condition.type.size() < 13 ? 13 - condition.type.size() : 1, ' ') +
               condition.reason + ": " + Printable(condition.message, kMessageWidth);
   }
-  if (status.first_failure) {
-    const api::Failure& failure = *status.first_failure;
+  if (status.last_failure) {
+    const api::Failure& failure = *status.last_failure;
     text += "\nlast failure attempt " + std::to_string(failure.attempt) + ", rank " + std::to_string(failure.rank) +
-            ", " + failure.reason + ", exit code " + std::to_string(failure.exit_code);
+            ", " + failure.reason + (failure.exit_code ? ", exit code " + std::to_string(*failure.exit_code) : "");
     for (const std::string& line : failure.tail) text += "\n  | " + Printable(line, kOutputWidth);
   }
   return text + "\n";

@@ -156,10 +156,10 @@ bool HasCondition(const api::TrainingJob& job, const char* type) {
 
 // 0 when it succeeded, the culprit's when it failed, 64 when the spec is refused; nothing while it runs.
 std::optional<int> ExitCode(const api::TrainingJob& job) {
-  if (HasCondition(job, "Succeeded")) return 0;
+  if (HasCondition(job, "Complete")) return 0;
   if (HasCondition(job, "Failed"))
-    return job.status.first_failure && job.status.first_failure->exit_code > 0
-               ? static_cast<int>(job.status.first_failure->exit_code)
+    return job.status.last_failure && job.status.last_failure->exit_code.value_or(0) > 0
+               ? static_cast<int>(*job.status.last_failure->exit_code)
                : 1;
   if (HasCondition(job, "InvalidSpec")) return kExitInvalid;
   return std::nullopt;

@@ -17,7 +17,7 @@ struct LocalOptions {
 };
 
 // Runs the control plane on this machine until the job has ended. Returns the exit code: 0 Succeeded,
-// firstFailure.exitCode when Failed, 64 InvalidSpec or a job that cannot run here, 69 for a port in use, 75 after
+// lastFailure.exitCode when Failed, 64 InvalidSpec or a job that cannot run here, 69 for a port in use, 75 after
 // Ctrl-C, SIGTERM or SIGHUP or when the job was deleted, 70 when something of
 // ours broke. Pods get SIGTERM and their grace before it returns.
 int RunLocal(const LocalOptions& options);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <functional>
 #include <thread>
 
 #include "operator/api/labels.h"
@@ -29,6 +31,13 @@ void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f
   for (std::thread& thread : pool) thread.join();
 }
 
+constexpr char kNameInUse[] = "NameInUse";
+
+// Before what kept a pod from being created is tried again, in seconds; doubled each time.
+constexpr double kFirstWait = 2, kLongestWait = 60, kLongestNameWait = 10;
+
+constexpr double kServiceSeconds = 60;  // so long a service counts as there
+
 void Keep(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }
@@ -48,15 +57,52 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, CreateProblem& 
   {
     const MutexLock lock(mutex_);
     Memory& memory = memory_[job.Key()];
-    if (memory.uid != job.uid)
-      memory = {.uid = job.uid, .confirmed_attempt = 0, .confirmed_at = {}, .has_service = false, .created = {}};
+    if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
   }
   Status first = DeletePods(job, plan);
+  Keep(first, Relabel(job, plan));
   Keep(first, PatchMasters(job, plan));
-  if (plan.creates.empty() || !first.ok()) return first;
-  if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
-  if (Status status = EnsureService(job, problem); !status.ok() || !problem.reason.empty()) return status;
+  if (!first.ok() || IsHeld(job, problem)) return first;
+  first = Create(job, plan, problem);
+  if (first.ok()) Remember(job, problem);
+  return first;
+}
+
+Status Executor::Create(const TrainingJob& job, const Plan& plan, CreateProblem& problem) {
+  if (!plan.creates.empty()) {
+    if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
+  }
+  if (plan.needs_service) {
+    if (Status status = EnsureService(job, problem); !status.ok() || !problem.reason.empty()) return status;
+  }
   return CreatePods(job, plan, problem);
+}
+
+bool Executor::IsHeld(const TrainingJob& job, CreateProblem& problem) {
+  const MutexLock lock(mutex_);
+  const Memory& memory = memory_[job.Key()];
+  const double left = SecondsBetween(clock_.Now(), memory.retry_at);
+  if (memory.problem.reason.empty() || left <= 0) return false;
+  problem = memory.problem;
+  problem.retry_seconds = left;
+  return true;
+}
+
+void Executor::Remember(const TrainingJob& job, CreateProblem& problem) {
+  const MutexLock lock(mutex_);
+  Memory& memory = memory_[job.Key()];
+  if (problem.reason.empty()) {
+    memory.problem = {};
+    memory.problems = 0;
+    return;
+  }
+  // Jobs that were stopped together do not come back together.
+  const double spread = 0.8 + 0.4 * static_cast<double>(std::hash<std::string>()(job.uid) % 1000) / 1000;
+  const double longest = problem.reason == kNameInUse ? kLongestNameWait : kLongestWait;
+  problem.retry_seconds = spread * std::min(longest, kFirstWait * std::pow(2, std::min(memory.problems, 20)));
+  memory.problem = problem;
+  ++memory.problems;
+  memory.retry_at = After(clock_.Now(), problem.retry_seconds);
 }
 
 void Executor::Forget(const std::string& key) {
@@ -68,7 +114,7 @@ Status Executor::DeletePods(const TrainingJob& job, const Plan& plan) {
   Mutex mutex;
   Status first;
   InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
-    const PodDelete& pod = plan.deletes[i];
+    const PodName& pod = plan.deletes[i];
     const Status status =
         client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = std::nullopt});
     // Another uid has the name: the one we meant is gone.
@@ -77,6 +123,15 @@ Status Executor::DeletePods(const TrainingJob& job, const Plan& plan) {
     Keep(first, status.With("delete pod " + pod.name));
   });
   return first;
+}
+
+Status Executor::Relabel(const TrainingJob& job, const Plan& plan) {
+  for (const PodName& pod : plan.relabels) {
+    const Json body = {{"metadata", {{"uid", pod.uid}, {"labels", {{api::kLabelManaged, "true"}}}}}};
+    const Status status = client_.MergePatch(kube::kPods, job.ns, pod.name, "", body, {}).status();
+    if (!status.ok() && !status.Is(Code::kNotFound)) return status.With("label pod " + pod.name);
+  }
+  return Status::Ok();
 }
 
 Status Executor::PatchMasters(const TrainingJob& job, const Plan& plan) {
@@ -93,14 +148,16 @@ Status Executor::PatchMasters(const TrainingJob& job, const Plan& plan) {
   return first;
 }
 
+bool Executor::IsConfirmed(const TrainingJob& job, const Plan& plan) {
+  const MutexLock lock(mutex_);
+  const Memory& memory = memory_[job.Key()];
+  return memory.confirmed_attempt == plan.status.attempt &&
+         SecondsBetween(memory.confirmed_at, clock_.Now()) < kConfirmedSeconds;
+}
+
 Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
-  {
-    const MutexLock lock(mutex_);
-    const Memory& memory = memory_[job.Key()];
-    if (memory.confirmed_attempt == plan.status.attempt &&
-        SecondsBetween(memory.confirmed_at, clock_.Now()) < kConfirmedSeconds)
-      return Status::Ok();
-  }
+  if (IsConfirmed(job, plan)) return Status::Ok();
+  const Time asked = clock_.Now();  // the answer is as old as the question
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
   const bool same = json::Text(json::Field(*live, "metadata"), "uid") == job.uid &&
@@ -109,49 +166,50 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
   // The cache of pods may be old as well, after a start even older than this attempt: nothing of
   // another attempt may be alive when the first pod of this one is created.
-  const Result<Json> pods =
-      client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
+  const std::string others = std::string(api::kLabelJobUid) + "=" + job.uid + "," + api::kLabelAttempt +
+                             "!=" + std::to_string(plan.status.attempt);
+  const Result<Json> pods = client_.List(kube::kPods, job.ns, {.label_selector = others});
   if (!pods.ok()) return pods.status().With("confirm that no pod is left");
   for (const Json& pod : json::List(*pods, "items")) {
-    const Json& metadata = json::Field(pod, "metadata");
-    if (OwnedBy(pod, job.uid) &&
-        json::Text(json::Field(metadata, "labels"), api::kLabelAttempt) != std::to_string(plan.status.attempt)) {
-      return Status(Code::kConflict,
-                    "pod " + json::Text(metadata, "name") + " of another attempt is left: the cached pods are old");
-    }
+    if (!OwnedBy(pod, job.uid)) continue;
+    return Status(Code::kConflict, "pod " + json::Text(json::Field(pod, "metadata"), "name") +
+                                       " of another attempt is left: the cached pods are old");
   }
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
   if (memory.confirmed_attempt != plan.status.attempt) {
     memory.created.clear();
-    memory.has_service = false;  // someone may have deleted it meanwhile
+    memory.service_seen_at.reset();  // someone may have deleted it meanwhile
   }
   memory.confirmed_attempt = plan.status.attempt;
-  memory.confirmed_at = clock_.Now();
+  memory.confirmed_at = asked;
   return Status::Ok();
 }
 
 Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
+  const Time asked = clock_.Now();
+  std::optional<Time> seen;
   {
     const MutexLock lock(mutex_);
-    if (memory_[job.Key()].has_service) return Status::Ok();
+    seen = memory_[job.Key()].service_seen_at;
   }
-  const Result<Json> created = client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
-  if (created.status().Is(Code::kAlreadyExists)) {
-    const Result<Json> existing = client_.Get(kube::kServices, job.ns, job.name);
-    if (!existing.ok()) return existing.status().With("get service " + job.name);
-    if (!OwnedBy(*existing, job.uid)) {
-      problem = {"NameInUse", InUse("service", *existing)};
-      return Status::Ok();
-    }
-  } else if (created.status().Is(Code::kForbidden)) {
-    problem = {"Forbidden", "create service " + job.name + ": " + created.status().message()};
+  if (seen && SecondsBetween(*seen, asked) < kServiceSeconds) return Status::Ok();
+  Result<Json> service = seen ? client_.Get(kube::kServices, job.ns, job.name)
+                              : client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
+  if (seen && service.status().Is(Code::kNotFound))
+    service = client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
+  if (service.status().Is(Code::kAlreadyExists)) service = client_.Get(kube::kServices, job.ns, job.name);
+  if (service.status().Is(Code::kForbidden)) {
+    problem = {"Forbidden", "create service " + job.name + ": " + service.status().message()};
     return Status::Ok();
-  } else if (!created.ok()) {
-    return created.status().With("create service " + job.name);
+  }
+  if (!service.ok()) return service.status().With("service " + job.name);
+  if (!OwnedBy(*service, job.uid)) {
+    problem = {kNameInUse, InUse("service", *service)};
+    return Status::Ok();
   }
   const MutexLock lock(mutex_);
-  memory_[job.Key()].has_service = true;
+  memory_[job.Key()].service_seen_at = asked;
   return Status::Ok();
 }
 
@@ -174,14 +232,19 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProb
     first = ConfirmAttempt(job, plan);  // asks again when the last answer is old
     if (!first.ok()) break;
     const size_t count = std::min(batch, ranks.size() - done);
+    std::vector<int64_t> late;  // of this batch, once the answer has become old
     InParallel(count, parallel_, [&](size_t i) {
       CreateProblem mine;
-      const Status status = CreatePod(job, plan, ranks[done + i], mine);
+      const int64_t rank = ranks[done + i];
+      const bool confirmed = IsConfirmed(job, plan);
+      const Status status = confirmed ? CreatePod(job, plan, rank, mine) : Status::Ok();
       const MutexLock lock(mutex);
+      if (!confirmed) late.push_back(rank);
       Keep(first, status);
       if (problem.reason.empty()) problem = mine;
     });
     done += count;
+    ranks.insert(ranks.end(), late.begin(), late.end());
   }
   return first;
 }
@@ -197,7 +260,7 @@ Status Executor::CreatePod(const TrainingJob& job, const Plan& plan, int64_t ran
       const Result<Json> existing = client_.Get(kube::kPods, job.ns, name);
       if (!existing.ok()) return existing.status().With("get pod " + name);
       if (!OwnedBy(*existing, job.uid) || IsGoing(*existing)) {
-        problem = {"NameInUse", InUse("pod", *existing)};
+        problem = {kNameInUse, InUse("pod", *existing)};
         return Status::Ok();
       }
       break;

@@ -3,7 +3,7 @@
 #define TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
 
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 
 #include "operator/base/mutex.h"
@@ -22,6 +22,7 @@ inline constexpr double kConfirmedSeconds = 10;
 struct CreateProblem {
   std::string reason;  // NameInUse, Forbidden (also quotas), Throttled or PodRefused
   std::string message;
+  double retry_seconds = 0;  // until it is tried again
 };
 
 // Thread-safe for different jobs at once.
@@ -34,7 +35,9 @@ class Executor {
   // Does everything it can and returns the first error; a repeated call does the rest. Not found on
   // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
   // after a read that confirms the attempt (kConflict when the API knows a newer one); it holds for
-  // kConfirmedSeconds, so that an operator that was frozen, and may no longer lead, asks again.
+  // kConfirmedSeconds, also within a batch, so that an operator that was frozen, and may no longer lead, asks again.
+  // What keeps pods from being created (a quota, a name in use) is tried again after a wait that doubles, and is the
+  // answer of every call until then: nothing tells that it is over.
   Status Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
@@ -44,12 +47,20 @@ class Executor {
     std::string uid;
     int64_t confirmed_attempt = 0;
     Time confirmed_at{};
-    bool has_service = false;
+    std::optional<Time> service_seen_at;
     std::map<std::string, Time> created;  // pods that the cache may not show yet
+    CreateProblem problem;
+    int problems = 0;  // in a row
+    Time retry_at{};
   };
   Status DeletePods(const TrainingJob& job, const Plan& plan);
+  Status Relabel(const TrainingJob& job, const Plan& plan);
   Status PatchMasters(const TrainingJob& job, const Plan& plan);
+  bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
+  Status Create(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
+  bool IsHeld(const TrainingJob& job, CreateProblem& problem);
+  void Remember(const TrainingJob& job, CreateProblem& problem);
   Status EnsureService(const TrainingJob& job, CreateProblem& problem);
   Status CreatePods(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
   Status CreatePod(const TrainingJob& job, const Plan& plan, int64_t rank, CreateProblem& problem);

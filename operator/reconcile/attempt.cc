@@ -9,15 +9,19 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now) {
   api::JobStatus& status = plan.status;
   const TrainingJob& job = observed.job;
   ++status.attempt;
-  status.spec_hash = SpecHash(job.spec);
-  status.workers = {.desired = job.spec.workers};
-  const int64_t size = job.spec.workers * api::ProcsPerWorker(job.spec);
-  if (status.world.size != size) status.world = {.size = size, .generation = status.world.generation + 1};
-  status.master = {.address = MasterAddress(job, status.attempt), .port = MasterPort(job.uid, status.attempt)};
+  PrepareAttempt(observed, status);
   if (!status.start_time) status.start_time = now;
-  ClearCondition(status, kInvalidSpecCondition, "Valid", "", now, job.generation);
-  for (const char* type : {kScheduledCondition, kReadyCondition, kRunningCondition})
+  for (const char* type : {kScheduledCondition, kWorkersReadyCondition, kRunningCondition})
     ClearCondition(status, type, "NewAttempt", "", now, job.generation);
+}
+
+void PrepareAttempt(const Observed& observed, api::JobStatus& status) {
+  const TrainingJob& job = observed.job;
+  status.spec_hash = SpecHash(job.spec);
+  status.workers = {};
+  status.workers.desired = job.spec.workers;
+  status.world = {.size = job.spec.workers * api::ProcsPerWorker(job.spec)};
+  status.master = {.address = MasterAddress(job, status.attempt), .port = MasterPort(job.uid, status.attempt)};
 }
 
 Plan DrainStale(const Observed& observed, Plan plan) {

@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "common/text.h"
+
 namespace trainyard::reconcile {
+namespace {
+
+// Longer ones are refused by the schema, and the whole status with them.
+constexpr size_t kMaxReason = 1024, kMaxMessage = 8192;
+
+}  // namespace
 
 const api::Condition* FindCondition(const api::JobStatus& status, const std::string& type) {
   const auto found = std::find_if(status.conditions.begin(), status.conditions.end(),
@@ -31,8 +39,8 @@ void SetCondition(api::JobStatus& status, const std::string& type, bool value, c
   const std::string text = value ? "True" : "False";
   if (found->status != text) found->last_transition_time = now;
   found->status = text;
-  found->reason = reason;
-  found->message = message;
+  found->reason = Cut(reason, kMaxReason);
+  found->message = Shorten(message, kMaxMessage);
   found->observed_generation = generation;
 }
 

@@ -9,19 +9,19 @@
 namespace trainyard::reconcile {
 
 inline constexpr char kScheduledCondition[] = "Scheduled";
-inline constexpr char kReadyCondition[] = "Ready";
+inline constexpr char kWorkersReadyCondition[] = "WorkersReady";
 inline constexpr char kRunningCondition[] = "Running";
 inline constexpr char kRestartingCondition[] = "Restarting";
 inline constexpr char kSuspendedCondition[] = "Suspended";
 inline constexpr char kInvalidSpecCondition[] = "InvalidSpec";
-inline constexpr char kSucceededCondition[] = "Succeeded";
+inline constexpr char kCompleteCondition[] = "Complete";
 inline constexpr char kFailedCondition[] = "Failed";
 
 const api::Condition* FindCondition(const api::JobStatus& status, const std::string& type);
 bool IsTrue(const api::JobStatus& status, const std::string& type);
 
-// Sets it, with `now` as the time of transition when its status changes. Others, also ones that are
-// not ours, stay as they are.
+// Sets it, with `now` as the time of transition when its status changes; a message that is too long for the API is
+// shortened. Others, also ones that are not ours, stay as they are.
 void SetCondition(api::JobStatus& status, const std::string& type, bool value, const std::string& reason,
                   const std::string& message, Time now, int64_t generation);
 // Sets it to False, with a new reason, when it exists.

@@ -9,65 +9,79 @@
 namespace trainyard::reconcile {
 namespace {
 
-std::string ReasonOf(const PodEnd& end) {
-  if (!end.reason.empty() && end.reason != "Error") return end.reason;  // OOMKilled, Evicted, ContainerCannotRun, ...
-  return ExitReason(end.exit_code);
+// The time that the status has kept of a failure that has none of its own: when it was first seen.
+Time SeenFirst(const Observed& observed, const std::string& pod, Time now) {
+  const std::optional<api::Failure>& known = observed.job.status.last_failure;
+  const bool same = known && known->attempt == observed.job.status.attempt && known->pod == pod;
+  return same ? known->time.value_or(now) : now;
 }
 
-// When `pod` ended. A pod that a kubelet rejected or evicted has no container to tell: then when it was
-// first seen, which the provisional culprit keeps.
+// When the worker ended, or was told to by someone else: what it did then explains nothing. A pod that a kubelet
+// rejected or evicted has no container to tell.
 Time EndTime(const Observed& observed, const PodRecord& pod, Time now) {
-  if (pod.end->time) return *pod.end->time;
-  const std::optional<api::Failure>& known = observed.job.status.first_failure;
-  const bool same = known && known->attempt == observed.job.status.attempt && known->pod == pod.name;
-  return same ? known->time.value_or(now) : now;
+  const Time end = pod.end->time ? *pod.end->time : SeenFirst(observed, pod.name, now);
+  return pod.deleted_at ? std::min(end, *pod.deleted_at) : end;
+}
+
+// A kubelet's own word (OOMKilled, Evicted, ContainerCannotRun) knows more than a launcher could; only our trainer's
+// codes have our meanings.
+std::string ReasonOf(const PodRecord& pod) {
+  const PodEnd& end = *pod.end;
+  if (pod.disrupted) return "DisruptionTarget";
+  if (pod.deleting) return "PodDeleted";
+  if (!end.reason.empty() && end.reason != "Error" && end.reason != "Completed") return end.reason;
+  if (!end.words.reason.empty()) return end.words.reason;
+  return ForeignExitReason(end.exit_code);
+}
+
+// What a foreign program printed last is no cause when a signal ended it, or it was told to stop.
+std::string MessageOf(const PodRecord& pod, int64_t signal) {
+  const PodEnd& end = *pod.end;
+  if (!end.init_container.empty())
+    return "init container " + end.init_container + (end.words.message.empty() ? "" : ": " + end.words.message);
+  if (pod.disrupted && !pod.disruption.empty()) return pod.disruption;
+  if (end.words.from_launcher || (signal == 0 && !pod.disrupted && !pod.deleting)) return end.words.message;
+  return pod.deleting ? "the pod was deleted by someone else" : "";
 }
 
 FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, Time now) {
   const PodEnd& end = *pod->end;
-  FailedWorker failed{.worker = worker,
-                      .pod = pod,
-                      .disrupted = pod->disrupted || pod->deleting,
-                      .failure = {},
-                      .step = 0,
-                      .checkpoint_step = 0};
-  api::Failure& failure = failed.failure;
-  failure.attempt = observed.job.status.attempt;
-  failure.pod = pod->name;
-  failure.node = pod->node;
-  failure.exit_code = end.exit_code;
-  failure.signal = end.signal != 0 ? end.signal : end.exit_code > 128 && end.exit_code < 160 ? end.exit_code - 128 : 0;
-  failure.time = EndTime(observed, *pod, now);
-  failure.reason = pod->disrupted ? "DisruptionTarget" : pod->deleting ? "PodDeleted" : ReasonOf(end);
-  const LastWords& words = end.words;
-  failure.rank = words.rank.value_or(worker);
-  failure.message = words.message;
-  if (!end.init_container.empty())
-    failure.message = "init container " + end.init_container + (words.message.empty() ? "" : ": " + words.message);
-  failure.tail = words.tail;
-  // The kubelet's own reason (OOMKilled) knows more than the launcher could.
-  const bool from_code = end.reason.empty() || end.reason == "Error";
-  if (!failed.disrupted && from_code && !words.reason.empty()) failure.reason = words.reason;
-  failed.step = words.step;
-  failed.checkpoint_step = words.checkpoint_step;
+  const int64_t signal = end.signal != 0 ? end.signal : SignalOf(end.exit_code);
+  FailedWorker failed;
+  failed.worker = worker;
+  failed.pod = pod;
+  failed.disrupted = pod->disrupted || pod->deleting;
+  failed.checkpoint_step = end.words.checkpoint_step;
+  failed.failure = {.attempt = observed.job.status.attempt,
+                    .rank = end.words.rank.value_or(worker),
+                    .pod = pod->name,
+                    .node = pod->node,
+                    .exit_code = end.exit_code,
+                    .signal = signal > 0 ? std::optional(signal) : std::nullopt,
+                    .reason = ReasonOf(*pod),
+                    .step = end.words.step,
+                    .message = MessageOf(*pod, signal),
+                    .time = EndTime(observed, *pod, now),
+                    .tail = end.words.tail};
   return failed;
 }
 
 FailedWorker Vanished(const Observed& observed, int64_t worker, Time now) {
-  FailedWorker failed{
-      .worker = worker, .pod = nullptr, .disrupted = true, .failure = {}, .step = 0, .checkpoint_step = 0};
+  FailedWorker failed;
+  failed.worker = worker;
+  failed.disrupted = true;
   failed.failure.attempt = observed.job.status.attempt;
   failed.failure.rank = worker;
   failed.failure.pod = api::PodName(observed.job.name, observed.job.status.attempt, worker);
   failed.failure.reason = "PodVanished";
   failed.failure.message = "the pod was deleted and left nothing behind";
-  failed.failure.time = now;
+  failed.failure.time = SeenFirst(observed, failed.failure.pod, now);
   return failed;
 }
 
 bool Permanent(int64_t code, const std::vector<api::RestartRule>& rules) {
   return std::any_of(rules.begin(), rules.end(), [&](const api::RestartRule& rule) {
-    return rule.action == "Fail" &&
+    return rule.action == api::kFail &&
            std::find(rule.on_exit_codes.begin(), rule.on_exit_codes.end(), code) != rule.on_exit_codes.end();
   });
 }
@@ -82,28 +96,34 @@ Time FirstDisruption(const std::vector<FailedWorker>& workers) {
 }
 
 int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules, Time disruption) {
-  const int64_t code = worker.failure.exit_code;
-  if (worker.pod && worker.pod->disrupted) return 0;
+  if (!worker.pod) return 4;
+  if (worker.pod->disrupted) return 0;
   if (worker.disrupted) return 5;
-  if (Permanent(code, rules) && worker.failure.time.value_or(Time::max()) < disruption) return -1;
-  if (Permanent(code, rules)) return 1;
+  const int64_t code = worker.pod->end->exit_code;
+  if (Permanent(code, rules)) return worker.failure.time.value_or(Time::max()) < disruption ? -1 : 1;
   if (code == 73) return 2;
-  if (code == 71) return 3;
+  if (code == 71 || worker.failure.reason == "OOMKilled") return 3;
   if (code == 75) return 6;
   if (code == 69) return 7;
-  return worker.failure.signal != 0 ? 5 : 4;
+  return 5;
 }
 
 }  // namespace
 
 bool IsFailure(const PodRecord& pod) {
-  return pod.end->exit_code != 0 || pod.end->reason == "Evicted" || pod.disrupted;
+  if (pod.end->exit_code != 0 || pod.end->reason == "Evicted") return true;
+  // Times of the API are whole seconds: who ended within the same one may well have been told to.
+  const auto may_follow = [&](bool happened, const std::optional<Time>& when) {
+    return happened && !(when && pod.end->time && *pod.end->time < *when);
+  };
+  return may_follow(pod.disrupted, pod.disrupted_at) || may_follow(pod.deleting, pod.deleted_at);
 }
 
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
   std::vector<FailedWorker> failed;
   for (size_t i = 0; i < observed.current.size(); ++i) {
     const Pod& pod = observed.current[i];
+    if (observed.done.contains(static_cast<int64_t>(i))) continue;
     if (pod && pod->end && IsFailure(*pod)) failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
   }
   for (const int64_t worker : observed.missing) failed.push_back(Vanished(observed, worker, now));
@@ -119,8 +139,8 @@ const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std:
                            [&](const FailedWorker& a, const FailedWorker& b) { return key(a) < key(b); });
 }
 
-int64_t DurableStep(const Observed& observed) {
-  int64_t step = 0;
+std::optional<int64_t> DurableStep(const Observed& observed) {
+  std::optional<int64_t> step;
   for (const Pod& pod : observed.current) {
     if (pod && pod->end) step = std::max(step, pod->end->words.checkpoint_step);
   }

@@ -16,25 +16,26 @@ struct FailedWorker {
   Pod pod;                 // null: it vanished without evidence
   bool disrupted = false;  // by the DisruptionTarget condition, a deletion that was not ours, or because it vanished
   api::Failure failure;
-  int64_t step = 0, checkpoint_step = 0;  // from its termination message
+  std::optional<int64_t> checkpoint_step;  // from its termination message
 };
 
-// Whether a pod that has ended did not succeed: also one that ended with 0 because it was disrupted, as a script
-// does that exits in good order on SIGTERM. REQUIRES: pod.end.
+// Whether a pod that has ended did not succeed: also one that ended with 0 after it was disrupted or told to go, as a
+// script does that saves and exits in good order on SIGTERM. REQUIRES: pod.end.
 bool IsFailure(const PodRecord& pod);
 
 // Every worker of the attempt that failed. One that is missing counts as vanished: whoever observes makes
 // sure that the API does not have its pod either.
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
 
-// The cause: DisruptionTarget > permanent codes > 73 > 71 > 70, 74 and any unlisted code > a signal,
-// or a pod that vanished or was deleted > 75 > 69; then the earliest, then the lowest worker. A permanent code
-// that was there before the first disruption goes before it.
+// The cause: DisruptionTarget > permanent codes > 73 > 71 and OOMKilled > a pod that vanished > 70, 74, any unlisted
+// code, a signal, and a pod that someone deleted > 75 > 69; then the earliest, then the lowest worker. A permanent
+// code that was there before the first disruption goes before it. In a foreign program the victims of a lost peer end
+// like the cause, which is why the earliest counts.
 // Permanent are the codes that a Fail rule of `rules` names. REQUIRES: workers is not empty.
 const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules);
 
-// The highest step that a termination message of the attempt calls durable; 0 when none does.
-int64_t DurableStep(const Observed& observed);
+// The highest step that a termination message of the attempt calls durable.
+std::optional<int64_t> DurableStep(const Observed& observed);
 
 }  // namespace trainyard::reconcile
 

@@ -5,6 +5,8 @@ namespace trainyard::reconcile {
 namespace {
 
 constexpr char kTemplateRefused[] = "TemplateRefused";
+// How soon the API is asked again when it could not say whether the template is good.
+constexpr double kAskAgainSeconds = 10;
 
 // The dry run is made once per generation; its verdict stands until the next.
 bool WasRefused(const TrainingJob& job) {
@@ -20,30 +22,40 @@ std::string Reason(const Observed& observed) {
   return "NotYetSupported";
 }
 
-}  // namespace
-
-bool IsInvalid(const Observed& observed) {
-  return !observed.spec_errors.empty() || !observed.template_error.empty() || WasRefused(observed.job);
+void Say(const Observed& observed, Plan& plan, const char* type, const std::string& reason, const std::string& message,
+         Time now) {
+  const api::Condition* before = FindCondition(plan.status, type);
+  const bool news = !before || before->reason != reason || before->message != message;
+  SetCondition(plan.status, type, type == std::string(kInvalidSpecCondition), reason, message, now,
+               observed.job.generation);
+  if (news) plan.events.push_back({"Warning", reason, message});
 }
 
-Plan ReportInvalid(const Observed& observed, Plan plan, Time now) {
+}  // namespace
+
+bool IsBlocked(const Observed& observed) {
+  return !observed.spec_errors.empty() || !observed.template_error.empty() || !observed.template_unknown.empty() ||
+         WasRefused(observed.job);
+}
+
+Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
-  // An attempt that runs goes on; there is just nothing new while the spec is wrong.
-  if (status.attempt == 0) status.phase = api::kInvalid;
-  std::string reason, message;
   if (!observed.spec_errors.empty()) {
-    reason = Reason(observed);
-    message = api::Join(observed.spec_errors);
+    Say(observed, plan, kInvalidSpecCondition, Reason(observed), api::Join(observed.spec_errors), now);
   } else if (!observed.template_error.empty()) {
-    reason = kTemplateRefused;
-    message = "spec.template: " + observed.template_error;
-  } else {
-    return plan;  // Said before, for this very generation.
+    Say(observed, plan, kInvalidSpecCondition, kTemplateRefused, "spec.template: " + observed.template_error, now);
+  } else if (!observed.template_unknown.empty()) {
+    status.observed_generation = observed.job.status.observed_generation;  // it is still to be asked for this one
+    if (status.phase.empty()) status.phase = api::kPending;
+    Say(observed, plan, kWorkersReadyCondition, "TemplateNotChecked", observed.template_unknown, now);
+    plan.RequeueIn(kAskAgainSeconds);
+    return plan;
+  } else if (!WasRefused(observed.job)) {
+    ClearCondition(status, kInvalidSpecCondition, "Valid", "", now, observed.job.generation);
+    if (status.phase == api::kInvalid) status.phase = api::kPending;
+    return plan;
   }
-  const api::Condition* before = FindCondition(status, kInvalidSpecCondition);
-  const bool news = !before || before->status != "True" || before->message != message;
-  SetCondition(status, kInvalidSpecCondition, true, reason, message, now, observed.job.generation);
-  if (news) plan.events.push_back({"Warning", reason, message});
+  if (status.attempt == 0) status.phase = api::kInvalid;
   return plan;
 }
 

@@ -20,6 +20,10 @@ std::vector<std::string> LastLines(const std::string& text) {
   return lines;
 }
 
+std::optional<int64_t> Known(const nlohmann::json& said, const char* key) {
+  return json::Field(said, key).is_number_integer() ? std::optional(json::Count(said, key)) : std::nullopt;
+}
+
 }  // namespace
 
 LastWords ReadLastWords(const std::string& termination_message) {
@@ -30,11 +34,13 @@ LastWords ReadLastWords(const std::string& termination_message) {
     if (!words.tail.empty()) words.message = words.tail.back();
     return words;
   }
+  words.from_launcher = true;
   words.rank = json::Count(said, "rank");
   words.reason = Cut(json::Text(said, "reason"), kMaxReason);
   words.message = json::Text(said, "message");
-  words.step = json::Count(said, "step");
-  words.checkpoint_step = json::Count(said, "checkpoint_step");
+  words.step = Known(said, "step");
+  // 0 is what a launcher says of a run that has none.
+  if (const int64_t step = json::Count(said, "checkpoint_step"); step > 0) words.checkpoint_step = step;
   for (const nlohmann::json& line : json::List(said, "tail")) {
     if (line.is_string() && words.tail.size() < kTailLines) words.tail.push_back(line.get<std::string>());
   }

@@ -11,11 +11,12 @@
 namespace trainyard::reconcile {
 
 struct LastWords {
-  std::optional<int64_t> rank;  // the rank that the launcher names; nothing from any other image
+  bool from_launcher = false;   // else every field but message and tail is empty
+  std::optional<int64_t> rank;  // the culprit's
   std::string reason;           // as one word; empty when unknown
-  std::string message;
-  int64_t step = 0, checkpoint_step = 0;  // 0: unknown
-  std::vector<std::string> tail;          // at most 20 lines
+  std::string message;          // of any other image: its last line
+  std::optional<int64_t> step, checkpoint_step;
+  std::vector<std::string> tail;  // at most 20 lines
 };
 
 // Reads the termination message of a container. Never fails: any image may write anything.

@@ -17,20 +17,25 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   Observed observed;
   observed.job = record.job;
   observed.spec_errors = record.errors;
-  observed.current.resize(static_cast<size_t>(record.job.spec.workers));
+  // An attempt keeps its size, whatever a later spec says.
+  const api::JobStatus& status = record.job.status;
+  const int64_t workers =
+      status.attempt > 0 && status.workers.desired > 0 ? status.workers.desired : record.job.spec.workers;
+  observed.current.resize(static_cast<size_t>(workers));
+  observed.done = ParseIndexSet(status.workers.done, workers);
   for (const Pod& pod : pods) {
     if (pod->owner_uid != record.job.uid) {
       observed.foreign.push_back(pod);
-    } else if (pod->attempt == record.job.status.attempt && pod->rank >= 0 && pod->rank < record.job.spec.workers) {
+    } else if (pod->attempt == status.attempt && pod->rank >= 0 && pod->rank < workers) {
       observed.current[static_cast<size_t>(pod->rank)] = pod;
     } else {
       observed.stale.push_back(pod);
     }
   }
   // Once all of an attempt's workers existed (status.workers.created), one without a pod has vanished.
-  if (record.job.status.workers.created == record.job.spec.workers) {
-    for (size_t i = 0; i < observed.current.size(); ++i) {
-      if (!observed.current[i]) observed.missing.push_back(static_cast<int64_t>(i));
+  if (status.workers.created == workers) {
+    for (int64_t i = 0; i < workers; ++i) {
+      if (!observed.current[static_cast<size_t>(i)] && !observed.done.contains(i)) observed.missing.push_back(i);
     }
   }
   return observed;

@@ -11,6 +11,7 @@
 
 #include "operator/api/field_error.h"
 #include "operator/api/training_job.h"
+#include "operator/reconcile/index_set.h"
 #include "operator/reconcile/pod_record.h"
 
 namespace trainyard::reconcile {
@@ -27,22 +28,26 @@ struct Report {
   api::CheckpointStatus checkpoint;
 };
 
+struct PodName {
+  std::string name, uid;
+};
+
 // One job and everything that belongs to it. Every pod of the job is in exactly one place.
 struct Observed {
   TrainingJob job;
-  std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: spec.workers
+  std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: its workers
   std::vector<int64_t> missing;              // workers that existed in this attempt and have no pod, by index
+  IndexSet done;                             // workers that have succeeded in this attempt, by the status
+  std::vector<PodName> unlabelled;           // pods of the attempt that the watch does not show: they lost our label
   std::vector<Pod> stale;                    // of other attempts, or of ranks that the job does not have
   std::vector<Pod> foreign;                  // they carry our labels but belong to another owner: never touched
   std::vector<api::FieldError> spec_errors;  // of this generation
   std::string template_error;                // what the strict dry run of rank 0's pod said
+  std::string template_unknown;              // why it could not be asked
   std::optional<Report> report;
   double progress_interval_seconds = 10;  // progress alone is written so often at most
 };
 
-struct PodDelete {
-  std::string name, uid;
-};
 struct MasterPatch {
   std::string name, address;
 };
@@ -53,9 +58,11 @@ struct JobEvent {
 
 // What to create, to delete and to patch, and the status to write.
 struct Plan {
-  std::vector<PodDelete> deletes;
-  std::vector<int64_t> creates;  // ranks of status.attempt
-  std::string master_ip;         // rank 0's address for them, as far as it is known
+  std::vector<PodName> deletes;
+  std::vector<PodName> relabels;  // that get our label back
+  std::vector<int64_t> creates;   // ranks of status.attempt
+  bool needs_service = false;     // the attempt's workers look for each other, or may
+  std::string master_ip;          // rank 0's address for them, as far as it is known
   std::vector<MasterPatch> master_patches;
   api::JobStatus status;
   std::vector<JobEvent> events;  // sent once the status is written

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "common/text.h"
 #include "operator/api/labels.h"
 #include "operator/api/validation.h"
 #include "operator/base/json_access.h"
@@ -11,6 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 using json::Field, json::Flag, json::List, json::Text, json::Whole;
+
+constexpr size_t kMaxText = 1024;  // bytes of what others say that are kept
 
 std::string Entry(const Json& object, const char* map, const char* key) {
   return Text(Field(Field(object, "metadata"), map), key);
@@ -39,13 +42,15 @@ void ReadConditions(const Json& status, PodRecord& record) {
       record.scheduled = state == "True";
       if (state == "False") {
         record.waiting_reason = Text(condition, "reason");
-        record.waiting_message = Text(condition, "message");
+        record.waiting_message = Shorten(Text(condition, "message"), kMaxText);
       }
     }
     if (type == "Ready") record.ready = state == "True";
     if (type == "DisruptionTarget" && state == "True") {
       record.disrupted = true;
       record.disrupted_at = ParseTime(Text(condition, "lastTransitionTime"));
+      const std::string reason = Text(condition, "reason"), message = Text(condition, "message");
+      record.disruption = Shorten(reason + (reason.empty() || message.empty() ? "" : ": ") + message, kMaxText);
     }
   }
 }
@@ -63,7 +68,7 @@ void ReadContainer(const Json& container, bool decides, PodRecord& record) {
     record.end = EndOf(terminated);
   if (const Json& waiting = Field(state, "waiting"); waiting.is_object() && record.waiting_reason.empty()) {
     record.waiting_reason = Text(waiting, "reason");
-    record.waiting_message = Text(waiting, "message");
+    record.waiting_message = Shorten(Text(waiting, "message"), kMaxText);
   }
 }
 
@@ -100,11 +105,15 @@ PodRecord PodFromJson(const Json& pod) {
   record.master = Entry(pod, "annotations", api::kAnnotationMaster);
   record.node = Text(Field(pod, "spec"), "nodeName");
   record.deleting = !Text(metadata, "deletionTimestamp").empty();
+  // The timestamp is the end of the grace.
+  if (const auto end = ParseTime(Text(metadata, "deletionTimestamp")))
+    record.deleted_at = After(*end, -static_cast<double>(json::Count(metadata, "deletionGracePeriodSeconds")));
   record.ip = Text(status, "podIP");
   ReadConditions(status, record);
   ReadContainers(pod, status, record);
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.
   const std::string phase = Text(status, "phase");
+  record.over = phase == "Succeeded" || phase == "Failed";
   if (!record.end && phase == "Failed") {
     record.end = {.exit_code = 1,
                   .signal = 0,

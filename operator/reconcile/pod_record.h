@@ -29,8 +29,13 @@ struct PodRecord {
   int64_t attempt = 0, rank = -1;  // as labelled; rank -1 and attempt 0 when that is no number
   std::string node, ip;
   std::string master;  // the annotation behind the master file
-  bool scheduled = false, ready = false, deleting = false, disrupted = false;
-  std::optional<Time> disrupted_at;  // when DisruptionTarget became true, if that is known
+  bool scheduled = false, ready = false;
+  bool over = false;                 // every container has ended, a sidecar too: phase Succeeded or Failed
+  std::optional<Time> deleted_at;    // when its deletion was asked for
+  bool deleting = false;             // it was
+  bool disrupted = false;            // DisruptionTarget is true
+  std::optional<Time> disrupted_at;  // since when, if that is known
+  std::string disruption;            // and why, by the condition
   std::vector<std::string> true_conditions;
   std::string waiting_reason, waiting_message;  // why a container, or the scheduler, does not go on
   std::optional<PodEnd> end;

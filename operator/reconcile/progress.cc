@@ -6,21 +6,27 @@
 namespace trainyard::reconcile {
 namespace {
 
+// A success is kept when it is seen: the pod may go before the others have ended.
 void CountWorkers(const Observed& observed, api::Workers& workers) {
   const int64_t created = workers.created;
-  workers = {.desired = observed.job.spec.workers};
-  int64_t exist = 0;
-  for (const Pod& pod : observed.current) {
-    if (!pod) continue;
-    ++exist;
+  workers = {};
+  workers.desired = static_cast<int64_t>(observed.current.size());
+  IndexSet done = observed.done;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    const Pod& pod = observed.current[i];
+    if (!pod || done.contains(static_cast<int64_t>(i))) continue;
     if (!pod->end) {
       ++workers.active;
       if (pod->ready) ++workers.ready;
+    } else if (IsFailure(*pod)) {
+      ++workers.failed;
     } else {
-      ++(IsFailure(*pod) ? workers.failed : workers.succeeded);
+      done.insert(static_cast<int64_t>(i));
     }
   }
-  workers.created = std::max(created, exist);
+  workers.succeeded = static_cast<int64_t>(done.size());
+  workers.done = FormatIndexSet(done);
+  workers.created = std::max(created, workers.active + workers.failed + workers.succeeded);
 }
 
 void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
@@ -28,10 +34,15 @@ void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
   if (!report || report->job_uid != observed.job.uid || report->attempt != status.attempt) return;
   const bool first = !status.progress.last_update;
   const bool due = first || SecondsBetween(*status.progress.last_update, now) >= observed.progress_interval_seconds;
-  const bool complete = report->progress.total_steps > 0 && report->progress.step == report->progress.total_steps &&
+  const bool complete = report->progress.step && report->progress.step == report->progress.total_steps &&
                         status.progress.step != report->progress.step;
-  if (due || complete) status.progress = report->progress;
-  if ((due || complete) && report->checkpoint.step > status.checkpoint.step) status.checkpoint = report->checkpoint;
+  // Nothing newer may come of an attempt that ends.
+  const bool last =
+      (report->progress.step != status.progress.step || report->checkpoint.step > status.checkpoint.step) &&
+      std::any_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return pod && pod->end; });
+  if (!due && !complete && !last) return;
+  status.progress = report->progress;
+  if (report->checkpoint.step > status.checkpoint.step) status.checkpoint = report->checkpoint;
 }
 
 }  // namespace
@@ -43,8 +54,9 @@ Plan StatusFromPods(const Observed& observed, Time now) {
   CountWorkers(observed, plan.status.workers);
   TakeReport(observed, plan.status, now);
   // The highest of what rank 0 answered, what any worker left behind, and what was known.
-  if (const int64_t durable = DurableStep(observed); durable > plan.status.checkpoint.step) {
-    plan.status.checkpoint = {.step = durable, .time = std::nullopt, .path = plan.status.checkpoint.path, .bytes = 0};
+  if (const std::optional<int64_t> durable = DurableStep(observed); durable > plan.status.checkpoint.step) {
+    plan.status.checkpoint = {
+        .step = durable, .time = std::nullopt, .path = plan.status.checkpoint.path, .bytes = std::nullopt};
   }
   return plan;
 }

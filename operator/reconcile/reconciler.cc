@@ -13,17 +13,14 @@
 namespace trainyard::reconcile {
 namespace {
 
-// A quota frees up, a name gets free: nothing tells us of it.
-constexpr double kProblemSeconds = 2;
-
 uint64_t Version(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
 void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& plan, Time now) {
-  const api::Condition* before = FindCondition(job.status, kReadyCondition);
+  const api::Condition* before = FindCondition(job.status, kWorkersReadyCondition);
   const bool news = !before || before->reason != problem.reason;
-  SetCondition(plan.status, kReadyCondition, false, problem.reason, problem.message, now, job.generation);
+  SetCondition(plan.status, kWorkersReadyCondition, false, problem.reason, problem.message, now, job.generation);
   if (news) plan.events.push_back({"Warning", problem.reason, problem.message});
-  plan.RequeueIn(kProblemSeconds);
+  plan.RequeueIn(problem.retry_seconds);
 }
 
 }  // namespace
@@ -77,16 +74,13 @@ bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
 
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
-  if (Status status = ConfirmStale(observed); !status.ok()) return status;
-  if (Status status = ConfirmMissing(observed); !status.ok()) return status;
+  const api::JobStatus& status = record.job.status;
+  if (HandsOff(record.job) || IsFinished(status)) return observed;
+  if (Status confirmed = ConfirmStale(observed); !confirmed.ok()) return confirmed;
+  if (Status confirmed = ConfirmMissing(observed); !confirmed.ok()) return confirmed;
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
-  const bool new_generation = record.job.status.observed_generation != record.job.generation;
-  if (new_generation && record.errors.empty() && !IsFinished(record.job.status) && !record.job.deleting) {
-    Result<std::string> error = DryRun(record.job);
-    if (!error.ok()) return error.status();
-    observed.template_error = *error;
-  }
+  if (status.observed_generation != record.job.generation && record.errors.empty()) DryRun(observed);
   return observed;
 }
 
@@ -96,17 +90,18 @@ Status Reconciler::ConfirmStale(const Observed& observed) {
   const TrainingJob& job = observed.job;
   const bool ahead = std::any_of(observed.stale.begin(), observed.stale.end(),
                                  [&](const Pod& pod) { return pod->attempt > job.status.attempt; });
-  if (!ahead || job.deleting) return Status::Ok();
+  if (!ahead) return Status::Ok();
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("look at the job's attempt");
   if (json::Whole(json::Field(*live, "status"), "attempt") == job.status.attempt) return Status::Ok();
   return Status(Code::kConflict, "the cached job is older than its pods");
 }
 
-// A first list may be older than the job's own status: a pod is gone only when the API itself says so.
-Status Reconciler::ConfirmMissing(const Observed& observed) {
+// A first list may be older than the job's own status: a pod is gone only when the API itself says so. One that is
+// there without our label was taken out of the watch's sight by someone.
+Status Reconciler::ConfirmMissing(Observed& observed) {
   const TrainingJob& job = observed.job;
-  if (observed.missing.empty() || IsFinished(job.status) || job.deleting) return Status::Ok();
+  if (observed.missing.empty()) return Status::Ok();
   const Result<Json> live =
       client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
   if (!live.ok()) return live.status().With("look for missing pods");
@@ -115,32 +110,26 @@ Status Reconciler::ConfirmMissing(const Observed& observed) {
     for (const Json& pod : json::List(*live, "items")) {
       const Json& metadata = json::Field(pod, "metadata");
       if (json::Text(metadata, "name") != name || !OwnedBy(pod, job.uid)) continue;
-      if (Status status = TakeBack(job, metadata); !status.ok()) return status;
-      return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
+      if (json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true")
+        return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
+      observed.unlabelled.push_back({name, json::Text(metadata, "uid")});
     }
   }
   return Status::Ok();
 }
 
-// Without its label the watch never shows a pod: someone took it off.
-Status Reconciler::TakeBack(const TrainingJob& job, const Json& metadata) {
-  if (json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true") return Status::Ok();
-  const std::string name = json::Text(metadata, "name");
-  const Json body = {{"metadata", {{"uid", json::Text(metadata, "uid")}, {"labels", {{api::kLabelManaged, "true"}}}}}};
-  const Status status = client_.MergePatch(kube::kPods, job.ns, name, "", body, {}).status();
-  return status.Is(Code::kNotFound) ? Status::Ok() : status.With("label pod " + name);
-}
-
-// The server knows pods better than we do: what it says about rank 0's, strictly read.
-Result<std::string> Reconciler::DryRun(const TrainingJob& job) {
-  const int64_t attempt = job.status.attempt + 1;
-  const Result<Json> answer =
-      client_.Create(kube::kPods, job.ns, WorkerPod(job, attempt, 0, ""), {.dry_run = true, .strict = true});
-  if (answer.status().Is(Code::kInvalid)) return answer.status().message();
-  // A name in use or a quota says nothing about the template; creating the pods will tell.
-  if (answer.ok() || answer.status().Is(Code::kAlreadyExists) || answer.status().Is(Code::kForbidden))
-    return std::string();
-  return answer.status().With("dry run of rank 0's pod");
+// The server knows pods better than we do: what it says about rank 0's, strictly read. A server that cannot say, for
+// instance because a webhook fails, keeps back what is new, and nothing that runs.
+void Reconciler::DryRun(Observed& observed) {
+  const TrainingJob& job = observed.job;
+  const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),
+                                             {.dry_run = true, .strict = true});
+  if (answer.status().Is(Code::kInvalid)) {
+    observed.template_error = answer.status().message();
+  } else if (!answer.ok() && !answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {
+    // A name in use or a quota says nothing about the template; creating the pods will tell.
+    observed.template_unknown = "the API server could not check the template: " + answer.status().message();
+  }
 }
 
 Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {

@@ -37,10 +37,9 @@ class Reconciler {
 
  private:
   Result<Observed> Observe(const JobRecord& record);
-  Result<std::string> DryRun(const TrainingJob& job);
+  void DryRun(Observed& observed);
   Status ConfirmStale(const Observed& observed);
-  Status ConfirmMissing(const Observed& observed);
-  Status TakeBack(const TrainingJob& job, const Json& metadata);
+  Status ConfirmMissing(Observed& observed);
   Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
   bool CacheIsBehind(const std::string& key, const TrainingJob& job);
 

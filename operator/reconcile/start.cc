@@ -2,18 +2,28 @@
 
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
+#include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
 namespace {
 
-int64_t CountIf(const std::vector<Pod>& pods, bool (*holds)(const PodRecord&)) {
-  return std::count_if(pods.begin(), pods.end(), [&](const Pod& pod) { return pod && holds(*pod); });
+// A service that someone deleted comes back after so long at most: nothing tells of it.
+constexpr double kServiceSeconds = 60;
+
+// Workers that are at a stage, or have succeeded.
+int64_t CountStage(const Observed& observed, bool (*holds)(const PodRecord&)) {
+  int64_t count = 0;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    const Pod& pod = observed.current[i];
+    if (observed.done.contains(static_cast<int64_t>(i)) || (pod && holds(*pod))) ++count;
+  }
+  return count;
 }
 
 // "2 of 4 workers are ready", and what the first that is not waits for.
 void SetStage(const Observed& observed, api::JobStatus& status, const char* type, const char* what, int64_t count,
               Time now) {
-  const int64_t workers = observed.job.spec.workers;
+  const auto workers = static_cast<int64_t>(observed.current.size());
   const bool all = count == workers;
   std::string reason = all ? std::string("AllWorkers") + type : "Waiting";
   std::string message = std::to_string(count) + " of " + std::to_string(workers) + " workers are " + what;
@@ -42,12 +52,11 @@ void PublishMaster(const Observed& observed, Plan& plan) {
 void SetPhase(const Observed& observed, Plan& plan, Time now) {
   api::JobStatus& status = plan.status;
   const int64_t scheduled =
-      CountIf(observed.current, [](const PodRecord& pod) { return pod.scheduled || pod.end.has_value(); });
-  const int64_t started =
-      CountIf(observed.current, [](const PodRecord& pod) { return pod.ready || pod.end.has_value(); });
+      CountStage(observed, [](const PodRecord& pod) { return pod.scheduled || pod.end.has_value(); });
+  const int64_t started = CountStage(observed, [](const PodRecord& pod) { return pod.ready || pod.end.has_value(); });
   SetStage(observed, status, kScheduledCondition, "scheduled", scheduled, now);
-  SetStage(observed, status, kReadyCondition, "ready", started, now);
-  if (started == observed.job.spec.workers) {
+  SetStage(observed, status, kWorkersReadyCondition, "ready", started, now);
+  if (started == static_cast<int64_t>(observed.current.size())) {
     if (!IsTrue(status, kRunningCondition))
       plan.events.push_back(
           {"Normal", "Running",
@@ -66,7 +75,14 @@ void SetPhase(const Observed& observed, Plan& plan, Time now) {
 }  // namespace
 
 Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
-  ClearCondition(plan.status, kInvalidSpecCondition, "Valid", "", now, observed.job.generation);
+  if (IsBlocked(observed)) {
+    SetPhase(observed, plan, now);
+    return plan;
+  }
+  if (plan.status.workers.created == 0 && plan.status.spec_hash != SpecHash(observed.job.spec)) {
+    PrepareAttempt(observed, plan.status);
+    return plan;
+  }
   const api::Condition* restarting = FindCondition(plan.status, kRestartingCondition);
   if (restarting && restarting->status == "True" && plan.status.workers.created == 0) {
     const double left = SecondsBetween(
@@ -76,8 +92,11 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
       return plan;
     }
   }
-  for (size_t rank = 0; rank < observed.current.size(); ++rank) {
-    if (!observed.current[rank]) plan.creates.push_back(static_cast<int64_t>(rank));
+  plan.needs_service = true;
+  plan.RequeueIn(kServiceSeconds);
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    const auto worker = static_cast<int64_t>(i);
+    if (!observed.current[i] && !observed.done.contains(worker)) plan.creates.push_back(worker);
   }
   PublishMaster(observed, plan);
   SetPhase(observed, plan, now);

@@ -32,11 +32,15 @@ Plan Suspend(const Observed& observed, Plan plan, Time now) {
 Plan Resume(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
   ClearCondition(status, kSuspendedCondition, "Resumed", "spec.suspend is false", now, observed.job.generation);
-  // The spec may have changed meanwhile: an attempt of its own, with its own hash and world.
-  NextAttempt(observed, plan, now);
+  // The suspension has begun an attempt already, if there were pods to end; no pod was made for it. The spec may have
+  // changed since.
+  if (status.attempt == 0 || status.workers.created > 0) {
+    NextAttempt(observed, plan, now);
+  } else {
+    PrepareAttempt(observed, status);
+  }
   status.phase = api::kPending;
-  plan.events.push_back(
-      {"Normal", "Resumed", "attempt " + std::to_string(status.attempt) + " goes on from the newest checkpoint"});
+  plan.events.push_back({"Normal", "Resumed", "attempt " + std::to_string(status.attempt) + " begins"});
   return plan;
 }
 

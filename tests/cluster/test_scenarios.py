@@ -98,7 +98,7 @@ def test_status_follows_the_pods(api):
     for rank in (0, 1):
         api.set_pod(f"follow-1-{rank}", "Succeeded", code=0)
     wait_until(lambda: status(api, "follow").get("phase") == "Succeeded", what="phase Succeeded")
-    assert condition(api, "follow", "Succeeded")["status"] == "True"
+    assert condition(api, "follow", "Complete")["status"] == "True"
     api.kubectl("delete", "tj", "follow")
 
 
@@ -111,7 +111,7 @@ def test_restart_suspend_and_resume(api):
     run_pods(api, "cycle", 2)
     now = status(api, "cycle")
     assert now["restarts"]["total"] == 1 and now["restarts"]["charged"] == 0, "checkpoint 30 is newer than none: free"
-    assert now["firstFailure"]["rank"] == 1 and now["firstFailure"]["exitCode"] == 70 and now["firstFailure"]["tail"] == ["last"]
+    assert now["lastFailure"]["rank"] == 1 and now["lastFailure"]["exitCode"] == 70 and now["lastFailure"]["tail"] == ["last"]
     assert now["checkpoint"]["step"] == 30
     api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"workers":3}}', good=False)
     api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"suspend":true}}')
@@ -134,7 +134,7 @@ def test_a_pod_that_loses_its_label_is_taken_back(api):
     api.set_pod("label-1-1", "Failed", code=70)
     # The other one runs on, and the end has no time: the attempt ends after the wait for evidence.
     wait_for_pods(api, "label", 2)
-    assert status(api, "label")["firstFailure"]["pod"] == "label-1-1" and status(api, "label")["restarts"] == {"total": 1, "charged": 1, "durableStep": 0}
+    assert status(api, "label")["lastFailure"]["pod"] == "label-1-1" and status(api, "label")["restarts"] == {"total": 1, "charged": 1, "repeats": 1}
     api.kubectl("delete", "tj", "label")
 
 
@@ -157,15 +157,15 @@ def test_an_operator_that_starts_again_goes_on(api):
     api.set_pod("again-1-1", "Failed", code=69)
     api.start_operator()
     run_pods(api, "again", 2)
-    assert status(api, "again")["restarts"] == {"total": 1, "charged": 1, "durableStep": 0}
+    assert status(api, "again")["restarts"] == {"total": 1, "charged": 1, "repeats": 1}
     api.kubectl("delete", "tj", "again")
 
 
 def test_a_taken_name_is_waited_for(api):
     other = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-1"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     api.apply(other, job("taken"))
-    wait_until(lambda: condition(api, "taken", "Ready").get("reason") == "NameInUse", what="reason NameInUse")
-    assert "taken-1-1" in condition(api, "taken", "Ready")["message"]
+    wait_until(lambda: condition(api, "taken", "WorkersReady").get("reason") == "NameInUse", what="reason NameInUse")
+    assert "taken-1-1" in condition(api, "taken", "WorkersReady")["message"]
     api.kubectl("delete", "pod", "taken-1-1", "--grace-period=0", "--force")
     wait_for_pods(api, "taken", 1)
     api.kubectl("delete", "tj", "taken")
@@ -181,7 +181,7 @@ def test_a_predecessor_that_terminates_holds_its_names(api):
     wait_until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in api.pods("next").values()), what="the old pods to terminate")
     api.apply(bound)
     # The old service may hold its name first, until it is collected.
-    message = wait_until(lambda: (c := condition(api, "next", "Ready")).get("reason") == "NameInUse" and "being deleted" in c["message"] and c["message"], what="reason NameInUse")
+    message = wait_until(lambda: (c := condition(api, "next", "WorkersReady")).get("reason") == "NameInUse" and "being deleted" in c["message"] and c["message"], what="reason NameInUse")
     assert any(name in message and uid in message for name, uid in old.items()), message
     assert status(api, "next")["restarts"]["total"] == 0
     api.kubectl("delete", "pod", *old, "--grace-period=0", "--force")

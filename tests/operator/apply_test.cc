@@ -23,6 +23,26 @@ class QuotaClient : public local::MemoryClient {
   int quota = 1000;
 };
 
+// Each pod takes so long to create, and at the n-th something happens elsewhere.
+class SlowClient : public local::MemoryClient {
+ public:
+  SlowClient(local::MemoryApi& api, sim::VirtualClock& clock) : MemoryClient(api), clock_(clock) {}
+  Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                      const kube::WriteOptions& options) override {
+    if (resource == kube::kPods) {
+      clock_.Advance(seconds);
+      if (++pods == meanwhile_at) meanwhile();
+    }
+    return MemoryClient::Create(resource, ns, object, options);
+  }
+  double seconds = 1;
+  int pods = 0, meanwhile_at = 0;
+  std::function<void()> meanwhile;
+
+ private:
+  sim::VirtualClock& clock_;
+};
+
 class ApplyTest : public testing::Test {
  protected:
   ApplyTest() {
@@ -38,6 +58,7 @@ class ApplyTest : public testing::Test {
     Plan plan;
     plan.status = job_.status;
     for (int64_t rank = 0; rank < count; ++rank) plan.creates.push_back(rank);
+    plan.needs_service = true;
     return plan;
   }
   size_t PodCount() const { return api_.List(kube::kPods, "", {}).body["items"].size(); }
@@ -93,6 +114,61 @@ TEST_F(ApplyTest, SomeoneElsesNameIsLeftAlone) {
   EXPECT_EQ(PodCount(), 0u);
 }
 
+TEST_F(ApplyTest, WhatIsRefusedIsTriedAgainLessAndLess) {
+  client_.quota = 0;
+  double waited = 0;
+  for (int round = 0; round < 8; ++round) {
+    problem_ = {};
+    ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+    EXPECT_EQ(problem_.reason, "Forbidden");
+    EXPECT_EQ(client_.pods, round + 1);
+    EXPECT_GT(problem_.retry_seconds, std::min(waited, 40.0));
+    waited = problem_.retry_seconds;
+    clock_.Advance(waited / 2);
+    problem_ = {};
+    ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+    EXPECT_EQ(problem_.reason, "Forbidden") << "and it is still said";
+    EXPECT_EQ(client_.pods, round + 1) << "whoever asks in between costs nothing";
+    clock_.Advance(waited / 2 + 0.1);
+  }
+  client_.quota = 1000;
+  problem_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+  EXPECT_EQ(problem_.reason, "");
+  EXPECT_EQ(PodCount(), 20u);
+}
+
+TEST_F(ApplyTest, ADeletedServiceComesBack) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(2), problem_).ok());
+  api_.Delete(kube::kServices, "default", "job", {});
+  ASSERT_TRUE(executor_.Apply(job_, Creates(0), problem_).ok());
+  EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 404) << "it was seen a moment ago";
+  clock_.Advance(61);
+  ASSERT_TRUE(executor_.Apply(job_, Creates(0), problem_).ok());
+  EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200);
+}
+
+TEST_F(ApplyTest, TheConfirmationHoldsWithinABatch) {
+  SlowClient slow(api_, clock_);
+  slow.meanwhile_at = 9;  // in the middle of the batch of eight
+  slow.meanwhile = [&] { SetAttempt(2); };
+  Executor executor(slow, clock_, 1);
+  const TrainingJob old = job_;
+  EXPECT_TRUE(executor.Apply(old, Creates(20), problem_).Is(Code::kConflict));
+  EXPECT_LE(slow.pods, 11) << "the answer is ten seconds old by then, at a second a pod";
+}
+
+TEST_F(ApplyTest, APodThatLostItsLabelGetsItBack) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
+  const Json pod = api_.Get(kube::kPods, "default", "job-1-0").body;
+  api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge,
+             {{"metadata", {{"labels", {{"trainyard.dev/managed", nullptr}}}}}}, {});
+  Plan plan;
+  plan.relabels = {{"job-1-0", pod["metadata"]["uid"]}, {"job-1-1", "gone"}};
+  ASSERT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  EXPECT_EQ(api_.Get(kube::kPods, "default", "job-1-0").body["metadata"]["labels"]["trainyard.dev/managed"], "true");
+}
+
 TEST_F(ApplyTest, AnOldCopyOfTheJobCreatesNothing) {
   const TrainingJob old = job_;
   const Plan plan = Creates(1);
@@ -109,7 +185,7 @@ TEST_F(ApplyTest, AnOperatorThatWasFrozenAsksAgain) {
   const TrainingJob old = job_;
   const Plan plan = Creates(4);
   SetAttempt(2);
-  clock_.Advance(9);
+  clock_.Advance(9);  // the wait after the refusal is over as well
   EXPECT_TRUE(executor_.Apply(old, plan, problem_).ok()) << "the answer of nine seconds ago still counts";
   EXPECT_EQ(PodCount(), 4u);
   clock_.Advance(2);

@@ -94,7 +94,13 @@ class Scene {
     return pod;
   }
 
-  Observed Observe() const { return SortPods(record_, {pods_.begin(), pods_.end()}); }
+  Observed Observe() const {
+    JobRecord record = record_;
+    // The attempt was made from this spec, unless the test says otherwise.
+    if (record.job.status.attempt > 0 && record.job.status.spec_hash.empty())
+      record.job.status.spec_hash = SpecHash(record.job.spec);
+    return SortPods(record, {pods_.begin(), pods_.end()});
+  }
   Plan Decide(Time now = kNow) const { return MakePlan(Observe(), now); }
 
  private:

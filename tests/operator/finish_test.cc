@@ -37,18 +37,76 @@ TEST(Finish, TheLastWordsAreNewerThanTheLastAnswer) {
   EXPECT_EQ(progress.eta_seconds, 0);
 }
 
+// A loss belongs to the step that it was reported with.
+TEST(Finish, TheLossOfAnOlderStepIsNotTheLastOnes) {
+  Scene scene(1);
+  scene.status().progress = {.step = 50, .total_steps = 60, .percent = 83, .loss = 1.37};
+  scene.Ended(0, 0, 1, R"({"v":1,"rank":0,"step":60,"checkpoint_step":60})");
+  EXPECT_FALSE(scene.Decide().status.progress.loss);
+  Scene same(1);
+  same.status().progress = {.step = 60, .total_steps = 60, .percent = 100, .loss = 1.03};
+  same.Ended(0, 0, 1, R"({"v":1,"rank":0,"step":60,"checkpoint_step":60})");
+  EXPECT_EQ(same.Decide().status.progress.loss, 1.03);
+}
+
+TEST(Finish, WhatNobodyReportedStaysAbsent) {
+  Scene scene(1);
+  scene.Ended(0, 0, 1, "done\n");
+  const Json progress = api::StatusToJson(scene.Decide().status)["progress"];
+  EXPECT_EQ(progress, Json::object());
+}
+
+TEST(Finish, ASuccessIsKeptWhenItIsSeen) {
+  Scene scene(3);
+  scene.Ended(0, 0);
+  scene.Pod(1);
+  scene.Ended(2, 0);
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.workers.done, "0,2");
+  EXPECT_EQ(plan.status.workers.succeeded, 2);
+  // Someone cleans up what has ended.
+  Scene later(3);
+  later.status() = plan.status;
+  later.Pod(1);
+  EXPECT_TRUE(later.Observe().missing.empty());
+  const Plan still = later.Decide();
+  EXPECT_EQ(still.status.attempt, 1);
+  EXPECT_TRUE(still.creates.empty());
+  EXPECT_EQ(still.status.workers.succeeded, 2);
+  Scene last(3);
+  last.status() = still.status;
+  last.Ended(1, 0);
+  EXPECT_EQ(last.Decide().status.phase, api::kSucceeded);
+}
+
+TEST(Finish, APodThatWasDeletedAndEndsWithZeroIsNoSuccess) {
+  Scene scene(1);
+  PodRecord& pod = scene.Ended(0, 0, 5);
+  pod.deleting = true;
+  pod.deleted_at = After(kNow, -10);
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.attempt, 2);
+  EXPECT_EQ(plan.status.restarts.charged, 0);
+  EXPECT_EQ(plan.status.last_failure->reason, "PodDeleted");
+  pod.deleted_at = pod.end->time;
+  EXPECT_EQ(scene.Decide().status.attempt, 2) << "within one second it may have been told to";
+  pod.deleted_at = After(kNow, -1);
+  EXPECT_EQ(scene.Decide().status.phase, api::kSucceeded) << "it had ended before";
+}
+
 TEST(Finish, CleanPodPolicy) {
-  const std::pair<const char*, size_t> cases[] = {{"All", 3}, {"Running", 1}, {"None", 0}};
+  const std::pair<const char*, size_t> cases[] = {{"All", 4}, {"Running", 2}, {"None", 0}};
   for (const auto& [policy, deletes] : cases) {
-    Scene scene(3);
+    Scene scene(4);
     scene.spec().clean_pod_policy = policy;
-    scene.Ended(0, 70);
-    scene.Ended(1, 0);
+    scene.Ended(0, 70).over = true;
+    scene.Ended(1, 0).over = true;
     scene.Pod(2);
+    scene.Ended(3, 0);  // a sidecar runs on, and keeps the node's GPUs
     SetCondition(scene.status(), kFailedCondition, true, "x", "", kNow, 1);
     const Plan plan = scene.Decide();
     EXPECT_EQ(plan.deletes.size(), deletes) << policy;
-    EXPECT_TRUE(api::MergeDiff(api::StatusToJson(scene.status()), api::StatusToJson(plan.status)).empty())
+    EXPECT_TRUE(api::MergeDiff(api::StatusToJson(scene.Observe().job.status), api::StatusToJson(plan.status)).empty())
         << "the evidence stays as it is";
   }
 }

@@ -32,6 +32,78 @@ TEST(InvalidSpec, TheDryRunsVerdictStandsForItsGeneration) {
   EXPECT_EQ(scene.Decide().status.attempt, 1);
 }
 
+// A bad edit of a running job, or one that only a newer operator calls bad.
+class BadEdit : public testing::Test {
+ protected:
+  BadEdit() { scene_.record().errors = {{api::FieldError::Kind::kInvalid, "spec.restart.x", "1", "2"}}; }
+  Scene scene_{2};
+};
+
+TEST_F(BadEdit, IsSaidAndFreezesNothing) {
+  scene_.Run(2);
+  const Plan plan = scene_.Decide();
+  EXPECT_TRUE(IsTrue(plan.status, kInvalidSpecCondition));
+  EXPECT_EQ(plan.status.phase, api::kRunning);
+  EXPECT_EQ(plan.events.size(), 2u) << "that it is wrong, and that it runs";
+}
+
+TEST_F(BadEdit, SuccessGoesOn) {
+  scene_.Ended(0, 0);
+  scene_.Ended(1, 0);
+  EXPECT_EQ(scene_.Decide().status.phase, api::kSucceeded);
+}
+
+TEST_F(BadEdit, SuspendGoesOn) {
+  scene_.Run(2);
+  scene_.spec().suspend = true;
+  EXPECT_EQ(scene_.Decide().status.phase, api::kSuspending);
+}
+
+TEST_F(BadEdit, AFailureEndsTheAttemptAndTheNextOneWaits) {
+  scene_.Ended(0, 70);
+  scene_.Ended(1, 69);
+  const Plan plan = scene_.Decide();
+  EXPECT_EQ(plan.status.attempt, 2);
+  Scene next(2);
+  next.record().errors = scene_.record().errors;
+  next.status() = plan.status;
+  EXPECT_TRUE(next.Decide(After(kNow, 60)).creates.empty());
+  next.record().errors.clear();
+  EXPECT_EQ(next.Decide(After(kNow, 60)).creates.size(), 2u);
+}
+
+TEST_F(BadEdit, TheWorkersOfTheAttemptStayItsOwn) {
+  scene_.Run(2);
+  scene_.spec().workers = 0;  // what a value that could not be read leaves
+  const Plan plan = scene_.Decide();
+  EXPECT_TRUE(plan.deletes.empty());
+  EXPECT_EQ(plan.status.workers.ready, 2);
+}
+
+TEST(InvalidSpec, ATemplateThatCouldNotBeCheckedHoldsBackWhatIsNew) {
+  Scene scene(1, 0);
+  scene.status().observed_generation = 0;
+  Observed observed = scene.Observe();
+  observed.template_unknown = "a webhook fails";
+  const Plan plan = MakePlan(observed, kNow);
+  EXPECT_EQ(plan.status.attempt, 0);
+  EXPECT_EQ(plan.status.phase, api::kPending);
+  EXPECT_EQ(plan.status.observed_generation, 0) << "it is asked again";
+  EXPECT_EQ(FindCondition(plan.status, kWorkersReadyCondition)->message, "a webhook fails");
+  EXPECT_TRUE(plan.requeue_after_seconds);
+  observed.job.spec.suspend = true;
+  EXPECT_EQ(MakePlan(observed, kNow).status.phase, api::kSuspended);
+}
+
+TEST(InvalidSpec, AMessageIsNeverLongerThanTheApiTakes) {
+  Scene scene(1, 0);
+  scene.record().errors.assign(512, {api::FieldError::Kind::kInvalid, std::string(2000, 'x'), "0", "1"});
+  const std::string message = FindCondition(scene.Decide().status, kInvalidSpecCondition)->message;
+  EXPECT_LT(message.size(), 32768u);
+  scene.record().errors.assign(512, {api::FieldError::Kind::kInvalid, "spec.x", "0", "1"});
+  EXPECT_TRUE(FindCondition(scene.Decide().status, kInvalidSpecCondition)->message.ends_with("\nand 492 more"));
+}
+
 TEST(InvalidSpec, AFeatureThatIsNotThereSaysSo) {
   Json object = JobObject("job", 1);
   object["spec"]["scheduling"] = {{"gang", "volcano"}};

@@ -49,7 +49,9 @@ TEST(MakePlan, ForeignPodsAreLeftAlone) {
 TEST(MakePlan, AnotherControllersJobIsLeftAlone) {
   Scene scene(1, 0);
   scene.spec().managed_by = "someone/else";
-  EXPECT_TRUE(api::MergeDiff(api::StatusToJson(scene.status()), api::StatusToJson(scene.Decide().status)).empty());
+  const Observed observed = scene.Observe();
+  EXPECT_TRUE(api::MergeDiff(api::StatusToJson(observed.job.status), api::StatusToJson(MakePlan(observed, kNow).status))
+                  .empty());
 }
 
 }  // namespace

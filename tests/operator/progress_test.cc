@@ -13,11 +13,11 @@ TEST(Progress, ReportsOfAnotherAttemptAreDropped) {
                            .attempt = 1,
                            .progress = {.step = 5, .total_steps = 10, .percent = 50, .last_update = kNow},
                            .checkpoint = {}};
-  EXPECT_EQ(MakePlan(observed, kNow).status.progress.step, 0);
+  EXPECT_FALSE(MakePlan(observed, kNow).status.progress.step);
   observed.report->attempt = 2;
   EXPECT_EQ(MakePlan(observed, kNow).status.progress.step, 5);
   observed.report->job_uid = "other";
-  EXPECT_EQ(MakePlan(observed, kNow).status.progress.step, 0);
+  EXPECT_FALSE(MakePlan(observed, kNow).status.progress.step);
 }
 
 TEST(Progress, IsWrittenOnceInAWhile) {

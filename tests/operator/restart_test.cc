@@ -33,19 +33,20 @@ TEST(Restart, WaitsForEvidenceAndJudgesTheCauseNotTheFirst) {
   late.Ended(1, 73, 1);
   const Plan plan = late.Decide();
   EXPECT_EQ(plan.status.attempt, 2);
-  ASSERT_TRUE(plan.status.first_failure);
-  EXPECT_EQ(plan.status.first_failure->exit_code, 73);
-  EXPECT_EQ(plan.status.first_failure->pod, "job-1-1");
+  ASSERT_TRUE(plan.status.last_failure);
+  EXPECT_EQ(plan.status.last_failure->exit_code, 73);
+  EXPECT_EQ(plan.status.last_failure->pod, "job-1-1");
 }
 
 TEST(Restart, AFailureShowsAtOnce) {
   Scene scene(2);
-  SetCondition(scene.status(), kReadyCondition, true, "AllWorkersReady", "", kNow, 1);
+  SetCondition(scene.status(), kWorkersReadyCondition, true, "AllWorkersReady", "", kNow, 1);
   scene.Ended(1, 3, 1);
   scene.Pod(0);
   const Plan plan = scene.Decide();
-  EXPECT_FALSE(IsTrue(plan.status, kReadyCondition));
-  EXPECT_EQ(FindCondition(plan.status, kReadyCondition)->reason, "WorkerFailed");
+  EXPECT_FALSE(IsTrue(plan.status, kWorkersReadyCondition));
+  EXPECT_EQ(FindCondition(plan.status, kWorkersReadyCondition)->reason, "WorkerFailed");
+  EXPECT_EQ(plan.status.phase, api::kRestarting);
   ASSERT_EQ(plan.events.size(), 1u);
   EXPECT_EQ(plan.events[0].message,
             "pod job-1-1 ended with 3 (ExitCode3); the other workers' ends are awaited for 15 s");
@@ -55,15 +56,15 @@ TEST(Restart, AFailureShowsAtOnce) {
 
 TEST(Restart, WhatIsSaidOfTheWaitGoesWithIt) {
   Scene scene(2);
-  SetCondition(scene.status(), kReadyCondition, true, "AllWorkersReady", "", kNow, 1);
+  SetCondition(scene.status(), kWorkersReadyCondition, true, "AllWorkersReady", "", kNow, 1);
   scene.Ended(1, 65, 1);
   PodRecord& other = scene.Pod(0);
   scene.status() = scene.Decide().status;
   other.end = PodEnd{.exit_code = 69, .signal = 0, .reason = "Error", .init_container = "", .words = {}, .time = kNow};
   const Plan failed = scene.Decide();
   EXPECT_EQ(failed.status.phase, api::kFailed);
-  EXPECT_EQ(FindCondition(failed.status, kReadyCondition)->reason, api::kFailed);
-  EXPECT_EQ(FindCondition(failed.status, kReadyCondition)->message, "");
+  EXPECT_EQ(FindCondition(failed.status, kWorkersReadyCondition)->reason, api::kFailed);
+  EXPECT_EQ(FindCondition(failed.status, kWorkersReadyCondition)->message, "");
 }
 
 TEST(Restart, AWorkerThatEndsInGoodOrderBecauseItWasDisruptedHasNotSucceeded) {
@@ -94,7 +95,7 @@ TEST(Restart, AnInitContainerIsNamed) {
   Scene scene(1);
   scene.Ended(0, 7, 1, "no such file").end->init_container = "data";
   const Plan plan = scene.Decide();
-  EXPECT_EQ(plan.status.first_failure->message, "init container data: no such file");
+  EXPECT_EQ(plan.status.last_failure->message, "init container data: no such file");
 }
 
 TEST(Restart, ADisruptionIsFree) {
@@ -111,8 +112,8 @@ TEST(Restart, ADisruptionIsFree) {
     const Plan plan = scene.Decide();
     EXPECT_EQ(plan.status.restarts.total, 1) << kind;
     EXPECT_EQ(plan.status.restarts.charged, 0) << kind;
-    ASSERT_TRUE(plan.status.first_failure) << kind;
-    EXPECT_EQ(plan.status.first_failure->rank, 1) << kind;
+    ASSERT_TRUE(plan.status.last_failure) << kind;
+    EXPECT_EQ(plan.status.last_failure->rank, 1) << kind;
   }
 }
 
@@ -121,10 +122,13 @@ TEST(Restart, TheWaitForEvidenceEndsAlsoWhenAPodVanished) {
   scene.Pod(0);  // goes on as if nothing had happened; worker 1 is gone without a trace
   const Plan first = scene.Decide();
   EXPECT_EQ(first.status.attempt, 1);
-  ASSERT_TRUE(first.status.first_failure);
+  ASSERT_TRUE(first.status.last_failure);
   scene.status() = first.status;
   EXPECT_EQ(scene.Decide(After(kNow, 14)).status.attempt, 1);
-  EXPECT_EQ(scene.Decide(After(kNow, 15)).status.attempt, 2);
+  const Plan last = scene.Decide(After(kNow, 15));
+  EXPECT_EQ(last.status.attempt, 2);
+  EXPECT_EQ(last.status.last_failure->time, kNow) << "when it was seen, not when it was judged";
+  EXPECT_FALSE(last.status.last_failure->exit_code);
 }
 
 // A kubelet that has no room rejects a pod: phase Failed, no container, no time.
@@ -139,7 +143,7 @@ TEST(Restart, TheWaitForEvidenceEndsAlsoWhenAPodNeverRan) {
   EXPECT_EQ(scene.Decide(After(kNow, 14)).status.attempt, 1);
   const Plan last = scene.Decide(After(kNow, 15));
   EXPECT_EQ(last.status.attempt, 2);
-  EXPECT_EQ(last.status.first_failure->time, kNow) << "when it was seen first";
+  EXPECT_EQ(last.status.last_failure->time, kNow) << "when it was seen first";
 }
 
 TEST(Restart, AWorkerThatWasNeverCreatedHasNotVanished) {
@@ -164,13 +168,26 @@ TEST(Restart, RulesDecideAndTheFirstMatchWins) {
   EXPECT_EQ(free.status.restarts.charged, 0);
 
   Scene own(1);
-  own.spec().restart.rules = {{"", {3}, "Restart", false}, {"", {3, 4}, "Fail", true}};
+  own.spec().restart.rules = {{.on_exit_codes = {3}, .action = api::kRestartUncharged},
+                              {.on_exit_codes = {3, 4}, .action = api::kFail},
+                              {.on_reasons = {"OOMKilled"}, .action = api::kFail}};
   own.Ended(0, 3);
   EXPECT_EQ(own.Decide().status.restarts.charged, 0);
-  Scene other(1);
-  other.spec().restart.rules = own.spec().restart.rules;
-  other.Ended(0, 4);
-  EXPECT_EQ(other.Decide().status.phase, api::kFailed);
+  for (const int64_t code : {4, 64}) {  // the job's own, and a default behind them
+    Scene other(1);
+    other.spec().restart.rules = own.spec().restart.rules;
+    other.Ended(0, code);
+    const Plan plan = other.Decide();
+    EXPECT_EQ(plan.status.phase, api::kFailed);
+    const std::string message = FindCondition(plan.status, kFailedCondition)->message;
+    const std::string rule =
+        code == 4 ? "spec.restart.rules[1] says Fail" : "the default rule for exit code 64 says Fail";
+    EXPECT_NE(message.find(rule), std::string::npos) << message;
+  }
+  Scene reason(1);
+  reason.spec().restart.rules = own.spec().restart.rules;
+  reason.Ended(0, 137).end->reason = "OOMKilled";
+  EXPECT_EQ(reason.Decide().status.phase, api::kFailed);
 }
 
 TEST(Restart, ProgressMakesARestartFree) {
@@ -205,32 +222,102 @@ TEST(Restart, FailsWhenTheBudgetIsUsedUp) {
 
 TEST(Restart, TheSameFailureAtTheSameStepEndsTheJob) {
   Scene scene(1);
-  scene.status().failure_streak = api::FailureStreak{.reason = "InternalError", .step = 40, .count = 2};
+  scene.status().restarts.streak = api::FailureStreak{.reason = "InternalError", .step = 40, .count = 2};
+  scene.status().checkpoint.step = scene.status().restarts.durable_step = 30;
   scene.Ended(0, 70, 1, LauncherMessage(40, 30));
   const Plan plan = scene.Decide();
   EXPECT_EQ(plan.status.phase, api::kFailed);
   EXPECT_EQ(FindCondition(plan.status, kFailedCondition)->reason, "SameStepLimit");
   // Elsewhere it counts anew.
   Scene elsewhere(1);
-  elsewhere.status().failure_streak = scene.status().failure_streak;
+  elsewhere.status().restarts = scene.status().restarts;
   elsewhere.Ended(0, 70, 1, LauncherMessage(41, 30));
-  EXPECT_EQ(elsewhere.Decide().status.failure_streak->count, 1);
+  EXPECT_EQ(elsewhere.Decide().status.restarts.streak->count, 1);
+  // A newer checkpoint says that it does not stand still.
+  Scene onwards(1);
+  onwards.status().restarts = scene.status().restarts;
+  onwards.Ended(0, 70, 1, LauncherMessage(40, 35));
+  EXPECT_EQ(onwards.Decide().status.restarts.streak->count, 1);
+}
+
+// The kernel ends a trainer before it can say where it was.
+TEST(Restart, AStepThatNobodyKnowsIsNotTheSameAsAnother) {
+  Scene scene(1);
+  for (int64_t failure = 1; failure <= 10; ++failure) {
+    Scene next(1, failure);
+    next.status().restarts = scene.status().restarts;
+    next.Ended(0, 137).end->reason = "OOMKilled";
+    scene.status() = next.Decide().status;
+    EXPECT_EQ(scene.status().attempt, failure + 1);
+    EXPECT_FALSE(scene.status().restarts.streak);
+    EXPECT_FALSE(scene.status().last_failure->step);
+  }
+  Scene last(1, 11);
+  last.status().restarts = scene.status().restarts;
+  last.Ended(0, 137).end->reason = "OOMKilled";
+  EXPECT_EQ(FindCondition(last.Decide().status, kFailedCondition)->reason, "MaxRestarts") << "ten are the budget";
+}
+
+TEST(Restart, WhatRankZeroAnsweredLastStandsForAWorkerThatCouldNotSay) {
+  Scene scene(1);
+  scene.Ended(0, 137).end->reason = "OOMKilled";
+  Observed observed = scene.Observe();
+  observed.report = Report{.job_uid = "uid-job", .attempt = 1, .progress = {.step = 7}, .checkpoint = {.step = 5}};
+  const Plan plan = MakePlan(observed, kNow);
+  EXPECT_EQ(plan.status.last_failure->step, 7);
+  EXPECT_EQ(plan.status.restarts.streak->step, 7);
+  EXPECT_EQ(plan.status.restarts.durable_step, 5);
+}
+
+TEST(Restart, TheLastTenFailuresStay) {
+  Scene scene(1);
+  scene.status().failures.resize(10, {.attempt = 0, .reason = "Old"});
+  scene.Ended(0, 70, 1, LauncherMessage(40, 30)).node = "node-7";
+  const Plan plan = scene.Decide();
+  ASSERT_EQ(plan.status.failures.size(), 10u);
+  EXPECT_EQ(plan.status.failures[0].attempt, 1);
+  EXPECT_EQ(plan.status.failures[0].node, "node-7");
+  EXPECT_EQ(plan.status.failures[0].step, 40);
+  EXPECT_EQ(plan.status.failures[1].reason, "Old");
 }
 
 TEST(Restart, WaitsLongerEachTime) {
   Scene scene(1);
   api::JobStatus& status = scene.status();
-  const std::pair<int64_t, double> waits[] = {{0, 0}, {1, 5}, {2, 10}, {3, 20}, {7, 300}};
-  for (const auto& [charged, seconds] : waits) {
-    status.restarts.charged = charged;
-    EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), seconds) << charged;
+  const std::pair<int64_t, double> waits[] = {{0, 0}, {1, 5}, {2, 10}, {3, 20}, {7, 300}, {1000, 300}};
+  for (const auto& [repeats, seconds] : waits) {
+    status.restarts.repeats = repeats;
+    EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), seconds) << repeats;
   }
-  // Free restarts come at once, unless they repeat themselves.
-  status.restarts.charged = 0;
-  status.failure_streak = api::FailureStreak{.reason = "Stopped", .step = 0, .count = 1};
-  EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), 0);
-  status.failure_streak->count = 3;
-  EXPECT_DOUBLE_EQ(RestartWait(scene.spec(), status), 10);
+}
+
+struct WaitCase {
+  const char* what;
+  int64_t code;               // 75: a free restart
+  int64_t total, repeats;     // before
+  double running_seconds;     // since the attempt runs
+  int64_t checkpoint, after;  // durable step; repeats afterwards
+};
+
+TEST(Restart, OnlyWhatRepeatsItselfWaits) {
+  const WaitCase cases[] = {
+      {"a first failure", 70, 0, 0, 60, 0, 1},
+      {"a second one", 70, 1, 1, 60, 0, 2},
+      {"a first disruption", 75, 0, 0, 60, 0, 0},
+      {"a second one at once", 75, 1, 0, 60, 0, 1},
+      {"a disruption after many failures, long ago", 75, 9, 7, 3600, 0, 0},
+      {"a failure after many failures, long ago", 70, 9, 7, 3600, 0, 1},
+      {"a disruption with a newer checkpoint", 75, 9, 7, 60, 12, 0},
+      {"a failure with a newer checkpoint", 70, 9, 7, 60, 12, 0},
+  };
+  for (const WaitCase& c : cases) {
+    Scene scene(1);
+    scene.status().restarts = {.total = c.total, .charged = 0, .repeats = c.repeats};
+    if (c.total > 0)
+      SetCondition(scene.status(), kRestartingCondition, false, "Running", "", After(kNow, -c.running_seconds), 1);
+    scene.Ended(0, c.code, 1, LauncherMessage(20, c.checkpoint));
+    EXPECT_EQ(scene.Decide().status.restarts.repeats, c.after) << c.what;
+  }
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(Start, SaysWhatItWaitsFor) {
   pod.waiting_message = "0/3 nodes are available";
   const Plan plan = scene.Decide();
   EXPECT_EQ(plan.status.phase, api::kStarting);
-  const api::Condition* ready = FindCondition(plan.status, kReadyCondition);
+  const api::Condition* ready = FindCondition(plan.status, kWorkersReadyCondition);
   ASSERT_TRUE(ready);
   EXPECT_EQ(ready->reason, "Unschedulable");
   EXPECT_EQ(ready->message, "1 of 2 workers are ready; job-1-1: Unschedulable: 0/3 nodes are available");
@@ -41,7 +41,7 @@ TEST(Start, SaysWhatItWaitsFor) {
 TEST(Start, TheWaitIsHeld) {
   Scene scene(1, 2);
   scene.status().workers.created = 0;
-  scene.status().restarts = {.total = 1, .charged = 1, .durable_step = 0};
+  scene.status().restarts = {.total = 1, .charged = 1, .repeats = 1};
   SetCondition(scene.status(), kRestartingCondition, true, "InternalError", "", After(kNow, -2), 1);
   const Plan early = scene.Decide();
   EXPECT_TRUE(early.creates.empty());

@@ -52,8 +52,19 @@ TEST(Suspend, ResumeIsANewAttempt) {
   scene.spec().workers = 2;
   const Plan plan = scene.Decide();
   EXPECT_FALSE(IsTrue(plan.status, kSuspendedCondition));
-  EXPECT_EQ(plan.status.attempt, 3);
+  EXPECT_EQ(plan.status.attempt, 2) << "the one that the suspension began; no pod was made for it";
   EXPECT_TRUE(plan.creates.empty());
+}
+
+TEST(Suspend, TheResumedAttemptIsMadeFromTheSpecOfThen) {
+  Scene scene(2, 2);
+  scene.status().workers.created = 0;
+  SetCondition(scene.status(), kSuspendedCondition, true, "Requested", "", kNow, 1);
+  scene.spec().workers = 4;
+  scene.status() = scene.Decide().status;
+  EXPECT_EQ(scene.status().workers.desired, 4);
+  EXPECT_EQ(scene.status().world.size, 4);
+  EXPECT_EQ(scene.Decide().creates.size(), 4u);
 }
 
 }  // namespace
