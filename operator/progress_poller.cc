@@ -1,19 +1,17 @@
 #include "operator/progress_poller.h"
 
-#include <httplib.h>
-
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "common/json.h"
 #include "operator/base/json_access.h"
+#include "operator/net/fetch.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard {
 namespace {
-
-constexpr int kConnectMs = 500, kReadMs = 900;
 
 using json::Count, json::Number;
 
@@ -67,11 +65,7 @@ void ProgressPoller::Start() {
 }
 
 void ProgressPoller::Stop() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.NotifyAll();
+  stop_.Set();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -82,18 +76,16 @@ std::optional<reconcile::Report> ProgressPoller::Get(const std::string& job_uid)
 }
 
 void ProgressPoller::Loop() {
-  for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      if (!stopping_) wake_.WaitFor(mutex_, Seconds(interval_seconds_));
-      if (stopping_) return;
-    }
-    PollAll();
-  }
+  // Many operators' rounds, or one's after each restart, shall not fall together.
+  std::mt19937_64 random(std::random_device{}());
+  std::uniform_real_distribution<double> part(0.8, 1.2);
+  while (stop_.Sleep(interval_seconds_ * part(random))) PollAll();
 }
 
 void ProgressPoller::PollAll() {
   std::set<std::string> alive;
+  std::vector<net::FetchTarget> targets;
+  std::vector<std::pair<std::string, std::string>> asked;  // job key and uid of each target
   for (const std::string& key : jobs_.Keys()) {
     const auto record = jobs_.Get(key);
     if (!record) continue;
@@ -101,22 +93,29 @@ void ProgressPoller::PollAll() {
     if (reconcile::IsFinished(record->job.status)) continue;
     for (const reconcile::Pod& pod : pods_.Indexed(key)) {
       if (pod->rank != 0 || pod->attempt != record->job.status.attempt || pod->ip.empty() || pod->end) continue;
-      httplib::Client client(pod->ip, static_cast<int>(reconcile::kStatusPort));
-      client.set_connection_timeout(0, kConnectMs * 1000);
-      client.set_read_timeout(0, kReadMs * 1000);
-      const httplib::Result answer = client.Get("/status");
-      if (!answer || answer->status != 200) continue;
-      const auto report = ReportFromStatus(answer->body, clock_.Now());
-      if (!report || report->job_uid != record->job.uid || report->attempt != record->job.status.attempt) continue;
-      {
-        const MutexLock lock(mutex_);
-        reports_[report->job_uid] = *report;
-      }
-      changed_(key);
+      targets.push_back({pod->ip, static_cast<int>(reconcile::kStatusPort), "/status"});
+      asked.emplace_back(key, record->job.uid);
     }
   }
+  net::FetchAll(targets, {}, stop_, [&](size_t target, const Result<std::string>& body) {
+    if (!body.ok()) return;
+    const auto& [key, uid] = asked[target];
+    const auto report = ReportFromStatus(*body, clock_.Now());
+    if (report && report->job_uid == uid) Keep(key, *report);
+  });
   const MutexLock lock(mutex_);
   std::erase_if(reports_, [&](const auto& entry) { return !alive.contains(entry.first); });
+}
+
+// An answer of another attempt than the job's newest is that of a pod that goes.
+void ProgressPoller::Keep(const std::string& key, const reconcile::Report& report) {
+  const auto record = jobs_.Get(key);
+  if (!record || record->job.uid != report.job_uid || record->job.status.attempt != report.attempt) return;
+  {
+    const MutexLock lock(mutex_);
+    reports_[report.job_uid] = report;
+  }
+  changed_(key);
 }
 
 }  // namespace trainyard

@@ -1,14 +1,17 @@
 // Asks rank 0 of every running job for its /status (docs/formats.md). Nothing is pushed, and the
 // trainer needs no access to the API.
+//
+// Rank 0 runs a stranger's image: its answer is at most 64 KiB and comes within a second or not at all, and
+// all of them are asked at once (net/fetch.h), so that none makes the others wait.
 #ifndef TRAINYARD_OPERATOR_PROGRESS_POLLER_H_
 #define TRAINYARD_OPERATOR_PROGRESS_POLLER_H_
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
 #include <thread>
 
+#include "operator/base/stop_flag.h"
 #include "operator/reconcile/observe.h"
 #include "operator/reconcile/reconciler.h"
 
@@ -17,18 +20,21 @@ namespace trainyard {
 // Thread-safe. An answer of another uid or attempt (pod addresses are reused) is dropped.
 class ProgressPoller : public reconcile::ReportSource {
  public:
-  // `changed` hears of the key of a job whose answer is new. All references must outlive it.
+  // Between two rounds lie `interval_seconds`, a fifth more or less. `changed` hears of the key of a job whose
+  // answer is new. All references must outlive it.
   ProgressPoller(const reconcile::JobStore& jobs, const reconcile::PodStore& pods, const Clock& clock,
                  double interval_seconds, std::function<void(const std::string&)> changed);
   ~ProgressPoller() override { Stop(); }
 
   void Start();
+  // Ends a round in the middle; returns within a second.
   void Stop();
   std::optional<reconcile::Report> Get(const std::string& job_uid) const override;
 
  private:
   void Loop();
   void PollAll();
+  void Keep(const std::string& key, const reconcile::Report& report);
 
   const reconcile::JobStore& jobs_;
   const reconcile::PodStore& pods_;
@@ -36,9 +42,8 @@ class ProgressPoller : public reconcile::ReportSource {
   const double interval_seconds_;
   const std::function<void(const std::string&)> changed_;
   mutable Mutex mutex_;
-  CondVar wake_;
   std::map<std::string, reconcile::Report> reports_ GUARDED_BY(mutex_);  // by job uid
-  bool stopping_ GUARDED_BY(mutex_) = false;
+  StopFlag stop_;
   std::thread thread_;
 };
 

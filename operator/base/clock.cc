@@ -1,5 +1,7 @@
 #include "operator/base/clock.h"
 
+#include <time.h>
+
 #include <cstdio>
 #include <ctime>
 
@@ -24,6 +26,12 @@ std::string Format(Time time, bool micro) {
 }
 
 }  // namespace
+
+Instant SteadyNow() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return Instant(std::chrono::seconds(now.tv_sec) + std::chrono::microseconds(now.tv_nsec / 1000));
+}
 
 std::string FormatTime(Time time) { return Format(time, false); }
 std::string FormatMicroTime(Time time) { return Format(time, true); }

@@ -10,13 +10,29 @@
 namespace trainyard {
 
 using Seconds = std::chrono::duration<double>;
-// Wall time: what objects of the API carry.
+// Wall time: what objects of the API carry. Someone may set it, also back.
 using Time = std::chrono::sys_time<std::chrono::microseconds>;
+
+// Time since the machine started, its sleep included (CLOCK_BOOTTIME): what waits, leases and fences are
+// measured in. Nobody can set it.
+struct SteadyClock {
+  using duration = std::chrono::microseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<SteadyClock>;
+  static constexpr bool is_steady = true;
+};
+using Instant = SteadyClock::time_point;
+
+// This machine's. Thread-safe.
+Instant SteadyNow();
 
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual Time Now() const = 0;
+  // For a clock that nobody sets back, as in tests, the same.
+  virtual Instant Steady() const { return Instant(Now().time_since_epoch()); }
 };
 
 // The machine's. Thread-safe.
@@ -25,11 +41,17 @@ class SystemClock : public Clock {
   Time Now() const override {
     return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
   }
+  Instant Steady() const override { return SteadyNow(); }
 };
 
-inline double SecondsBetween(Time from, Time to) { return Seconds(to - from).count(); }
-inline Time After(Time time, double seconds) {
-  return time + std::chrono::duration_cast<std::chrono::microseconds>(Seconds(seconds));
+// Of two Times or two Instants.
+template <class Point>
+double SecondsBetween(Point from, Point to) {
+  return Seconds(to - from).count();
+}
+template <class Point>
+Point After(Point point, double seconds) {
+  return point + std::chrono::duration_cast<std::chrono::microseconds>(Seconds(seconds));
 }
 
 // RFC 3339 in UTC: "2026-01-02T03:04:05Z" (metav1.Time), or with microseconds (metav1.MicroTime).

@@ -26,6 +26,8 @@ const char* CodeName(Code code) {
       return "Unavailable";
     case Code::kDeadline:
       return "Timeout";
+    case Code::kStopped:
+      return "Stopped";
     case Code::kInternal:
       return "InternalError";
   }

@@ -22,6 +22,7 @@ enum class Code {
   kThrottled,      // 429
   kUnavailable,    // nobody answered, or 5xx: try again
   kDeadline,       // a deadline of ours passed
+  kStopped,        // we were asked to stop, and did not wait for the end
   kInternal,       // a bug, or a broken machine
 };
 
