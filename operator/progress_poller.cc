@@ -92,8 +92,10 @@ void ProgressPoller::PollAll() {
     alive.insert(record->job.uid);
     if (reconcile::IsFinished(record->job.status)) continue;
     for (const reconcile::Pod& pod : pods_.Indexed(key)) {
-      if (pod->rank != 0 || pod->attempt != record->job.status.attempt || pod->ip.empty() || pod->end) continue;
-      targets.push_back({pod->ip, static_cast<int>(reconcile::kStatusPort), "/status"});
+      if (pod->rank != 0 || pod->attempt != record->job.status.attempt || pod->ip.empty() || pod->end ||
+          pod->status_port == 0)
+        continue;
+      targets.push_back({pod->ip, pod->status_port, "/status"});
       asked.emplace_back(key, record->job.uid);
     }
   }

@@ -225,6 +225,7 @@ Json JobSchema() {
   }
   for (const Rule& rule : RootRules()) {
     Json item = {{"rule", rule.cel}, {"message", rule.message}};
+    if (rule.reported_at_field) item["fieldPath"] = "." + rule.field;
     schema["x-kubernetes-validations"].push_back(std::move(item));
   }
   return schema;

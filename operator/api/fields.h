@@ -36,7 +36,8 @@ struct FieldText {
   const char* changes = "at any time";  // when it may change
 };
 
-inline constexpr char kNotWhileRunning[] = "while the job is suspended, or before its first attempt";
+inline constexpr char kNotWhileRunning[] = "before the first attempt, or while suspend is true";
+inline constexpr char kNever[] = "never";
 inline constexpr char kByOperator[] = "";  // status
 
 template <class V>
@@ -157,7 +158,8 @@ void Fields(V& v, JobSpec& s) {
             {"true ends the workers after a checkpoint and creates none; false goes on from there. Default false."});
   v.Text("managedBy", s.managed_by, Allowed{.max_length = 63},
          {"Another controller's name keeps this operator away from the job. Absent or trainyard.dev/operator: this "
-          "operator."});
+          "operator. It never changes.",
+          false, kNever});
   v.Text("cleanPodPolicy", s.clean_pod_policy, Allowed{.values = {"All", "Running", "None"}},
          {"Which pods are deleted when the job ends: all of them, those that still run, or none. Default Running."});
   v.Integer("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Range{0, 31536000},

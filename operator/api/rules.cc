@@ -14,21 +14,32 @@ bool NameIsShort(const Json& now, const Json*) {
   return true;
 }
 
-// The fields that a running job keeps.
-constexpr const char* kFrozen[] = {"workers", "procsPerWorker", "config", "template", "checkpoint"};
+// The parts of the spec that make the pods.
+constexpr const char* kPodFields[] = {"workers", "procsPerWorker", "config", "template", "checkpoint"};
 
-bool FrozenWhileRunning(const Json& now, const Json* old) {
-  if (!old) return true;
-  const Json status = json::Field(*old, "status");
-  const std::string phase = json::Text(status, "phase");
-  const Json spec = json::Field(now, "spec"), before = json::Field(*old, "spec");
-  if (phase.empty() || (phase == kSuspended && json::Flag(spec, "suspend"))) return true;
-  if (phase == kInvalid && json::Whole(status, "attempt") == 0) return true;
-  for (const char* field : kFrozen) {
-    const bool has = spec.contains(field), had = before.contains(field);
-    if (has != had || (has && spec[field] != before[field])) return false;
-  }
-  return true;
+bool IsSame(const Json& now, const Json& old, const char* field) {
+  return json::Field(json::Field(now, "spec"), field) == json::Field(json::Field(old, "spec"), field);
+}
+
+// By the old spec, not the new one: Kueue sets node selectors and ends the suspension in one update. By the attempt,
+// not the phase: a running attempt keeps its spec whatever it is called.
+bool MayChange(const Json& old) {
+  return json::Whole(json::Field(old, "status"), "attempt") == 0 || json::Flag(json::Field(old, "spec"), "suspend");
+}
+
+std::string SameCel(const std::string& field) {
+  const std::string now = "self.spec." + field, old = "oldSelf.spec." + field;
+  return "has(" + now + ") == has(" + old + ") && (!has(" + now + ") || " + now + " == " + old + ")";
+}
+
+Rule KeptWhileRunning(const char* field) {
+  return {
+      "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 || "
+      "(has(oldSelf.spec.suspend) && oldSelf.spec.suspend) || (" +
+          SameCel(field) + ")",
+      std::string(field) + " may change only before the first attempt, or while spec.suspend is true",
+      std::string("spec.") + field, true,
+      [field](const Json& now, const Json* old) { return !old || MayChange(*old) || IsSame(now, *old, field); }};
 }
 
 bool AttemptNeverDecreases(const Json& now, const Json* old) {
@@ -63,28 +74,22 @@ const std::vector<FieldRule>& FieldRules() {
 }
 
 const std::vector<Rule>& RootRules() {
-  static const std::vector<Rule> rules = {
-      {"size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-       "metadata.name: at most 40 characters of a-z, 0-9 and -, from a letter to a letter or digit (pods and labels "
-       "are named after it)",
-       "metadata.name", NameIsShort},
-      {"!has(oldSelf.status) || !has(oldSelf.status.phase)"
-       " || (oldSelf.status.phase == 'Suspended' && has(self.spec.suspend) && self.spec.suspend)"
-       " || (oldSelf.status.phase == 'Invalid' && (!has(oldSelf.status.attempt) || oldSelf.status.attempt == 0))"
-       " || (self.spec.workers == oldSelf.spec.workers && self.spec.template == oldSelf.spec.template"
-       " && has(self.spec.procsPerWorker) == has(oldSelf.spec.procsPerWorker) && (!has(self.spec.procsPerWorker) || "
-       "self.spec.procsPerWorker == oldSelf.spec.procsPerWorker)"
-       " && has(self.spec.config) == has(oldSelf.spec.config) && (!has(self.spec.config) || self.spec.config == "
-       "oldSelf.spec.config)"
-       " && has(self.spec.checkpoint) == has(oldSelf.spec.checkpoint) && (!has(self.spec.checkpoint) || "
-       "self.spec.checkpoint == oldSelf.spec.checkpoint))",
-       "spec: workers, procsPerWorker, config, template and checkpoint may change only before the first attempt, or "
-       "while the job is suspended and stays so",
-       "spec", FrozenWhileRunning},
-      {"!has(oldSelf.status) || !has(oldSelf.status.attempt) || (has(self.status) && has(self.status.attempt) && "
-       "self.status.attempt >= oldSelf.status.attempt)",
-       "status.attempt never decreases", "status.attempt", AttemptNeverDecreases},
-  };
+  static const std::vector<Rule> rules = [] {
+    std::vector<Rule> all = {
+        {"size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+         "metadata.name: at most 40 characters of a-z, 0-9 and -, from a letter to a letter or digit (pods and labels "
+         "are named after it)",
+         "metadata.name", false, NameIsShort}};
+    for (const char* field : kPodFields) all.push_back(KeptWhileRunning(field));
+    all.push_back({SameCel("managedBy"), "managedBy never changes: two controllers would share the job's pods",
+                   "spec.managedBy", true,
+                   [](const Json& now, const Json* old) { return !old || IsSame(now, *old, "managedBy"); }});
+    all.push_back(
+        {"!has(oldSelf.status) || !has(oldSelf.status.attempt) || (has(self.status) && "
+         "has(self.status.attempt) && self.status.attempt >= oldSelf.status.attempt)",
+         "attempt never decreases", "status.attempt", true, AttemptNeverDecreases});
+    return all;
+  }();
   return rules;
 }
 

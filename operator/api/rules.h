@@ -3,6 +3,8 @@
 #ifndef TRAINYARD_OPERATOR_API_RULES_H_
 #define TRAINYARD_OPERATOR_API_RULES_H_
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "operator/api/training_job.h"
@@ -10,11 +12,13 @@
 namespace trainyard::api {
 
 struct Rule {
-  const char* cel;
-  const char* message;
-  const char* field;
+  std::string cel;
+  std::string message;
+  std::string field;  // that it is about
+  // Whether the server reports it there. It cannot below metadata, which a CRD's schema does not describe.
+  bool reported_at_field = true;
   // Whether the change from `old` (null on create) to `now` is allowed; both whole objects.
-  bool (*allows)(const Json& now, const Json* old);
+  std::function<bool(const Json& now, const Json* old)> allows;
 };
 
 // At the root of the object.

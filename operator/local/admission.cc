@@ -42,7 +42,8 @@ std::vector<Cause> CheckRules(const Json& object, const Json* old) {
   }
   for (const api::Rule& rule : api::RootRules()) {
     if (!rule.allows(object, old))
-      causes.push_back({"FieldValueInvalid", std::string("Invalid value: \"object\": ") + rule.message, "", "", ""});
+      causes.push_back({"FieldValueInvalid", "Invalid value: \"object\": " + rule.message,
+                        rule.reported_at_field ? rule.field : "", "", ""});
   }
   return causes;
 }

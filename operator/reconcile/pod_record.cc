@@ -5,6 +5,7 @@
 #include "common/text.h"
 #include "operator/api/labels.h"
 #include "operator/api/validation.h"
+#include "operator/api/worker_env.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
@@ -87,6 +88,16 @@ void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
   for (const Json& main : List(status, "containerStatuses")) ReadContainer(main, Text(main, "name") == trainer, record);
 }
 
+// What the operator gave it. Any user may make such a pod, with any text in it.
+int StatusPort(const Json& trainer) {
+  for (const Json& variable : List(trainer, "env")) {
+    if (Text(variable, "name") != env::kStatusPort) continue;
+    const int64_t port = Number(Text(variable, "value")).value_or(0);
+    return port <= 65535 ? static_cast<int>(port) : 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 PodRecord PodFromJson(const Json& pod) {
@@ -109,6 +120,7 @@ PodRecord PodFromJson(const Json& pod) {
   if (const auto end = ParseTime(Text(metadata, "deletionTimestamp")))
     record.deleted_at = After(*end, -static_cast<double>(json::Count(metadata, "deletionGracePeriodSeconds")));
   record.ip = Text(status, "podIP");
+  if (const Json* trainer = api::TrainerContainer(pod)) record.status_port = StatusPort(*trainer);
   ReadConditions(status, record);
   ReadContainers(pod, status, record);
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.

@@ -72,6 +72,16 @@ void SetPhase(const Observed& observed, Plan& plan, Time now) {
   }
 }
 
+// The spec has changed before all workers existed (a suspension that came and went unseen): an attempt never mixes two.
+Plan StartOver(const Observed& observed, Plan plan, Time now) {
+  if (plan.status.workers.created == 0) {
+    PrepareAttempt(observed, plan.status);
+  } else {
+    NextAttempt(observed, plan, now);
+  }
+  return plan;
+}
+
 }  // namespace
 
 Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
@@ -79,10 +89,9 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
     SetPhase(observed, plan, now);
     return plan;
   }
-  if (plan.status.workers.created == 0 && plan.status.spec_hash != SpecHash(observed.job.spec)) {
-    PrepareAttempt(observed, plan.status);
-    return plan;
-  }
+  const bool incomplete = plan.status.workers.created < static_cast<int64_t>(observed.current.size());
+  if (incomplete && plan.status.spec_hash != SpecHash(observed.job.spec))
+    return StartOver(observed, std::move(plan), now);
   const api::Condition* restarting = FindCondition(plan.status, kRestartingCondition);
   if (restarting && restarting->status == "True" && plan.status.workers.created == 0) {
     const double left = SecondsBetween(

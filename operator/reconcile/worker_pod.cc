@@ -44,6 +44,12 @@ std::string TerminationLog(const Json& container) {
   return own.empty() ? "/dev/termination-log" : own;
 }
 
+// A pod has its own address, and one port does; on the node's network it shares that with whatever else is there.
+int64_t StatusPort(const TrainingJob& job, int64_t worker) {
+  if (!json::Flag(json::Field(job.spec.pod_template, "spec"), "hostNetwork")) return kStatusPort;
+  return 10000 + static_cast<int64_t>(Hash(job.uid + "/status/" + std::to_string(worker)) % 10000);
+}
+
 Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const Json& container) {
   const int64_t procs = api::ProcsPerWorker(job.spec), port = MasterPort(job.uid, attempt);
   const std::string master = MasterAddress(job, attempt);
@@ -62,7 +68,7 @@ Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, co
       Env(env::kJobUid, job.uid),
       Env(env::kAttempt, attempt),
       Env(env::kGraceSeconds, job.spec.checkpoint.grace_seconds),
-      Env(env::kStatusPort, kStatusPort),
+      Env(env::kStatusPort, StatusPort(job, rank)),
       Env(env::kMasterFile, std::string(kInfoPath) + "/master"),
       Env(env::kTerminationLog, TerminationLog(container)),
       {{"name", env::kPodIp}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},

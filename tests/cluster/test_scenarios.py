@@ -113,13 +113,16 @@ def test_restart_suspend_and_resume(api):
     assert now["restarts"]["total"] == 1 and now["restarts"]["charged"] == 0, "checkpoint 30 is newer than none: free"
     assert now["lastFailure"]["rank"] == 1 and now["lastFailure"]["exitCode"] == 70 and now["lastFailure"]["tail"] == ["last"]
     assert now["checkpoint"]["step"] == 30
-    api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"workers":3}}', good=False)
+    kept = api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"workers":3}}', good=False)
+    assert "spec.workers" in kept and "while spec.suspend is true" in kept, kept
+    assert "spec.managedBy" in api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"managedBy":"someone/else"}}', good=False)
     api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"suspend":true}}')
     wait_until(lambda: status(api, "cycle").get("phase") == "Suspended", what="phase Suspended")
     assert not api.pods("cycle")
-    api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"workers":3,"suspend":true}}')
-    api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"suspend":false}}')
+    # In one update, as Kueue does it.
+    api.kubectl("patch", "tj", "cycle", "--type", "merge", "-p", '{"spec":{"workers":3,"suspend":false}}')
     attempt = wait_until(lambda: api.pods("cycle") and status(api, "cycle")["attempt"], what="the next attempt")
+    assert attempt == 3, "a suspension and its end are one attempt"
     run_pods(api, "cycle", attempt, 3)
     assert status(api, "cycle")["restarts"]["total"] == 1, "a suspension is no restart"
     api.kubectl("delete", "tj", "cycle")

@@ -133,8 +133,8 @@ TEST_F(MemoryApiTest, ValidatesAgainstTheSchemaAndTheRules) {
   ASSERT_EQ(Merge({{"status", {{"phase", "Running"}, {"attempt", 2}}}}, "status").http, 200);
   EXPECT_EQ(Merge({{"spec", {{"workers", 3}}}}).http, 422) << "a running job keeps its size";
   EXPECT_EQ(Merge({{"status", {{"attempt", 1}}}}, "status").http, 422) << "attempts do not go back";
-  ASSERT_EQ(Merge({{"status", {{"phase", "Suspended"}}}}, "status").http, 200);
-  EXPECT_EQ(Merge({{"spec", {{"workers", 3}, {"suspend", true}}}}).http, 200);
+  ASSERT_EQ(Merge({{"spec", {{"suspend", true}}}}).http, 200);
+  EXPECT_EQ(Merge({{"spec", {{"workers", 3}, {"suspend", false}}}}).http, 200);
 }
 
 TEST_F(MemoryApiTest, APodHasTheShapeOfAPod) {

@@ -5,6 +5,7 @@
 
 #include "operator/api/crd.h"
 #include "operator/api/job_file.h"
+#include "operator/api/rules.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::api {
@@ -169,6 +170,41 @@ TEST(JobFile, SaysWhereTheYamlIsWrong) {
       YamlToJson(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3})", "f");
   ASSERT_TRUE(scalars.ok());
   EXPECT_EQ(*scalars, Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":"0x10","h":-3})"));
+}
+
+// What the in-memory API says of a change, as the server does by the same rules.
+TEST(Rules, WhatARunningJobKeeps) {
+  struct Case {
+    const char *old_status, *old_spec, *change, *field;  // field: that is refused; empty: none
+  };
+  const Case cases[] = {
+      {"null", "{}", R"({"workers":3})", ""},
+      {R"({"phase":"Invalid"})", "{}", R"({"workers":3})", ""},
+      {R"({"attempt":1})", "{}", R"({"workers":3})", "spec.workers"},
+      {R"({"attempt":1,"phase":"Suspended"})", "{}", R"({"workers":3})", "spec.workers"},
+      {R"({"attempt":1})", R"({"suspend":true})", R"({"workers":3})", ""},
+      {R"({"attempt":1})", R"({"suspend":true})", R"({"workers":3,"suspend":false})", ""},
+      {R"({"attempt":1})", "{}", R"({"workers":3,"suspend":true})", "spec.workers"},
+      {R"({"attempt":1})", "{}", R"({"config":{"a":1}})", "spec.config"},
+      {R"({"attempt":1})", "{}", R"({"procsPerWorker":2})", "spec.procsPerWorker"},
+      {R"({"attempt":1})", "{}", R"({"template":{"metadata":{"labels":{"a":"b"}}}})", "spec.template"},
+      {R"({"attempt":1})", "{}", R"({"checkpoint":{"path":"/x"}})", "spec.checkpoint"},
+      {R"({"attempt":1})", "{}", R"({"restart":{"maxRestarts":1},"suspend":true,"cleanPodPolicy":"All"})", ""},
+      {"null", "{}", R"({"managedBy":"someone/else"})", "spec.managedBy"},
+      {"null", R"({"managedBy":"someone/else"})", R"({"managedBy":null})", "spec.managedBy"},
+  };
+  for (const Case& c : cases) {
+    Json old = reconcile::JobObject("job", 2);
+    old["spec"].merge_patch(Json::parse(c.old_spec));
+    old["status"] = Json::parse(c.old_status);
+    Json now = old;
+    now["spec"].merge_patch(Json::parse(c.change));
+    std::string refused;
+    for (const Rule& rule : RootRules()) {
+      if (!rule.allows(now, &old)) refused += rule.field;
+    }
+    EXPECT_EQ(refused, c.field) << c.old_status << " " << c.old_spec << " " << c.change;
+  }
 }
 
 }  // namespace

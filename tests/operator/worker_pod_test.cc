@@ -75,5 +75,16 @@ TEST(WorkerPod, TheGraceCoversTheCheckpoint) {
   }
 }
 
+// On the node's network two workers, or two jobs, share one address.
+TEST(WorkerPod, OnTheNodesNetworkEachWorkerHasAPortOfItsOwn) {
+  Scene scene(2);
+  EXPECT_EQ(PodFromJson(WorkerPod(scene.job(), 1, 1, "")).status_port, 9460);
+  scene.spec().pod_template["spec"]["hostNetwork"] = true;
+  const int first = PodFromJson(WorkerPod(scene.job(), 1, 0, "")).status_port;
+  const int second = PodFromJson(WorkerPod(scene.job(), 1, 1, "")).status_port;
+  EXPECT_NE(first, second);
+  for (const int port : {first, second}) EXPECT_TRUE(port >= 10000 && port < 20000) << port;
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile
