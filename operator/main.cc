@@ -65,6 +65,10 @@ int Main(int argc, char** argv) {
   run_command->add_option("--namespace", run.ns, "watch only this namespace");
   run_command->add_option("--listen", run.listen, "address:port of /metrics, /healthz and /readyz")
       ->capture_default_str();
+  run_command->add_flag("--leader-elect", run.leader_elect,
+                        "of several operators let one work, the holder of a Lease; the others stand by");
+  run_command->add_option("--lease-name", run.lease_name, "the Lease's name")->capture_default_str();
+  run_command->add_option("--lease-namespace", run.lease_namespace, "its namespace; without it, the pod's own");
 
   LocalOptions local;
   CLI::App* local_command =

@@ -59,7 +59,7 @@ void Work(const kube::WorkQueue& queue, const kube::ControllerCounters& controll
   families.Value(queue.retries());
 }
 
-void Watches(const reconcile::Caches& caches, Time now, Families& families) {
+void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
   families.Add("trainyard_cached_objects", MetricType::Gauge, "Objects in the caches.");
   families.Value(static_cast<int64_t>(caches.jobs().size()), {{"resource", "trainingjobs"}});
   families.Value(static_cast<int64_t>(caches.pods().size()), {{"resource", "pods"}});
@@ -76,21 +76,44 @@ void Watches(const reconcile::Caches& caches, Time now, Families& families) {
   }
   families.Add("trainyard_watch_idle_seconds", MetricType::Gauge, "Seconds since the server last said anything.");
   for (const kube::Reflector* reflector : caches.reflectors()) {
-    const Time last{std::chrono::microseconds(reflector->counters().last_activity_us.load())};
+    const Instant last{std::chrono::microseconds(reflector->counters().last_activity_us.load())};
     families.Value(SecondsBetween(last, now), {{"resource", reflector->resource().plural}});
   }
+  families.Add("trainyard_watch_failing_seconds", MetricType::Gauge,
+               "Seconds since which a watch fails; 0: it does not.");
+  for (const kube::Reflector* reflector : caches.reflectors()) {
+    const std::optional<kube::Trouble> trouble = reflector->trouble();
+    families.Value(trouble ? SecondsBetween(trouble->since, now) : 0.0, {{"resource", reflector->resource().plural}});
+  }
+  families.Add("trainyard_objects_skipped_total", MetricType::Counter, "Objects that could not be read.");
+  families.Value(caches.jobs().skips(), {{"resource", "trainingjobs"}});
+  families.Value(caches.pods().skips(), {{"resource", "pods"}});
 }
 
 }  // namespace
 
 std::string OperatorMetrics(const reconcile::Caches& caches, const kube::WorkQueue& queue,
-                            const kube::ControllerCounters& controller, Time now) {
+                            const kube::ControllerCounters& controller, Instant now) {
   Families families;
   families.Add("trainyard_build_info", MetricType::Gauge, "The version, as a label.");
   families.Value(1.0, {{"version", "0.1.0"}});
   Jobs(caches.jobs(), families);
   Work(queue, controller, families);
   Watches(caches, now, families);
+  return families.Text();
+}
+
+std::string ClientMetrics(const kube::TokenBucket& bucket, bool leads) {
+  const kube::TokenBucket::Counters counters = bucket.counters();
+  Families families;
+  families.Add("trainyard_requests_total", MetricType::Counter, "Requests to the API server.");
+  families.Value(counters.taken);
+  families.Add("trainyard_requests_limited_total", MetricType::Counter, "Requests that waited for our own limit.");
+  families.Value(counters.waited);
+  families.Add("trainyard_limiter_wait_seconds_total", MetricType::Counter, "Seconds that they waited, all together.");
+  families.Value(counters.seconds);
+  families.Add("trainyard_leader", MetricType::Gauge, "Whether this operator works (1) or stands by (0).");
+  families.Value(leads ? 1.0 : 0.0);
   return families.Text();
 }
 

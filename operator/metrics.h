@@ -5,13 +5,16 @@
 #include <string>
 
 #include "operator/kube/controller.h"
+#include "operator/kube/token_bucket.h"
 #include "operator/reconcile/caches.h"
 
 namespace trainyard {
 
 // Thread-safe.
 std::string OperatorMetrics(const reconcile::Caches& caches, const kube::WorkQueue& queue,
-                            const kube::ControllerCounters& controller, Time now);
+                            const kube::ControllerCounters& controller, Instant now);
+// What the client of `run` says of itself. Thread-safe.
+std::string ClientMetrics(const kube::TokenBucket& bucket, bool leads);
 
 }  // namespace trainyard
 

@@ -1,24 +1,32 @@
 #include "operator/runtime.h"
 
 #include <random>
+#include <utility>
 
 #include "operator/metrics.h"
+#include "operator/watch_trouble.h"
 
 namespace trainyard {
-Runtime::Runtime(kube::Client& client, const Clock& clock, const Logger& log, Options options)
-    : client_(client),
-      clock_(clock),
+Runtime::Runtime(kube::Client& client, kube::Client& events, const Clock& clock, const Logger& log, StopFlag& stop,
+                 Options options)
+    : clock_(clock),
       log_(log),
       options_(std::move(options)),
       queue_(clock),
-      caches_(client, clock, options_.ns, std::random_device()(), [this](const std::string& key) { queue_.Add(key); }),
-      events_(client, clock, options_.instance),
+      caches_(
+          client, clock, options_.ns, std::random_device()(), [this](const std::string& key) { queue_.Add(key); },
+          [this](const std::string& key, const std::string& why) {
+            log_.Error("an object cannot be read, and is passed over: a defect of the operator",
+                       {{"object", key}, {"error", why}});
+          }),
+      events_(events, clock, options_.instance),
       poller_(caches_.jobs(), caches_.pods(), clock, options_.poll_seconds,
               [this](const std::string& key) { queue_.Add(key); }),
       reconciler_(client, clock, caches_, poller_, events_, log,
                   {.progress_interval_seconds = options_.progress_interval_seconds, .parallel_requests = 16}),
       controller_(
-          queue_, [this](const std::string& key) { return reconciler_.Reconcile(key); }, log) {}
+          queue_, [this](const std::string& key) { return reconciler_.Reconcile(key); }, log),
+      stop_(stop) {}
 
 Runtime::~Runtime() { Stop(); }
 
@@ -26,19 +34,11 @@ void Runtime::Start() {
   for (kube::Reflector* reflector : caches_.reflectors()) {
     threads_.emplace_back([this, reflector] { Reflect(*reflector); });
   }
-  // A decision on half a cache would create what is there already.
-  threads_.emplace_back([this] {
-    while (!stop_ && !Ready()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    if (stop_) return;
-    controller_.Start(options_.workers);
-    poller_.Start();
-  });
+  threads_.emplace_back([this] { Supervise(); });
 }
 
 void Runtime::Stop() {
-  stop_ = true;
-  wake_.NotifyAll();
-  client_.Interrupt();
+  stop_.Set();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   controller_.Stop();
@@ -46,15 +46,38 @@ void Runtime::Stop() {
 }
 
 void Runtime::Reflect(kube::Reflector& reflector) {
-  while (!stop_) {
-    const double wait = reflector.Pump(stop_);
-    if (wait <= 0 || stop_) continue;
-    log_.Debug("watch is tried again", {{"resource", reflector.resource().plural}, {"seconds", std::to_string(wait)}});
-    const MutexLock lock(mutex_);
-    if (!stop_) wake_.WaitFor(mutex_, Seconds(wait));
+  while (!stop_) stop_.Sleep(reflector.Pump(stop_));
+}
+
+void Runtime::Supervise() {
+  std::vector<std::pair<const kube::Reflector*, TroubleLog>> logs;
+  for (const kube::Reflector* reflector : caches_.reflectors())
+    logs.emplace_back(reflector, TroubleLog(reflector->resource(), log_));
+  bool started = false;
+  // Until the caches are whole it is looked at often: that is the time from start to first reconcile.
+  while (stop_.Sleep(started ? 1 : caches_.synced() ? 0.1 : 0.002)) {
+    // A decision on half a cache would create what is there already. Who waits for the lead has whole ones.
+    if (!started && caches_.synced() && (!options_.leads || options_.leads())) {
+      controller_.Start(options_.workers);
+      poller_.Start();
+      started = true;
+    }
+    for (auto& [reflector, log] : logs) log.Look(reflector->trouble(), clock_.Steady());
   }
 }
 
-std::string Runtime::Metrics() const { return OperatorMetrics(caches_, queue_, controller_.counters(), clock_.Now()); }
+std::string Runtime::Unready() const {
+  for (const kube::Reflector* reflector : caches_.reflectors()) {
+    const std::optional<kube::Trouble> trouble = reflector->trouble();
+    if (!trouble) continue;
+    if (!reflector->synced() || SecondsBetween(trouble->since, clock_.Steady()) >= kUnreadySeconds)
+      return Explain(*trouble, reflector->resource());
+  }
+  return caches_.synced() ? "" : "the caches have not had their first lists";
+}
+
+std::string Runtime::Metrics() const {
+  return OperatorMetrics(caches_, queue_, controller_.counters(), clock_.Steady());
+}
 
 }  // namespace trainyard

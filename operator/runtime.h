@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_OPERATOR_RUNTIME_H_
 #define TRAINYARD_OPERATOR_RUNTIME_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -22,25 +23,30 @@ class Runtime {
     int workers = 2;
     double progress_interval_seconds = 10;
     double poll_seconds = 5;
+    std::function<bool()> leads = {};  // the workers start once it says so; empty: at once
   };
-  // All references must outlive it.
-  Runtime(kube::Client& client, const Clock& clock, const Logger& log, Options options);
+  // `events`: the client for events, which must not repeat what is refused: none is worth a worker's time. `stop` is
+  // what the clients' requests end with; Stop() sets it. All references must outlive it.
+  Runtime(kube::Client& client, kube::Client& events, const Clock& clock, const Logger& log, StopFlag& stop,
+          Options options);
   ~Runtime();
 
-  // Starts the caches, and the workers once the caches are whole. Returns at once.
+  // Starts the caches, and the workers once the caches are whole and this operator leads. Returns at once.
   void Start();
-  // Ends all threads; the jobs and their pods stay as they are.
+  // Ends all threads, and what they wait for; the jobs and their pods stay as they are.
   void Stop();
-  // The caches have had their first lists. Thread-safe.
-  bool Ready() const { return caches_.synced(); }
+  // Why this operator is not ready: the caches have not had their first lists, or a watch has failed for ten
+  // seconds. Empty: it is. Thread-safe.
+  std::string Unready() const;
 
   // The metrics of the operator in the Prometheus text format. Thread-safe.
   std::string Metrics() const;
 
  private:
   void Reflect(kube::Reflector& reflector);
+  // Starts the workers once the caches are whole, and tells of watches that fail.
+  void Supervise();
 
-  kube::Client& client_;
   const Clock& clock_;
   const Logger& log_;
   const Options options_;
@@ -50,9 +56,7 @@ class Runtime {
   ProgressPoller poller_;
   reconcile::Reconciler reconciler_;
   kube::Controller controller_;
-  kube::StopFlag stop_{false};
-  Mutex mutex_;
-  CondVar wake_;
+  StopFlag& stop_;
   std::vector<std::thread> threads_;
 };
 

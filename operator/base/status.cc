@@ -20,6 +20,8 @@ const char* CodeName(Code code) {
       return "AlreadyExists";
     case Code::kGone:
       return "Gone";
+    case Code::kAhead:
+      return "TooLargeResourceVersion";
     case Code::kThrottled:
       return "TooManyRequests";
     case Code::kUnavailable:

@@ -19,6 +19,7 @@ enum class Code {
   kConflict,       // 409: someone else wrote in between
   kAlreadyExists,  // 409 on create
   kGone,           // 410: that resource version is no longer served
+  kAhead,          // 504: the server does not reach that resource version; it may have been restored from a backup
   kThrottled,      // 429
   kUnavailable,    // nobody answered, or 5xx: try again
   kDeadline,       // a deadline of ours passed

@@ -15,12 +15,24 @@ std::string Resource::Path(const std::string& ns) const {
          (ns.empty() ? "" : "/namespaces/" + ns) + "/" + plural;
 }
 
+namespace {
+
+bool HasCause(const Json& details, const char* reason) {
+  for (const Json& cause : json::List(details, "causes")) {
+    if (json::Text(cause, "reason") == reason) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Status StatusFromApi(int http, const Json& body) {
   const bool is_status = json::Text(body, "kind") == "Status";
   const std::string reason = is_status ? json::Text(body, "reason") : "";
   std::string message = is_status ? json::Text(body, "message") : "";
   if (message.empty()) message = "HTTP " + std::to_string(http);
   const auto code = [&] {
+    if (http == 504 && HasCause(json::Field(body, "details"), "ResourceVersionTooLarge")) return Code::kAhead;
     switch (http) {
       case 400:
       case 405:

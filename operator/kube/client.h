@@ -5,13 +5,13 @@
 #ifndef TRAINYARD_OPERATOR_KUBE_CLIENT_H_
 #define TRAINYARD_OPERATOR_KUBE_CLIENT_H_
 
-#include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "operator/base/status.h"
+#include "operator/base/stop_flag.h"
 
 namespace trainyard::kube {
 
@@ -46,6 +46,8 @@ struct WatchOptions {
   std::string label_selector;
   std::string resource_version;
   int timeout_seconds = 0;  // the server ends the stream after so long
+  // Called once, before the first event, when the server has accepted the watch.
+  std::function<void()> accepted = {};
 };
 
 struct WriteOptions {
@@ -64,8 +66,7 @@ struct WatchEvent {
   Json object;
 };
 
-// Set from another thread to end a watch.
-using StopFlag = std::atomic<bool>;
+using trainyard::StopFlag;
 
 // Thread-safe. Every call has a deadline of its own.
 class Client {
@@ -87,12 +88,10 @@ class Client {
   // kNotFound when it is gone; kConflict when its uid is another.
   virtual Status Delete(const Resource& resource, const std::string& ns, const std::string& name,
                         const DeleteOptions& options) = 0;
-  // Calls `on_event` for each event until the stream ends (ok), fails, or `stop` is set (ok, within a
-  // second). `on_event` returns false to end it.
+  // Calls `on_event` for each event until the stream ends (ok), fails, or `stop` is set by another thread (ok,
+  // within a second). `on_event` returns false to end it.
   virtual Status Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) = 0;
-  // Ends every watch in flight; for the end of the program, after `stop` was set.
-  virtual void Interrupt() {}
 };
 
 // The Status that a metav1.Status object stands for; `http` is the response's code.

@@ -9,7 +9,7 @@ void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& res
   if (!result.status.ok()) {
     const bool conflict = result.status.Is(Code::kConflict);
     ++(conflict ? counters.conflicts : counters.failed);
-    if (!conflict)
+    if (!conflict && !result.status.Is(Code::kStopped))
       log.Warning("reconcile failed; it is tried again", {{"job", key}, {"error", result.status.ToString()}});
     queue.AddFailed(key);
   } else {

@@ -28,8 +28,8 @@ struct ControllerCounters {
   std::atomic<int64_t> microseconds{0};  // in reconciles, all together
 };
 
-// Takes one result back to the queue and logs a failure, once. A conflict is the way of things and is
-// not logged.
+// Takes one result back to the queue and logs a failure, once. A conflict is the way of things, and so is a
+// stop: they are not logged.
 void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log,
             ControllerCounters& counters);
 

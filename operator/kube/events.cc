@@ -17,13 +17,14 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
   const std::string note = Cut(full_note, kMaxNote);
   const std::string key = about.uid + "\n" + reason + "\n" + note;
   const Time now = clock_.Now();
+  const Instant moment = clock_.Steady();
   std::string name;
   int64_t count = 1;
   {
     const MutexLock lock(mutex_);
     const bool full = series_.size() > kMaxSeries;
-    std::erase_if(series_,
-                  [&](const auto& entry) { return full || SecondsBetween(entry.second.last, now) > kSeriesSeconds; });
+    std::erase_if(
+        series_, [&](const auto& entry) { return full || SecondsBetween(entry.second.last, moment) > kSeriesSeconds; });
     const auto [entry, first] = series_.try_emplace(key);
     Series& series = entry->second;
     if (first) {
@@ -35,7 +36,7 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
     } else {
       count = ++series.count;
     }
-    series.last = now;
+    series.last = moment;
     name = series.name;
   }
   if (count > 1) {

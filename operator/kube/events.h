@@ -35,7 +35,7 @@ class EventRecorder {
   struct Series {
     std::string name;
     int64_t count = 1;
-    Time last{};
+    Instant last{};
   };
   Client& client_;
   const Clock& clock_;

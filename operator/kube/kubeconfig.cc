@@ -1,7 +1,6 @@
 #include "operator/kube/kubeconfig.h"
 
-#include <openssl/evp.h>
-
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <vector>
@@ -9,6 +8,8 @@
 #include "common/yaml.h"
 #include "operator/base/file.h"
 #include "operator/base/json_access.h"
+#include "operator/net/base64.h"
+#include "operator/net/tls.h"
 
 namespace trainyard::kube {
 namespace {
@@ -17,70 +18,181 @@ using Json = nlohmann::json;
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 
-Result<std::string> Base64(const std::string& text) {
-  std::vector<unsigned char> out(text.size() + 4);
-  const int length =
-      EVP_DecodeBlock(out.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  if (length < 0) return Status(Code::kInvalid, "is no base64");
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  return std::string(reinterpret_cast<char*>(out.data()), static_cast<size_t>(length) - padding);
+Status ReadProxyOfEnvironment(Endpoint& endpoint) {
+  const auto proxy =
+      net::ProxyOfEnvironment(endpoint.host, endpoint.port, [](const char* name) { return std::getenv(name); });
+  if (!proxy.ok()) return proxy.status();
+  endpoint.proxy = *proxy;
+  return Status::Ok();
 }
 
-// `key`-data, or the file that `key` names; empty when neither is set.
-Result<std::string> DataOrFile(const Json& object, const std::string& key, const std::string& folder) {
+std::string Absolute(const std::string& path, const std::string& folder) {
+  return path.empty() || path.starts_with("/") ? path : folder + path;
+}
+
+// `key`-data, or the contents of the file that `key` names, which is then in `file`; empty when neither is set.
+Result<std::string> DataOrFile(const Json& object, const std::string& key, const std::string& folder,
+                               std::string& file) {
   if (const std::string data = json::Text(object, (key + "-data").c_str()); !data.empty()) {
-    Result<std::string> text = Base64(data);
+    Result<std::string> text = net::DecodeBase64(data);
     return text.ok() ? text : text.status().With(key + "-data");
   }
-  const std::string path = json::Text(object, key.c_str());
-  if (path.empty()) return std::string();
-  return ReadWhole(path.starts_with("/") ? path : folder + path);
+  file = Absolute(json::Text(object, key.c_str()), folder);
+  if (file.empty()) return std::string();
+  Result<std::string> text = ReadWhole(file);
+  return text.ok() ? text : text.status().With(key);
 }
 
-// The object `inner` of the item that has the name; null when there is none.
-const Json& Named(const Json& list, const std::string& name, const char* inner) {
+// The item that has the name; null when there is none.
+const Json& Named(const Json& list, const std::string& name) {
   static const Json none;
   for (const Json& item : list) {
-    if (json::Text(item, "name") == name) return json::Field(item, inner);
+    if (json::Text(item, "name") == name) return item;
   }
   return none;
 }
 
+// kInvalid, naming it, for a field that is neither in `known` nor without a value, and for a number: one
+// that stands for a text would read as none.
+Status OnlyKnown(const Json& object, const std::string& where, const std::vector<std::string>& known) {
+  for (const auto& [key, value] : object.items()) {
+    const bool unset = value.is_null() || value == "" || value == false || (value.is_structured() && value.empty());
+    if (value.is_number())
+      return Status(Code::kInvalid, where + "." + key + ": " + value.dump() + " is no text; put it in quotes");
+    if (unset || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string allowed;
+    for (const std::string& name : known) allowed += (allowed.empty() ? "" : ", ") + name;
+    return Status(Code::kInvalid, where + "." + key + ": is not supported; allowed: " + allowed);
+  }
+  return Status::Ok();
+}
+
+Status ReadExec(const Json& exec, const std::string& folder, ExecPlugin& plugin) {
+  const std::vector<std::string> known = {"apiVersion",         "command",        "args", "env", "installHint",
+                                          "provideClusterInfo", "interactiveMode"};
+  if (Status status = OnlyKnown(exec, "user.exec", known); !status.ok()) return status;
+  const std::string version = json::Text(exec, "apiVersion"), wanted = "client.authentication.k8s.io/v1";
+  if (version != wanted)
+    return Status(Code::kInvalid, "user.exec.apiVersion: " + version + " is not supported; allowed: " + wanted +
+                                      ", which most plugins speak when asked to");
+  if (json::Text(exec, "interactiveMode") == "Always")
+    return Status(Code::kInvalid, "user.exec.interactiveMode: Always: there is nobody to ask here");
+  const std::string command = json::Text(exec, "command");
+  if (command.empty()) return Status(Code::kInvalid, "user.exec.command: missing");
+  plugin.command = command.find('/') == std::string::npos ? command : Absolute(command, folder);
+  plugin.install_hint = json::Text(exec, "installHint");
+  for (const Json& arg : json::List(exec, "args")) {
+    if (!arg.is_string()) return Status(Code::kInvalid, "user.exec.args: " + arg.dump() + " is no text");
+    plugin.args.push_back(arg.get<std::string>());
+  }
+  for (const Json& variable : json::List(exec, "env"))
+    plugin.env.emplace_back(json::Text(variable, "name"), json::Text(variable, "value"));
+  return Status::Ok();
+}
+
 Status ReadUser(const Json& user, const std::string& folder, Endpoint& endpoint) {
-  if (!json::Field(user, "exec").is_null() || !json::Field(user, "auth-provider").is_null())
-    return Status(Code::kInvalid,
-                  "user.exec: plugins are not supported yet; allowed: token, tokenFile, client certificates");
+  const std::vector<std::string> known = {"token",
+                                          "tokenFile",
+                                          "client-certificate",
+                                          "client-certificate-data",
+                                          "client-key",
+                                          "client-key-data",
+                                          "exec",
+                                          "as",
+                                          "as-uid",
+                                          "as-groups",
+                                          "extensions"};
+  if (Status status = OnlyKnown(user, "user", known); !status.ok()) return status;
   endpoint.token = json::Text(user, "token");
-  endpoint.token_file = json::Text(user, "tokenFile");
-  Result<std::string> certificate = DataOrFile(user, "client-certificate", folder);
-  if (!certificate.ok()) return certificate.status();
-  Result<std::string> key = DataOrFile(user, "client-key", folder);
-  if (!key.ok()) return key.status();
+  endpoint.token_file = Absolute(json::Text(user, "tokenFile"), folder);
+  endpoint.as = {.user = json::Text(user, "as"), .uid = json::Text(user, "as-uid"), .groups = {}};
+  for (const Json& group : json::List(user, "as-groups")) {
+    if (group.is_string()) endpoint.as.groups.push_back(group.get<std::string>());
+  }
+  if (endpoint.as.user.empty() && !(endpoint.as.uid.empty() && endpoint.as.groups.empty()))
+    return Status(Code::kInvalid, "user.as: missing, beside as-uid or as-groups");
+  Result<std::string> certificate = DataOrFile(user, "client-certificate", folder, endpoint.certificate_file);
+  if (!certificate.ok()) return certificate.status().With("user");
+  Result<std::string> key = DataOrFile(user, "client-key", folder, endpoint.key_file);
+  if (!key.ok()) return key.status().With("user");
   endpoint.certificate_pem = *certificate;
   endpoint.key_pem = *key;
-  return Status::Ok();
+  if (certificate->empty() != key->empty())
+    return Status(Code::kInvalid, std::string("user.") + (key->empty() ? "client-key" : "client-certificate") +
+                                      ": missing, beside the other of the two");
+  const Json& exec = json::Field(user, "exec");
+  if (exec.is_null()) return Status::Ok();
+  return ReadExec(exec, folder, endpoint.exec.emplace());
+}
+
+// What a plugin is told of the cluster, in its own spelling.
+std::string ClusterInfo(const Json& cluster, const std::string& ca_pem) {
+  Json info = {{"server", json::Text(cluster, "server")}};
+  if (!ca_pem.empty()) info["certificate-authority-data"] = net::EncodeBase64(ca_pem);
+  for (const char* key : {"tls-server-name", "proxy-url"}) {
+    if (const std::string value = json::Text(cluster, key); !value.empty()) info[key] = value;
+  }
+  return info.dump();
+}
+
+Status ReadCluster(const Json& cluster, const std::string& folder, Endpoint& endpoint) {
+  const std::vector<std::string> known = {"server",
+                                          "certificate-authority",
+                                          "certificate-authority-data",
+                                          "tls-server-name",
+                                          "proxy-url",
+                                          "disable-compression",
+                                          "extensions"};
+  if (json::Flag(cluster, "insecure-skip-tls-verify"))
+    return Status(Code::kInvalid, "cluster.insecure-skip-tls-verify: true is not allowed; give certificate-authority");
+  if (Status status = OnlyKnown(cluster, "cluster", known); !status.ok()) return status;
+  if (Status status = ParseServer(json::Text(cluster, "server"), endpoint); !status.ok()) return status;
+  Result<std::string> ca = DataOrFile(cluster, "certificate-authority", folder, endpoint.ca_file);
+  if (!ca.ok()) return ca.status().With("cluster");
+  endpoint.ca_pem = *ca;
+  endpoint.server_name = json::Text(cluster, "tls-server-name");
+  if (const std::string url = json::Text(cluster, "proxy-url"); !url.empty()) {
+    Result<net::Proxy> proxy = net::ParseProxy(url);
+    if (!proxy.ok()) return proxy.status().With("cluster.proxy-url");
+    endpoint.proxy = *proxy;
+    return Status::Ok();
+  }
+  return ReadProxyOfEnvironment(endpoint);
+}
+
+// A damaged key is found now, by its name, and not at the first request.
+Status CheckTls(const Endpoint& endpoint) {
+  net::TlsPart wrong = net::TlsPart::kNone;
+  const auto made = net::TlsContext::Make({endpoint.ca_pem, endpoint.certificate_pem, endpoint.key_pem}, wrong);
+  if (made.ok()) return Status::Ok();
+  const auto name = [](const std::string& field, const std::string& file) {
+    return file.empty() ? field + "-data" : field + ": " + file;
+  };
+  if (wrong == net::TlsPart::kAuthorities)
+    return made.status().With(name("cluster.certificate-authority", endpoint.ca_file));
+  if (wrong == net::TlsPart::kChain)
+    return made.status().With(name("user.client-certificate", endpoint.certificate_file));
+  return made.status().With(name("user.client-key", endpoint.key_file));
 }
 
 Result<Endpoint> Read(const Json& config, const std::string& folder) {
   const std::string name = json::Text(config, "current-context");
   if (name.empty()) return Status(Code::kInvalid, "current-context: missing");
-  const Json& context = Named(json::List(config, "contexts"), name, "context");
+  const Json& context = json::Field(Named(json::List(config, "contexts"), name), "context");
   if (context.is_null()) return Status(Code::kInvalid, "current-context: there is no context " + name);
-  const std::string cluster_name = json::Text(context, "cluster");
-  const Json& cluster = Named(json::List(config, "clusters"), cluster_name, "cluster");
-  const std::string server = json::Text(cluster, "server");
-  if (server.empty()) return Status(Code::kInvalid, "cluster " + cluster_name + ": has no server");
-  if (json::Flag(cluster, "insecure-skip-tls-verify"))
-    return Status(Code::kInvalid, "insecure-skip-tls-verify: true is not allowed; give certificate-authority");
+  const std::string cluster_name = json::Text(context, "cluster"), user_name = json::Text(context, "user");
+  const Json& cluster = json::Field(Named(json::List(config, "clusters"), cluster_name), "cluster");
+  if (cluster.is_null())
+    return Status(Code::kInvalid, "context " + name + ": cluster: there is none named \"" + cluster_name + "\"");
+  const Json& user = Named(json::List(config, "users"), user_name);
+  if (user.is_null() && !user_name.empty())
+    return Status(Code::kInvalid, "context " + name + ": user: there is none named \"" + user_name + "\"");
   Endpoint endpoint;
-  if (Status status = ParseServer(server, endpoint); !status.ok()) return status;
-  Result<std::string> ca = DataOrFile(cluster, "certificate-authority", folder);
-  if (!ca.ok()) return ca.status();
-  endpoint.ca_pem = *ca;
-  if (!ca->empty() && ca->find("-----BEGIN CERTIFICATE-----") == std::string::npos)
-    return Status(Code::kInvalid, "certificate-authority: holds no certificate in PEM form");
-  const Json& user = Named(json::List(config, "users"), json::Text(context, "user"), "user");
-  if (Status status = ReadUser(user, folder, endpoint); !status.ok()) return status;
+  if (Status status = ReadCluster(cluster, folder, endpoint); !status.ok()) return status;
+  if (Status status = ReadUser(json::Field(user, "user"), folder, endpoint); !status.ok()) return status;
+  if (endpoint.exec && json::Flag(json::Field(json::Field(user, "user"), "exec"), "provideClusterInfo"))
+    endpoint.exec->cluster_json = ClusterInfo(cluster, endpoint.ca_pem);
+  if (Status status = CheckTls(endpoint); !status.ok()) return status;
   return endpoint;
 }
 
@@ -88,6 +200,7 @@ Result<Endpoint> Read(const Json& config, const std::string& folder) {
 
 Status ParseServer(const std::string& url, Endpoint& endpoint) {
   const std::string scheme = "https://";
+  if (url.empty()) return Status(Code::kInvalid, "server: missing");
   if (!url.starts_with(scheme))
     return Status(Code::kInvalid, "server: " + url + " is not allowed; allowed: https://host:port");
   std::string rest = url.substr(scheme.size());
@@ -128,16 +241,18 @@ Result<Endpoint> InClusterEndpoint() {
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   if (!host || !port)
     return Status(Code::kNotFound, "KUBERNETES_SERVICE_HOST: not set, so this is no pod; give --kubeconfig");
-  Endpoint endpoint{.host = host,
-                    .port = std::atoi(port),
-                    .ca_pem = "",
-                    .token = "",
-                    .token_file = std::string(kServiceAccount) + "token",
-                    .certificate_pem = "",
-                    .key_pem = ""};
-  Result<std::string> ca = ReadWhole(std::string(kServiceAccount) + "ca.crt");
+  Endpoint endpoint;
+  const bool six = std::string(host).find(':') != std::string::npos;
+  const std::string url = std::string("https://") + (six ? "[" : "") + host + (six ? "]:" : ":") + port;
+  if (Status status = ParseServer(url, endpoint); !status.ok())
+    return status.With("KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT");
+  endpoint.token_file = std::string(kServiceAccount) + "token";
+  endpoint.ca_file = std::string(kServiceAccount) + "ca.crt";
+  Result<std::string> ca = ReadWhole(endpoint.ca_file);
   if (!ca.ok()) return ca.status();
   endpoint.ca_pem = *ca;
+  if (Status status = ReadProxyOfEnvironment(endpoint); !status.ok()) return status;
+  if (Status status = CheckTls(endpoint); !status.ok()) return status;
   return endpoint;
 }
 

@@ -1,16 +1,25 @@
 #include "operator/kube/reflector.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "operator/base/json_access.h"
 
 namespace trainyard::kube {
 namespace {
 
-constexpr double kFirstWait = 0.8, kLongestWait = 30, kHealthySeconds = 120, kRetrySeconds = 60, kShortWatch = 1;
+constexpr double kFirstWait = 0.8, kLongestWait = 30, kRetrySeconds = 60;
+// A watch that lived so long was healthy: with an event, or without one.
+constexpr double kLifeWithEvent = 1, kLifeWithout = 10;
 
 std::string VersionOf(const nlohmann::json& object) {
   return json::Text(json::Field(object, "metadata"), "resourceVersion");
+}
+
+// Versions of one server are numbers, and grow.
+bool WentBack(const std::string& from, const std::string& to) {
+  return std::strtoull(to.c_str(), nullptr, 10) < std::strtoull(from.c_str(), nullptr, 10);
 }
 
 }  // namespace
@@ -40,7 +49,9 @@ double Reflector::Pump(const StopFlag& stop) {
 Status Reflector::ListAll() {
   ListOptions options{.label_selector = options_.label_selector,
                       .field_selector = "",
-                      .resource_version = seen_version_.empty() ? "0" : seen_version_,
+                      .resource_version = newest_                 ? ""
+                                          : seen_version_.empty() ? "0"
+                                                                  : seen_version_,
                       .limit = 0,
                       .continue_token = ""};
   std::vector<nlohmann::json> items;
@@ -48,8 +59,9 @@ Status Reflector::ListAll() {
   ++counters_.lists;
   for (bool whole = false;;) {
     Result<Json> page = client_.List(resource_, options_.ns, options);
-    if (page.status().Is(Code::kGone) && !whole) {
-      // Too old a version, or a continue token that ran out: one list of everything as it is now.
+    if ((page.status().Is(Code::kGone) || page.status().Is(Code::kAhead)) && !whole) {
+      // Too old a version, one that the server does not reach, or a continue token that ran out: one list of
+      // everything as it is now.
       whole = true;
       items.clear();
       options.resource_version.clear();
@@ -66,33 +78,58 @@ Status Reflector::ListAll() {
     options.resource_version.clear();  // the token holds it
   }
   sink_.Replace(items);
+  if (WentBack(seen_version_, version)) ++rewinds_;
   version_ = seen_version_ = version;
-  counters_.last_activity_us = clock_.Now().time_since_epoch().count();
+  newest_ = false;
+  Active();
   synced_ = true;
   return Status::Ok();
 }
 
 Status Reflector::WatchOnce(const StopFlag& stop) {
   std::uniform_int_distribution<int> length(options_.min_watch_seconds, options_.max_watch_seconds);
-  const WatchOptions options{
-      .label_selector = options_.label_selector, .resource_version = version_, .timeout_seconds = length(random_)};
-  const Time start = clock_.Now();
   int64_t events = 0;
   Status failure;
   ++counters_.watches;
-  const Status status = client_.Watch(
-      resource_, options_.ns, options,
-      [&](const WatchEvent& event) {
-        ++events;
-        counters_.last_activity_us = clock_.Now().time_since_epoch().count();
-        return Handle(event, failure);
-      },
-      stop);
+  const WatchOptions options{.label_selector = options_.label_selector,
+                             .resource_version = version_,
+                             .timeout_seconds = length(random_),
+                             .accepted = [&] { Watching(clock_.Steady()); }};
+  const auto on_event = [&](const WatchEvent& event) {
+    Active();
+    if (Handle(event, failure)) ++events;
+    return failure.ok();
+  };
+  Status status = client_.Watch(resource_, options_.ns, options, on_event, stop);
+  const std::optional<Instant> accepted = Watching(std::nullopt);
+  const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) : 0;
+  const bool healthy = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
+  if (healthy) Recover();
   if (!failure.ok()) return failure;
-  if (!status.ok()) return status.With("watch " + resource_.plural);
-  if (events == 0 && !stop && SecondsBetween(start, clock_.Now()) < kShortWatch)
-    return Status(Code::kUnavailable, "watch " + resource_.plural + ": ended at once without an event");
-  return Status::Ok();
+  // A healthy one that was cut is like one that ended.
+  if (healthy && (status.Is(Code::kUnavailable) || status.Is(Code::kDeadline))) return Status::Ok();
+  if (status.ok() && events == 0 && !healthy && !stop)
+    status = Status(Code::kUnavailable, "ended at once without an event");
+  return status.With("watch " + resource_.plural);
+}
+
+std::optional<Instant> Reflector::Watching(std::optional<Instant> since) {
+  const MutexLock lock(mutex_);
+  return std::exchange(watching_since_, since);
+}
+
+void Reflector::Recover() {
+  backoff_ = 0;
+  const MutexLock lock(mutex_);
+  trouble_.reset();
+}
+
+void Reflector::Active() { counters_.last_activity_us = clock_.Steady().time_since_epoch().count(); }
+
+std::optional<Trouble> Reflector::trouble() const {
+  const MutexLock lock(mutex_);
+  if (watching_since_ && SecondsBetween(*watching_since_, clock_.Steady()) >= kLifeWithout) return std::nullopt;
+  return trouble_;
 }
 
 bool Reflector::Handle(const WatchEvent& event, Status& failure) {
@@ -112,16 +149,8 @@ bool Reflector::Handle(const WatchEvent& event, Status& failure) {
 }
 
 double Reflector::Wait(const Status& status) {
-  const Time now = clock_.Now();
-  if (status.ok()) {
-    if (healthy_since_ == Time{}) healthy_since_ = now;
-    if (SecondsBetween(healthy_since_, now) >= kHealthySeconds) backoff_ = 0;
-    failing_since_ = Time{};
-    return 0;
-  }
-  healthy_since_ = Time{};
+  if (status.ok() || status.Is(Code::kStopped)) return 0;
   ++counters_.errors;
-  if (failing_since_ == Time{}) failing_since_ = now;
   if (status.Is(Code::kGone)) {
     ++counters_.gone;
     version_.clear();
@@ -129,9 +158,18 @@ double Reflector::Wait(const Status& status) {
       backoff_ = kFirstWait;
       return 0;
     }
-  } else if (status.Is(Code::kUnavailable) && SecondsBetween(failing_since_, now) > kRetrySeconds) {
+  }
+  Instant since = clock_.Steady();
+  {
+    const MutexLock lock(mutex_);
+    if (trouble_) since = trouble_->since;
+    trouble_ = {status, since};
+  }
+  const bool waits = status.Is(Code::kUnavailable) || status.Is(Code::kThrottled) || status.Is(Code::kDeadline);
+  if (status.Is(Code::kAhead)) {
     version_.clear();
-  } else if (!status.Is(Code::kUnavailable) && !status.Is(Code::kThrottled) && !status.Is(Code::kDeadline)) {
+    if (!std::exchange(newest_, true)) return 0;
+  } else if (!waits || (status.Is(Code::kUnavailable) && SecondsBetween(since, clock_.Steady()) > kRetrySeconds)) {
     version_.clear();
   }
   backoff_ = std::clamp(backoff_ * 2, kFirstWait, kLongestWait);

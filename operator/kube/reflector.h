@@ -6,9 +6,13 @@
 //     every event and bookmark advances it. A watch that ends normally is taken up again without a list.
 //   - 410, in a response or as an ERROR event: list again. Any other ERROR event: 429 waits and keeps
 //     the resource version; 5xx is retried for a minute, then lists; the rest lists.
+//   - 504 "Too large resource version": the server has been restored from a backup. The next list asks for what there
+//     is now, at once; rewinds() says that versions went back.
 //   - A refused connection or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
-//     jitter; two minutes of health start again from 0.8 s. A watch shorter than a second without an
-//     event counts as a failure.
+//     jitter. A watch is judged by its own life: one that lived for ten seconds, or for one with an event, after the
+//     server had accepted it, was healthy however it ended, is taken up again without a list, and the waits start from
+//     0.8 s again.
+//   - A failure that stands is told (trouble()) until a watch lives again.
 // Source: client-go's tools/cache contract as operator.md section 4 lists it.
 #ifndef TRAINYARD_OPERATOR_KUBE_REFLECTOR_H_
 #define TRAINYARD_OPERATOR_KUBE_REFLECTOR_H_
@@ -16,11 +20,13 @@
 #include <atomic>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/base/mutex.h"
 #include "operator/kube/client.h"
 
 namespace trainyard::kube {
@@ -38,7 +44,13 @@ class ReflectorSink {
 
 struct ReflectorCounters {
   std::atomic<int64_t> lists{0}, watches{0}, gone{0}, errors{0};
-  std::atomic<int64_t> last_activity_us{0};  // Time of the last answer or event
+  std::atomic<int64_t> last_activity_us{0};  // Instant of the last answer or event
+};
+
+// Why nothing comes any more, and since when.
+struct Trouble {
+  Status status;
+  Instant since;
 };
 
 class Reflector {
@@ -55,8 +67,12 @@ class Reflector {
   // the next. Called by one thread; `stop` may be set by another and ends the round.
   double Pump(const StopFlag& stop);
 
-  // Whether the sink has had a whole list. Thread-safe.
+  // Whether the sink has had a whole list. Thread-safe, like what follows.
   bool synced() const { return synced_.load(); }
+  // The newest failure, when nothing has worked since; nothing while a watch lives.
+  std::optional<Trouble> trouble() const;
+  // How often the server's resource versions went back: what was noted of older ones says nothing any more.
+  int64_t rewinds() const { return rewinds_.load(); }
   const ReflectorCounters& counters() const { return counters_; }
   const Resource& resource() const { return resource_; }
 
@@ -65,6 +81,10 @@ class Reflector {
   Status WatchOnce(const StopFlag& stop);
   bool Handle(const WatchEvent& event, Status& failure);
   double Wait(const Status& status);
+  // Notes since when the server has had our watch; returns what was noted.
+  std::optional<Instant> Watching(std::optional<Instant> since);
+  void Recover();
+  void Active();
 
   Client& client_;
   const Clock& clock_;
@@ -74,10 +94,13 @@ class Reflector {
   std::mt19937_64 random_;
   std::string version_;       // where the next watch starts; empty: list first
   std::string seen_version_;  // the newest one ever seen: where a list after a 410 starts
+  bool newest_ = false;       // the next list asks for what there is now, whatever was seen
   double backoff_ = 0;
-  Time healthy_since_{};
-  Time failing_since_{};
   std::atomic<bool> synced_{false};
+  std::atomic<int64_t> rewinds_{0};
+  mutable Mutex mutex_;
+  std::optional<Trouble> trouble_ GUARDED_BY(mutex_);
+  std::optional<Instant> watching_since_ GUARDED_BY(mutex_);
   ReflectorCounters counters_;
 };
 

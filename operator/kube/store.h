@@ -15,6 +15,9 @@
 
 namespace trainyard::kube {
 
+// Told the key of an object that no record could be made of, and why. Must not call the store.
+using SkippedFunction = std::function<void(const std::string& key, const std::string& why)>;
+
 // Thread-safe. Record is what is kept of an object: the less, the smaller the operator.
 template <class Record>
 class Store : public ReflectorSink {
@@ -22,10 +25,14 @@ class Store : public ReflectorSink {
   using Pointer = std::shared_ptr<const Record>;
   // `project` makes the record of an object; `index_key` says under which key it is found (a pod under
   // its job's), empty: under none; `changed` hears of the index key (or, without one, the object's
-  // key) of whatever appears, changes or goes, outside the lock.
+  // key) of whatever appears, changes or goes, outside the lock; `skipped`, if any, of an object (key, why)
+  // that `project` throws on: it is not kept, and the others are.
   Store(std::function<Record(const nlohmann::json&)> project, std::function<std::string(const Record&)> index_key,
-        std::function<void(const std::string&)> changed)
-      : project_(std::move(project)), index_key_(std::move(index_key)), changed_(std::move(changed)) {}
+        std::function<void(const std::string&)> changed, SkippedFunction skipped = {})
+      : project_(std::move(project)),
+        index_key_(std::move(index_key)),
+        changed_(std::move(changed)),
+        skipped_(std::move(skipped)) {}
 
   Pointer Get(const std::string& key) const {
     const MutexLock lock(mutex_);
@@ -51,6 +58,12 @@ class Store : public ReflectorSink {
     return records_.size();
   }
 
+  // How often an object was skipped.
+  int64_t skips() const {
+    const MutexLock lock(mutex_);
+    return skips_;
+  }
+
   // ReflectorSink. What the new list lacks counts as deleted, and so does an object whose uid changed.
   void Replace(const std::vector<nlohmann::json>& objects) override {
     std::set<std::string> touched;
@@ -62,6 +75,7 @@ class Store : public ReflectorSink {
       for (const auto& [key, entry] : old) touched.insert(entry.index.empty() ? key : entry.index);
       for (const nlohmann::json& object : objects) touched.insert(Put(object));
     }
+    touched.erase("");
     for (const std::string& key : touched) changed_(key);
   }
   void Upsert(const nlohmann::json& object) override {
@@ -72,7 +86,7 @@ class Store : public ReflectorSink {
       key = Put(object);
     }
     if (!before.empty() && before != key) changed_(before);
-    changed_(key);
+    if (!key.empty()) changed_(key);
   }
   void Remove(const nlohmann::json& object) override {
     std::string key;
@@ -88,13 +102,25 @@ class Store : public ReflectorSink {
     Pointer record;
     std::string index;
   };
+  // Who should hear of it; empty when it was skipped.
   std::string Put(const nlohmann::json& object) REQUIRES_LOCK(mutex_) {
-    auto record = std::make_shared<const Record>(project_(object));
     const std::string key = ObjectKey(object);
+    const Pointer record = Project(key, object);
+    if (!record) return "";
     std::string index = index_key_(*record);
     if (!index.empty()) index_[index].insert(key);
-    records_[key] = {std::move(record), index};
+    records_[key] = {record, index};
     return index.empty() ? key : index;
+  }
+  // Anyone may write objects, and a defect of ours in reading one shall not end the thread that reads all.
+  Pointer Project(const std::string& key, const nlohmann::json& object) REQUIRES_LOCK(mutex_) {
+    try {
+      return std::make_shared<const Record>(project_(object));
+    } catch (const std::exception& error) {
+      ++skips_;
+      if (skipped_) skipped_(key, error.what());
+      return nullptr;
+    }
   }
   // Who should hear of it; empty when there was nothing.
   std::string Erase(const std::string& key) REQUIRES_LOCK(mutex_) {
@@ -113,7 +139,9 @@ class Store : public ReflectorSink {
   const std::function<Record(const nlohmann::json&)> project_;
   const std::function<std::string(const Record&)> index_key_;
   const std::function<void(const std::string&)> changed_;
+  const SkippedFunction skipped_;
   mutable Mutex mutex_;
+  int64_t skips_ GUARDED_BY(mutex_) = 0;
   std::map<std::string, Entry> records_ GUARDED_BY(mutex_);
   std::map<std::string, std::set<std::string>> index_ GUARDED_BY(mutex_);
 };

@@ -27,7 +27,7 @@ void WorkQueue::AddAfter(const std::string& key, double seconds) {
   const MutexLock lock(mutex_);
   if (seconds <= 0) return AddLocked(key);
   if (stopping_ || (dirty_.contains(key) && !processing_.contains(key))) return;
-  const Time due = After(clock_.Now(), seconds);
+  const Instant due = After(clock_.Steady(), seconds);
   const auto [entry, added] = due_.try_emplace(key, due);
   if (!added) entry->second = std::min(entry->second, due);
   changed_.NotifyOne();
@@ -49,7 +49,7 @@ void WorkQueue::Forget(const std::string& key) {
 }
 
 void WorkQueue::MoveDue() {
-  const Time now = clock_.Now();
+  const Instant now = clock_.Steady();
   for (auto entry = due_.begin(); entry != due_.end();) {
     if (entry->second > now) {
       ++entry;
@@ -83,7 +83,7 @@ std::optional<std::string> WorkQueue::Get() {
     if (auto key = Pop()) return key;
     if (stopping_) return std::nullopt;
     double wait = 3600;
-    for (const auto& [key, due] : due_) wait = std::min(wait, SecondsBetween(clock_.Now(), due));
+    for (const auto& [key, due] : due_) wait = std::min(wait, SecondsBetween(clock_.Steady(), due));
     changed_.WaitFor(mutex_, Seconds(std::max(wait, 0.001)));
   }
 }
@@ -102,9 +102,9 @@ void WorkQueue::ShutDown() {
   changed_.NotifyAll();
 }
 
-std::optional<Time> WorkQueue::NextDue() const {
+std::optional<Instant> WorkQueue::NextDue() const {
   const MutexLock lock(mutex_);
-  std::optional<Time> next;
+  std::optional<Instant> next;
   for (const auto& [key, due] : due_) next = next ? std::min(*next, due) : due;
   return next;
 }

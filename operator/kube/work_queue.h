@@ -40,7 +40,7 @@ class WorkQueue {
   void ShutDown();
 
   // When the next delayed key is due; nothing when none waits.
-  std::optional<Time> NextDue() const;
+  std::optional<Instant> NextDue() const;
   size_t depth() const;
   int64_t retries() const;
 
@@ -55,7 +55,7 @@ class WorkQueue {
   std::deque<std::string> order_ GUARDED_BY(mutex_);     // every element is dirty and not processing
   std::set<std::string> dirty_ GUARDED_BY(mutex_);       // to be worked on
   std::set<std::string> processing_ GUARDED_BY(mutex_);  // being worked on
-  std::map<std::string, Time> due_ GUARDED_BY(mutex_);
+  std::map<std::string, Instant> due_ GUARDED_BY(mutex_);
   std::map<std::string, int> failures_ GUARDED_BY(mutex_);
   int64_t retries_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;

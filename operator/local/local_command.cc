@@ -69,9 +69,9 @@ class ControlPlane {
     if (api_only) return Status::Ok();
     Result<kube::Endpoint> endpoint = kube::ReadKubeconfig(kubeconfig());
     if (!endpoint.ok()) return endpoint.status();
-    client_ = std::make_unique<kube::RestClient>(*endpoint, clock_);
+    client_ = std::make_unique<kube::RestClient>(*endpoint, clock_, stop_);
     runtime_ = std::make_unique<Runtime>(
-        *client_, clock_, log_,
+        *client_, *client_, clock_, log_, stop_,
         Runtime::Options{
             .ns = "", .instance = "local", .workers = 2, .progress_interval_seconds = 1, .poll_seconds = 0.5});
     agent_.Start();
@@ -136,6 +136,7 @@ class ControlPlane {
   local::Journal journal_;
   local::Agent agent_;
   std::unique_ptr<local::ApiServer> server_;
+  StopFlag stop_;  // of the operator
   std::unique_ptr<kube::RestClient> client_;
   std::unique_ptr<Runtime> runtime_;
   std::string complaint_;

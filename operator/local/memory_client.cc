@@ -51,6 +51,7 @@ Status MemoryClient::Watch(const Resource& resource, const std::string& ns, cons
                            const std::function<bool(kube::WatchEvent)>& on_event, const kube::StopFlag& stop) {
   const Result<Selector> selector = Selector::Parse(options.label_selector, "");
   if (!selector.ok()) return selector.status();
+  if (options.accepted) options.accepted();
   uint64_t since = std::strtoull(options.resource_version.c_str(), nullptr, 10);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout_seconds);
   while (!stop) {

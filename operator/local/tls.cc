@@ -5,7 +5,8 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
-#include <vector>
+
+#include "operator/net/base64.h"
 
 namespace trainyard::local {
 namespace {
@@ -28,13 +29,6 @@ std::string Pem(X509* certificate) {
   std::string text(data, static_cast<size_t>(length));
   BIO_free(bio);
   return text;
-}
-
-std::string Base64(const std::string& text) {
-  std::vector<unsigned char> out(text.size() * 4 / 3 + 8);
-  const int length =
-      EVP_EncodeBlock(out.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  return std::string(reinterpret_cast<char*>(out.data()), static_cast<size_t>(length));
 }
 
 }  // namespace
@@ -81,7 +75,7 @@ std::string RandomToken() {
 std::string KubeconfigText(int port, const std::string& ca_pem, const std::string& token) {
   return "apiVersion: v1\nkind: Config\ncurrent-context: trainyard-local\nclusters:\n- name: trainyard-local\n  "
          "cluster:\n    server: https://127.0.0.1:" +
-         std::to_string(port) + "\n    certificate-authority-data: " + Base64(ca_pem) +
+         std::to_string(port) + "\n    certificate-authority-data: " + net::EncodeBase64(ca_pem) +
          "\nusers:\n- name: trainyard-local\n  user:\n    token: " + token +
          "\ncontexts:\n- name: trainyard-local\n  context: {cluster: trainyard-local, user: trainyard-local, "
          "namespace: default}\n";

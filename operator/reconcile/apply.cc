@@ -81,7 +81,7 @@ Status Executor::Create(const TrainingJob& job, const Plan& plan, CreateProblem&
 bool Executor::IsHeld(const TrainingJob& job, CreateProblem& problem) {
   const MutexLock lock(mutex_);
   const Memory& memory = memory_[job.Key()];
-  const double left = SecondsBetween(clock_.Now(), memory.retry_at);
+  const double left = SecondsBetween(clock_.Steady(), memory.retry_at);
   if (memory.problem.reason.empty() || left <= 0) return false;
   problem = memory.problem;
   problem.retry_seconds = left;
@@ -102,7 +102,7 @@ void Executor::Remember(const TrainingJob& job, CreateProblem& problem) {
   problem.retry_seconds = spread * std::min(longest, kFirstWait * std::pow(2, std::min(memory.problems, 20)));
   memory.problem = problem;
   ++memory.problems;
-  memory.retry_at = After(clock_.Now(), problem.retry_seconds);
+  memory.retry_at = After(clock_.Steady(), problem.retry_seconds);
 }
 
 void Executor::Forget(const std::string& key) {
@@ -152,12 +152,12 @@ bool Executor::IsConfirmed(const TrainingJob& job, const Plan& plan) {
   const MutexLock lock(mutex_);
   const Memory& memory = memory_[job.Key()];
   return memory.confirmed_attempt == plan.status.attempt &&
-         SecondsBetween(memory.confirmed_at, clock_.Now()) < kConfirmedSeconds;
+         SecondsBetween(memory.confirmed_at, clock_.Steady()) < kConfirmedSeconds;
 }
 
 Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   if (IsConfirmed(job, plan)) return Status::Ok();
-  const Time asked = clock_.Now();  // the answer is as old as the question
+  const Instant asked = clock_.Steady();  // the answer is as old as the question
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
   const bool same = json::Text(json::Field(*live, "metadata"), "uid") == job.uid &&
@@ -187,8 +187,8 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
 }
 
 Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
-  const Time asked = clock_.Now();
-  std::optional<Time> seen;
+  const Instant asked = clock_.Steady();
+  std::optional<Instant> seen;
   {
     const MutexLock lock(mutex_);
     seen = memory_[job.Key()].service_seen_at;
@@ -220,7 +220,7 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProb
     const auto& created = memory_[job.Key()].created;
     for (const int64_t rank : plan.creates) {
       const auto found = created.find(api::PodName(job.name, plan.status.attempt, rank));
-      if (found == created.end() || SecondsBetween(found->second, clock_.Now()) > kCacheLagSeconds)
+      if (found == created.end() || SecondsBetween(found->second, clock_.Steady()) > kCacheLagSeconds)
         ranks.push_back(rank);
     }
   }
@@ -278,7 +278,7 @@ Status Executor::CreatePod(const TrainingJob& job, const Plan& plan, int64_t ran
       return created.status().With("create pod " + name);
   }
   const MutexLock lock(mutex_);
-  memory_[job.Key()].created[name] = clock_.Now();
+  memory_[job.Key()].created[name] = clock_.Steady();
   return Status::Ok();
 }
 

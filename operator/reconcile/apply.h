@@ -46,12 +46,12 @@ class Executor {
   struct Memory {
     std::string uid;
     int64_t confirmed_attempt = 0;
-    Time confirmed_at{};
-    std::optional<Time> service_seen_at;
-    std::map<std::string, Time> created;  // pods that the cache may not show yet
+    Instant confirmed_at{};
+    std::optional<Instant> service_seen_at;
+    std::map<std::string, Instant> created;  // pods that the cache may not show yet
     CreateProblem problem;
     int problems = 0;  // in a row
-    Time retry_at{};
+    Instant retry_at{};
   };
   Status DeletePods(const TrainingJob& job, const Plan& plan);
   Status Relabel(const TrainingJob& job, const Plan& plan);

@@ -5,11 +5,11 @@
 namespace trainyard::reconcile {
 
 Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed,
-               const std::function<void(const std::string& job_key)>& changed)
+               const std::function<void(const std::string& job_key)>& changed, const kube::SkippedFunction& skipped)
     : jobs_(
-          JobFromApi, [](const JobRecord&) { return std::string(); }, changed),
+          JobFromApi, [](const JobRecord&) { return std::string(); }, changed, skipped),
       pods_(
-          PodFromJson, [](const PodRecord& pod) { return pod.JobKey(); }, changed),
+          PodFromJson, [](const PodRecord& pod) { return pod.JobKey(); }, changed, skipped),
       jobs_reflector_(client, clock, kube::kTrainingJobs, {.ns = ns, .seed = seed}, jobs_),
       // Selected by the server: pods of others cost nothing.
       pods_reflector_(client, clock, kube::kPods,

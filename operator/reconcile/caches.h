@@ -14,15 +14,18 @@ namespace trainyard::reconcile {
 class Caches {
  public:
   // `ns` empty: all namespaces. `seed`: of the reflectors' jitter. `changed` hears of the key of every job
-  // that changes, or whose pods do. `client` and `clock` must outlive it.
+  // that changes, or whose pods do; `skipped`, if any, of an object that cannot be read. `client` and `clock`
+  // must outlive it.
   Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed,
-         const std::function<void(const std::string& job_key)>& changed);
+         const std::function<void(const std::string& job_key)>& changed, const kube::SkippedFunction& skipped = {});
 
   // Thread-safe.
   const JobStore& jobs() const { return jobs_; }
   const PodStore& pods() const { return pods_; }
   // Both have had a whole list: a decision before that would create what is there already.
   bool synced() const { return jobs_reflector_.synced() && pods_reflector_.synced(); }
+  // How often the jobs' resource versions went back (kube::Reflector::rewinds).
+  int64_t job_rewinds() const { return jobs_reflector_.rewinds(); }
 
   // One thread each pumps them.
   std::array<kube::Reflector*, 2> reflectors() { return {&jobs_reflector_, &pods_reflector_}; }

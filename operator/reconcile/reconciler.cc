@@ -69,7 +69,8 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
 bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
   const MutexLock lock(mutex_);
   const auto found = written_.find(key);
-  return found != written_.end() && Version(job.resource_version) < found->second;
+  return found != written_.end() && found->second.rewinds == caches_.job_rewinds() &&
+         Version(job.resource_version) < found->second.version;
 }
 
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
@@ -140,11 +141,12 @@ Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& sta
   const Json patch = api::MergeDiff(first ? Json::object() : before, after);
   // With the version that was read: a stale leader's write is refused, not merged.
   const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};
+  const int64_t rewinds = caches_.job_rewinds();
   const Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
   if (!written.ok()) return written.status().With("write status");
   const MutexLock lock(mutex_);
-  written_[job.Key()] = Version(json::Text(json::Field(*written, "metadata"), "resourceVersion"));
+  written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds};
   return Status::Ok();
 }
 

@@ -52,7 +52,12 @@ class Reconciler {
   const Options options_;
   Executor executor_;
   Mutex mutex_;
-  std::map<std::string, uint64_t> written_ GUARDED_BY(mutex_);  // resourceVersion of our last status write, by key
+  // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
+  struct Written {
+    uint64_t version = 0;
+    int64_t rewinds = 0;
+  };
+  std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace trainyard::reconcile

@@ -87,13 +87,14 @@ class ServerTest : public testing::Test {
             .key_pem = ""};
   }
   SystemClock clock_;
+  StopFlag stop_;
   local::MemoryApi api_{clock_, 1};
   local::Certificate certificate_;
   std::unique_ptr<local::ApiServer> server_;
 };
 
 TEST_F(ServerTest, TheClientSpeaksWithTheServer) {
-  kube::RestClient client(Endpoint(), clock_);
+  kube::RestClient client(Endpoint(), clock_, stop_);
   const auto created = client.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {});
   ASSERT_TRUE(created.ok()) << created.status().ToString();
   EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {}).status().Is(Code::kAlreadyExists));
@@ -109,17 +110,17 @@ TEST_F(ServerTest, TheClientSpeaksWithTheServer) {
 }
 
 TEST_F(ServerTest, NothingWorksWithoutTokenOrAuthority) {
-  kube::RestClient stranger(Endpoint("wrong"), clock_);
+  kube::RestClient stranger(Endpoint("wrong"), clock_, stop_);
   EXPECT_TRUE(stranger.Get(kube::kPods, "default", "x").status().Is(Code::kUnauthorized));
   kube::Endpoint other = Endpoint();
   other.ca_pem = local::MakeCertificate()->pem;
-  kube::RestClient fooled(other, clock_);
+  kube::RestClient fooled(other, clock_, stop_);
   EXPECT_TRUE(fooled.Get(kube::kPods, "default", "x").status().Is(Code::kUnavailable));
   // The machine's own authorities have no say.
   const std::string file = testing::TempDir() + "authorities-" + std::to_string(getpid()) + ".pem";
   std::ofstream(file) << certificate_.pem;
   setenv("SSL_CERT_FILE", file.c_str(), 1);
-  kube::RestClient trusting(other, clock_);
+  kube::RestClient trusting(other, clock_, stop_);
   EXPECT_TRUE(trusting.Get(kube::kPods, "default", "x").status().Is(Code::kUnavailable));
   unsetenv("SSL_CERT_FILE");
   std::filesystem::remove(file);
@@ -160,9 +161,8 @@ TEST(ReportFromStatus, WhatIsNotKnownIsNotZero) {
 }
 
 TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {
-  kube::RestClient client(Endpoint(), clock_);
+  kube::RestClient client(Endpoint(), clock_, stop_);
   const uint64_t start = api_.version();
-  kube::StopFlag stop{false};
   std::atomic<int> events{0};
   std::thread watcher([&] {
     const Status status = client.Watch(
@@ -172,22 +172,20 @@ TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {
           events += event.type == "ADDED" ? 1 : 0;
           return true;
         },
-        stop);
+        stop_);
     EXPECT_TRUE(status.ok()) << status.ToString();
   });
   api_.Create(kube::kTrainingJobs, "default", JobObject("job", 1), {});
   for (int i = 0; i < 500 && events == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(events, 1);
-  stop = true;
-  client.Interrupt();
+  stop_.Set();
   watcher.join();  // at once, not after 300 s: the test's time says so
 }
 
 TEST_F(ServerTest, AnOldWatchIsGone) {
-  kube::RestClient client(Endpoint(), clock_);
+  kube::RestClient client(Endpoint(), clock_, stop_);
   api_.Create(kube::kTrainingJobs, "default", JobObject("job", 1), {});
   api_.Compact();
-  kube::StopFlag stop{false};
   std::string type;
   const Status status = client.Watch(
       kube::kTrainingJobs, "", {.label_selector = "", .resource_version = "1", .timeout_seconds = 5},
@@ -195,7 +193,7 @@ TEST_F(ServerTest, AnOldWatchIsGone) {
         type = event.type;
         return false;
       },
-      stop);
+      stop_);
   EXPECT_TRUE(status.ok());
   EXPECT_EQ(type, "ERROR");
 }

@@ -62,7 +62,7 @@ class Operator {
   NoReports reports_;
   reconcile::Reconciler reconciler_;
   kube::ControllerCounters counters_;
-  kube::StopFlag stop_{false};
+  kube::StopFlag stop_;
   std::array<Time, 2> due_{};  // of each cache's next list or watch
 };
 

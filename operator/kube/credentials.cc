@@ -1,0 +1,92 @@
+#include "operator/kube/credentials.h"
+
+#include <cctype>
+
+#include "operator/base/file.h"
+
+namespace trainyard::kube {
+namespace {
+
+constexpr double kReadSeconds = 60, kPluginPauseSeconds = 10;
+
+// The file's text, or `old` when there is no file, or none that can be read now.
+std::string Reread(const std::string& file, const std::string& old) {
+  if (file.empty()) return old;
+  const Result<std::string> text = ReadWhole(file);
+  return text.ok() && !text->empty() ? *text : old;
+}
+
+std::string Trimmed(std::string text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+Result<Identity> Credentials::Now(const net::Wait& wait) {
+  const MutexLock lock(mutex_);
+  if (!now_.tls || stale_ || SecondsBetween(read_, clock_.Steady()) >= kReadSeconds) {
+    if (Status status = ReadFiles(); !status.ok()) return status;
+  }
+  if (endpoint_.exec && (!asked_ || stale_ || (expires_ && *expires_ <= clock_.Now()))) {
+    if (Status status = AskPlugin(wait); !status.ok()) return status;
+  }
+  stale_ = false;
+  return now_;
+}
+
+bool Credentials::Refuse(const Identity& refused) {
+  if (endpoint_.token_file.empty() && !endpoint_.exec) return false;
+  const MutexLock lock(mutex_);
+  // Otherwise someone else was faster, and there is a newer one already.
+  if (refused.token == now_.token && refused.tls == now_.tls) stale_ = true;
+  return true;
+}
+
+Status Credentials::ReadFiles() {
+  read_ = clock_.Steady();
+  const std::string old = now_.token.empty() && !endpoint_.exec ? endpoint_.token : now_.token;
+  now_.token = Trimmed(Reread(endpoint_.token_file, old));
+  if (now_.token.empty() && !endpoint_.token_file.empty())
+    return Status(Code::kUnauthorized, endpoint_.token_file + ": holds no token, or cannot be read");
+  const bool first = !now_.tls;
+  const net::TlsIdentity before =
+      first ? net::TlsIdentity{endpoint_.ca_pem, endpoint_.certificate_pem, endpoint_.key_pem} : tls_;
+  const net::TlsIdentity found{Reread(endpoint_.ca_file, before.authorities),
+                               Reread(endpoint_.certificate_file, before.chain),
+                               Reread(endpoint_.key_file, before.key)};
+  // A certificate and its key may be replaced one after the other: until they fit, the old ones do.
+  const Status status = UseTls(found);
+  if (status.ok() || !first) return Status::Ok();
+  return UseTls(before);
+}
+
+Status Credentials::AskPlugin(const net::Wait& wait) {
+  if (!plugin_failure_.ok() && SecondsBetween(asked_at_, clock_.Steady()) < kPluginPauseSeconds) return plugin_failure_;
+  const Result<ExecCredential> given = RunExecPlugin(*endpoint_.exec, wait);
+  plugin_failure_ = given.status();
+  asked_at_ = clock_.Steady();
+  if (!given.ok()) return given.status();
+  if (!given->certificate_pem.empty()) {
+    Status status = UseTls({tls_.authorities, given->certificate_pem, given->key_pem});
+    if (!status.ok()) return plugin_failure_ = status.With("user.exec: status.clientCertificateData, clientKeyData");
+  }
+  now_.token = given->token;
+  expires_ = given->expires;
+  asked_ = true;
+  return Status::Ok();
+}
+
+Status Credentials::UseTls(const net::TlsIdentity& identity) {
+  const bool same =
+      identity.authorities == tls_.authorities && identity.chain == tls_.chain && identity.key == tls_.key;
+  if (now_.tls && same) return Status::Ok();
+  net::TlsPart wrong;
+  Result<std::shared_ptr<const net::TlsContext>> made = net::TlsContext::Make(identity, wrong);
+  if (!made.ok()) return made.status();
+  now_.tls = *made;
+  tls_ = identity;
+  return Status::Ok();
+}
+
+}  // namespace trainyard::kube

@@ -1,0 +1,61 @@
+// What shows the server who we are, and us that it is the server, as it is now.
+//
+//   - Files (token, authorities, certificate, key) are read again after 60 s, and the token after a 401. What cannot be
+//     read, or cannot be used, leaves the old one in place.
+//   - A plugin runs again when what it gave has expired, and after a 401; not more often than every ten
+//     seconds after one that failed.
+#ifndef TRAINYARD_OPERATOR_KUBE_CREDENTIALS_H_
+#define TRAINYARD_OPERATOR_KUBE_CREDENTIALS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/mutex.h"
+#include "operator/kube/exec_plugin.h"
+#include "operator/kube/kubeconfig.h"
+#include "operator/net/tls.h"
+#include "operator/net/wait.h"
+
+namespace trainyard::kube {
+
+struct Identity {
+  std::string token;  // empty: none
+  std::shared_ptr<const net::TlsContext>
+      tls;  // another object after a change: connections of the old one are out of date
+};
+
+// Thread-safe. While it runs a plugin, the others wait for it.
+class Credentials {
+ public:
+  Credentials(Endpoint endpoint, const Clock& clock) : endpoint_(std::move(endpoint)), clock_(clock) {}
+
+  // kInvalid when there never was anything that can be used; what the plugin failed with.
+  Result<Identity> Now(const net::Wait& wait);
+  // The server refused what `refused` shows: the next Now() reads again. False when there is nothing to read.
+  bool Refuse(const Identity& refused);
+
+ private:
+  Status ReadFiles() REQUIRES_LOCK(mutex_);
+  Status AskPlugin(const net::Wait& wait) REQUIRES_LOCK(mutex_);
+  Status UseTls(const net::TlsIdentity& identity) REQUIRES_LOCK(mutex_);
+
+  const Endpoint endpoint_;
+  const Clock& clock_;
+  Mutex mutex_;
+  Identity now_ GUARDED_BY(mutex_);
+  net::TlsIdentity tls_ GUARDED_BY(mutex_);  // what now_.tls was made of
+  bool stale_ GUARDED_BY(mutex_) = true;     // read again, whatever the time
+  Instant read_ GUARDED_BY(mutex_){};
+  std::optional<Time> expires_ GUARDED_BY(mutex_);
+  bool asked_ GUARDED_BY(mutex_) = false;  // the plugin has given something
+  Instant asked_at_ GUARDED_BY(mutex_){};  // when it last failed
+  Status plugin_failure_ GUARDED_BY(mutex_);
+};
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_OPERATOR_KUBE_CREDENTIALS_H_

@@ -1,0 +1,161 @@
+#include "operator/kube/transport.h"
+
+#include <algorithm>
+
+#include "operator/net/address.h"
+
+namespace trainyard::kube {
+namespace {
+
+// Of one answer: a list of a hundred thousand pods is larger, and more than we could hold.
+constexpr size_t kMaxBody = 512 << 20;
+constexpr size_t kMaxErrorBody = 1 << 20;
+
+// Sends the request and reads the answer. `sent`: the server may have seen the whole of it; `reusable`: the
+// connection may carry another.
+Result<Answer> Exchange(net::Connection& connection, const net::HttpRequest& request, const net::Wait& wait, bool& sent,
+                        bool& reusable) {
+  sent = reusable = false;
+  if (Status status = net::SendRequest(connection, request, wait); !status.ok()) return status;
+  sent = true;
+  net::HttpReader reader(connection, wait);
+  const Result<net::HttpHead> head = reader.Head();
+  if (!head.ok()) return head.status();
+  Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
+  const Status status = reader.Body([&](const char* data, size_t size) {
+    answer.body.append(data, size);
+    return answer.body.size() <= kMaxBody;
+  });
+  if (!status.ok()) return status;
+  if (answer.body.size() > kMaxBody) return Status(Code::kInternal, "the answer is longer than 512 MiB");
+  reusable = reader.reusable();
+  return answer;
+}
+
+}  // namespace
+
+// One of the few that may be in flight at once.
+class Transport::Turn {
+ public:
+  Turn(Transport& owner, const net::Wait& wait) : owner_(owner) {
+    const MutexLock lock(owner_.mutex_);
+    while (owner_.in_flight_ >= owner_.options_.max_connections && !wait.stop && SteadyNow() < wait.deadline)
+      owner_.returned_.WaitFor(owner_.mutex_, Seconds(0.5));
+    mine_ = owner_.in_flight_ < owner_.options_.max_connections;
+    if (mine_) ++owner_.in_flight_;
+  }
+  ~Turn() {
+    if (!mine_) return;
+    const MutexLock lock(owner_.mutex_);
+    --owner_.in_flight_;
+    owner_.returned_.NotifyOne();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool mine() const { return mine_; }
+
+ private:
+  Transport& owner_;
+  bool mine_ = false;
+};
+
+Transport::Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options)
+    : endpoint_(std::move(endpoint)), stop_(stop), options_(options), credentials_(endpoint_, clock) {}
+
+net::HttpRequest Transport::Make(const std::string& method, const std::string& target, const Identity& identity) const {
+  net::HttpRequest request{.method = method,
+                           .target = target,
+                           .host = net::HostPort(endpoint_.host, endpoint_.port),
+                           .fields = {{"Accept", "application/json"}, {"User-Agent", "trainyard-operator"}},
+                           .body = ""};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) request.fields.emplace_back(name, value);
+  };
+  if (!identity.token.empty()) add("Authorization", "Bearer " + identity.token);
+  add("Impersonate-User", endpoint_.as.user);
+  add("Impersonate-Uid", endpoint_.as.uid);
+  for (const std::string& group : endpoint_.as.groups) add("Impersonate-Group", group);
+  return request;
+}
+
+Result<std::unique_ptr<net::Connection>> Transport::Open(const Identity& identity, const net::Wait& wait) const {
+  return net::Connection::Open(
+      {.host = endpoint_.host, .port = endpoint_.port, .server_name = endpoint_.server_name, .proxy = endpoint_.proxy},
+      identity.tls.get(), wait);
+}
+
+std::unique_ptr<net::Connection> Transport::TakeIdle(const Identity& identity) {
+  const MutexLock lock(mutex_);
+  while (!idle_.empty()) {
+    Pooled pooled = std::move(idle_.back());
+    idle_.pop_back();
+    if (pooled.tls == identity.tls && pooled.connection->Quiet()) return std::move(pooled.connection);
+  }
+  return nullptr;
+}
+
+void Transport::PutBack(std::unique_ptr<net::Connection> connection, const Identity& identity) {
+  const MutexLock lock(mutex_);
+  idle_.push_back({std::move(connection), identity.tls});
+}
+
+Result<Answer> Transport::Try(const net::HttpRequest& request, const Identity& identity, const net::Wait& wait) {
+  const Turn turn(*this, wait);
+  if (wait.stop) return Status(Code::kStopped, "the operator stops");
+  if (!turn.mine()) return Status(Code::kDeadline, "all connections were in use until the deadline");
+  std::unique_ptr<net::Connection> connection = TakeIdle(identity);
+  for (bool repeated = false;; repeated = true) {
+    if (!connection) {
+      Result<std::unique_ptr<net::Connection>> opened = Open(identity, wait);
+      if (!opened.ok()) return opened.status();
+      connection = std::move(*opened);
+    }
+    bool sent, reusable;
+    Result<Answer> answer = Exchange(*connection, request, wait, sent, reusable);
+    if (answer.ok() && reusable) PutBack(std::move(connection), identity);
+    const bool harmless = request.method == "GET" || !sent;
+    if (answer.ok() || repeated || !harmless || !answer.status().Is(Code::kUnavailable)) return answer;
+    connection.reset();
+  }
+}
+
+Result<Answer> Transport::Send(const std::string& method, const std::string& target, const std::string& content_type,
+                               const std::string& body) {
+  const net::Wait wait = net::Wait::For(options_.request_seconds, stop_);
+  for (bool refused = false;; refused = true) {
+    const Result<Identity> identity = credentials_.Now(wait);
+    if (!identity.ok()) return identity.status();
+    net::HttpRequest request = Make(method, target, *identity);
+    if (!content_type.empty()) request.fields.emplace_back("Content-Type", content_type);
+    request.body = body;
+    Result<Answer> answer = Try(request, *identity, wait);
+    if (!answer.ok() || answer->code != 401 || refused || !credentials_.Refuse(*identity)) return answer;
+  }
+}
+
+Result<Answer> Transport::Stream(const std::string& target, double seconds, const StopFlag& stop,
+                                 const std::function<void()>& accepted,
+                                 const std::function<bool(const char*, size_t)>& on_data) {
+  const net::Wait wait = net::Wait::For(seconds, stop);
+  const Result<Identity> identity = credentials_.Now(wait);
+  if (!identity.ok()) return identity.status();
+  const Result<std::unique_ptr<net::Connection>> connection =
+      Open(*identity, net::Wait::For(std::min(seconds, options_.request_seconds), stop));
+  if (!connection.ok()) return connection.status();
+  if (Status status = net::SendRequest(**connection, Make("GET", target, *identity), wait); !status.ok()) return status;
+  net::HttpReader reader(**connection, wait);
+  const Result<net::HttpHead> head = reader.Head();
+  if (!head.ok()) return head.status();
+  Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
+  if (head->code == 401) credentials_.Refuse(*identity);
+  if (head->code == 200 && accepted) accepted();
+  const Status status = reader.Body([&](const char* data, size_t size) {
+    if (head->code == 200) return on_data(data, size);
+    answer.body.append(data, size);
+    return answer.body.size() <= kMaxErrorBody;
+  });
+  if (!status.ok()) return status;
+  return answer;
+}
+
+}  // namespace trainyard::kube

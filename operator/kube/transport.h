@@ -1,0 +1,72 @@
+// Requests to one API server: connections, identity, deadlines.
+//
+//   - Requests share a few connections and wait for one; a stream has one of its own. A new identity has new
+//     connections.
+//   - What a broken connection cannot have done is sent once more: a GET, and a request that was not sent whole.
+//   - After a 401 the credentials are read again, and the request is sent once more.
+//   - Every exchange has a deadline, from looking up the host to the last byte, and ends with the stop.
+#ifndef TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
+#define TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operator/kube/credentials.h"
+#include "operator/net/http.h"
+
+namespace trainyard::kube {
+
+// What the server said, whatever its code.
+struct Answer {
+  int code = 0;
+  std::string retry_after;  // the field, as it came; empty: none
+  std::string body;
+};
+
+// Thread-safe.
+class Transport {
+ public:
+  struct Options {
+    int max_connections = 16;
+    // The API server itself gives up after 60 (--request-timeout).
+    double request_seconds = 65;
+  };
+  // All references must outlive it.
+  Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options);
+
+  // kUnavailable when there is no answer (what the server has done is then unknown, unless it was a GET),
+  // kDeadline, kStopped; what the credentials lack.
+  Result<Answer> Send(const std::string& method, const std::string& target, const std::string& content_type,
+                      const std::string& body);
+  // A GET whose body is delivered as it comes if its code is 200 (then `accepted` is called first), until it ends,
+  // `on_data` returns false, or `stop`; any other answer comes whole. Takes at most `seconds`.
+  Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop,
+                        const std::function<void()>& accepted, const std::function<bool(const char*, size_t)>& on_data);
+
+ private:
+  struct Pooled {
+    std::unique_ptr<net::Connection> connection;
+    std::shared_ptr<const net::TlsContext> tls;
+  };
+  class Turn;
+  net::HttpRequest Make(const std::string& method, const std::string& target, const Identity& identity) const;
+  Result<Answer> Try(const net::HttpRequest& request, const Identity& identity, const net::Wait& wait);
+  Result<std::unique_ptr<net::Connection>> Open(const Identity& identity, const net::Wait& wait) const;
+  std::unique_ptr<net::Connection> TakeIdle(const Identity& identity);
+  void PutBack(std::unique_ptr<net::Connection> connection, const Identity& identity);
+
+  const Endpoint endpoint_;
+  const StopFlag& stop_;
+  const Options options_;
+  Credentials credentials_;
+  Mutex mutex_;
+  CondVar returned_;
+  int in_flight_ GUARDED_BY(mutex_) = 0;
+  std::vector<Pooled> idle_ GUARDED_BY(mutex_);
+};
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_

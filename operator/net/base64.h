@@ -1,0 +1,17 @@
+// Base64 in one line (RFC 4648, section 4).
+#ifndef TRAINYARD_OPERATOR_NET_BASE64_H_
+#define TRAINYARD_OPERATOR_NET_BASE64_H_
+
+#include <string>
+
+#include "operator/base/status.h"
+
+namespace trainyard::net {
+
+std::string EncodeBase64(const std::string& text);
+// kInvalid for anything else than whole base64.
+Result<std::string> DecodeBase64(const std::string& text);
+
+}  // namespace trainyard::net
+
+#endif  // TRAINYARD_OPERATOR_NET_BASE64_H_

@@ -1,0 +1,185 @@
+#include "operator/net/connection.h"
+
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "operator/net/http.h"
+#include "operator/net/resolve.h"
+
+namespace trainyard::net {
+namespace {
+
+// Of several addresses a dead one shall leave time for the next.
+constexpr double kConnectSeconds = 5;
+constexpr int kUserTimeoutMs = 20000;
+
+Status Failed(const std::string& what, int error) {
+  return Status(Code::kUnavailable, what + ": " + std::strerror(error));
+}
+
+void SetSocketOptions(int socket) {
+  const int on = 1, idle = 15, interval = 5, count = 3, timeout = kUserTimeoutMs;
+  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Status Connect(const Address& address, const Wait& wait, Descriptor& out) {
+  out = Descriptor(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!out.open()) return Failed("socket", errno);
+  SetSocketOptions(out.get());
+  if (connect(out.get(), address.get(), address.length) == 0) return Status::Ok();
+  if (errno != EINPROGRESS) return Failed("connect", errno);
+  if (Status status = WaitFor(out.get(), POLLOUT, wait); !status.ok()) return status.With("connect");
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(out.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error == 0 ? Status::Ok() : Failed("connect", error);
+}
+
+}  // namespace
+
+void Connection::FreeTls::operator()(SSL* tls) const { SSL_free(tls); }
+
+// Without a word of farewell: it could wait.
+Connection::~Connection() = default;
+
+Result<std::unique_ptr<Connection>> Connection::Open(const Destination& to, const TlsContext* tls, const Wait& wait) {
+  std::unique_ptr<Connection> connection(new Connection());
+  const std::string& host = to.proxy ? to.proxy->host : to.host;
+  const int port = to.proxy ? to.proxy->port : to.port;
+  if (Status status = connection->Dial(host, port, wait); !status.ok())
+    return status.With((to.proxy ? "proxy " : "") + HostPort(host, port));
+  if (to.proxy) {
+    if (Status status = connection->Tunnel(to, wait); !status.ok()) return status.With("proxy " + HostPort(host, port));
+  }
+  if (tls) {
+    const std::string& name = to.server_name.empty() ? to.host : to.server_name;
+    if (Status status = connection->BeginTls(name, *tls, wait); !status.ok())
+      return status.With(HostPort(to.host, to.port));
+  }
+  return connection;
+}
+
+Status Connection::Dial(const std::string& host, int port, const Wait& wait) {
+  const Result<std::vector<Address>> addresses = Resolve(host, port, wait);
+  if (!addresses.ok()) return addresses.status();
+  Status status;
+  for (const Address& address : *addresses) {
+    status = Connect(address, {std::min(wait.deadline, After(SteadyNow(), kConnectSeconds)), wait.stop}, socket_);
+    if (status.ok() || status.Is(Code::kStopped)) break;
+  }
+  return status;
+}
+
+Status Connection::Tunnel(const Destination& to, const Wait& wait) {
+  const std::string where = HostPort(to.host, to.port);
+  HttpRequest request{.method = "CONNECT", .target = where, .host = where};
+  if (!to.proxy->authorization.empty()) request.fields.emplace_back("Proxy-Authorization", to.proxy->authorization);
+  if (Status status = SendRequest(*this, request, wait); !status.ok()) return status;
+  HttpReader reader(*this, wait);
+  const Result<HttpHead> head = reader.Head();
+  if (!head.ok()) return head.status();
+  if (head->code / 100 != 2)
+    return Status(Code::kUnavailable, "CONNECT " + where + ": HTTP " + std::to_string(head->code));
+  return Status::Ok();
+}
+
+Status Connection::BeginTls(const std::string& name, const TlsContext& context, const Wait& wait) {
+  tls_.reset(SSL_new(context.get()));
+  if (!tls_ || SSL_set_fd(tls_.get(), socket_.get()) != 1) return Status(Code::kInternal, "TLS: " + TlsErrorText());
+  if (ParseAddress(name, 0)) {
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls_.get()), name.c_str());
+  } else {
+    SSL_set_tlsext_host_name(tls_.get(), name.c_str());
+    SSL_set1_host(tls_.get(), name.c_str());
+  }
+  for (;;) {
+    ERR_clear_error();
+    const int result = SSL_connect(tls_.get());
+    if (result == 1) return Status::Ok();
+    const long verified = SSL_get_verify_result(tls_.get());
+    if (verified != X509_V_OK) {
+      ERR_clear_error();
+      return Status(Code::kUnavailable, std::string("TLS: the certificate of the server, looked at as ") + name + ": " +
+                                            X509_verify_cert_error_string(verified));
+    }
+    if (Status status = WaitForTls(result, wait); !status.ok()) return status.With("TLS");
+  }
+}
+
+Status Connection::WaitForTls(int result, const Wait& wait) {
+  switch (SSL_get_error(tls_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return WaitFor(socket_.get(), POLLIN, wait);
+    case SSL_ERROR_WANT_WRITE:
+      return WaitFor(socket_.get(), POLLOUT, wait);
+    default:
+      return Status(Code::kUnavailable, TlsErrorText());
+  }
+}
+
+Result<size_t> Connection::Read(char* data, size_t size, const Wait& wait) {
+  for (;;) {
+    if (wait.stop) return Status(Code::kStopped, "the operator stops");
+    if (!tls_) {
+      const ssize_t got = recv(socket_.get(), data, size, 0);
+      if (got >= 0) return static_cast<size_t>(got);
+      if (errno != EAGAIN && errno != EINTR) return Failed("read", errno);
+      if (Status status = WaitFor(socket_.get(), POLLIN, wait); !status.ok()) return status;
+      continue;
+    }
+    ERR_clear_error();
+    size_t got = 0;
+    const int result = SSL_read_ex(tls_.get(), data, size, &got);
+    if (result == 1) return got;
+    if (SSL_get_error(tls_.get(), result) == SSL_ERROR_ZERO_RETURN) return size_t{0};
+    if (Status status = WaitForTls(result, wait); !status.ok()) return status.With("read");
+  }
+}
+
+Status Connection::Write(std::string_view data, const Wait& wait) {
+  while (!data.empty()) {
+    if (!tls_) {
+      const ssize_t sent = send(socket_.get(), data.data(), data.size(), MSG_NOSIGNAL);
+      if (sent > 0) data.remove_prefix(static_cast<size_t>(sent));
+      if (sent >= 0 || errno == EINTR) continue;
+      if (errno != EAGAIN) return Failed("write", errno);
+      if (Status status = WaitFor(socket_.get(), POLLOUT, wait); !status.ok()) return status.With("write");
+      continue;
+    }
+    ERR_clear_error();
+    size_t sent = 0;
+    const int result = SSL_write_ex(tls_.get(), data.data(), data.size(), &sent);
+    if (result == 1) {
+      data.remove_prefix(sent);
+    } else if (Status status = WaitForTls(result, wait); !status.ok()) {
+      return status.With("write");
+    }
+  }
+  return Status::Ok();
+}
+
+bool Connection::Quiet() {
+  char byte;
+  if (!tls_) return recv(socket_.get(), &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+  // Session tickets come unasked for; looking takes them in.
+  ERR_clear_error();
+  size_t got = 0;
+  const int result = SSL_peek_ex(tls_.get(), &byte, 1, &got);
+  const bool quiet = result != 1 && SSL_get_error(tls_.get(), result) == SSL_ERROR_WANT_READ;
+  ERR_clear_error();
+  return quiet;
+}
+
+}  // namespace trainyard::net

@@ -1,0 +1,226 @@
+#include "operator/kube/kubeconfig.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "operator/kube/credentials.h"
+#include "operator/net/base64.h"
+#include "tests/operator/scripted_client.h"
+#include "tests/operator/tls_peer.h"
+
+namespace trainyard::kube {
+namespace {
+
+class KubeconfigTest : public testing::Test {
+ protected:
+  KubeconfigTest() : folder_(std::filesystem::path(testing::TempDir()) / ("kubeconfig-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+    for (const char* name : {"HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"}) unsetenv(name);
+  }
+  ~KubeconfigTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name, const std::string& text, mode_t mode = 0600) const {
+    const std::string path = (folder_ / name).string();
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+  Result<Endpoint> Read(const Json& cluster, const Json& user) const {
+    Json whole = {{"server", "https://api.example:6443"}};
+    if (cluster.is_object()) whole.update(cluster);
+    const Json config = {{"current-context", "c"},
+                         {"contexts", {{{"name", "c"}, {"context", {{"cluster", "k"}, {"user", "u"}}}}}},
+                         {"clusters", {{{"name", "k"}, {"cluster", whole}}}},
+                         {"users", {{{"name", "u"}, {"user", user}}}}};
+    return ReadKubeconfig(File("config", config.dump()));
+  }
+  // The message of the refusal.
+  std::string Refused(const Json& cluster, const Json& user) const {
+    const Result<Endpoint> read = Read(cluster, user);
+    return read.ok() ? "accepted" : read.status().message();
+  }
+  static void ExpectNames(const std::string& message, const std::string& field) {
+    EXPECT_NE(message.find(field), std::string::npos) << field << " in: " << message;
+  }
+
+  const std::filesystem::path folder_;
+  TestCertificate authority_ = TestCertificate::Authority("authority");
+  TestCertificate client_{"client", &authority_};
+};
+
+TEST_F(KubeconfigTest, HonoursProxyServerNameAndImpersonation) {
+  const Result<Endpoint> read = Read({{"proxy-url", "http://proxy.example:3128"}, {"tls-server-name", "inner.example"}},
+                                     {{"token", "t"}, {"as", "alice"}, {"as-uid", "7"}, {"as-groups", {"one"}}});
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->proxy->host, "proxy.example");
+  EXPECT_EQ(read->server_name, "inner.example");
+  EXPECT_EQ(read->as.user, "alice");
+  EXPECT_EQ(read->as.uid, "7");
+  EXPECT_EQ(read->as.groups, std::vector<std::string>{"one"});
+}
+
+TEST_F(KubeconfigTest, WhatIsNotHonouredIsRefusedByName) {
+  ExpectNames(Refused({{"insecure-skip-tls-verify", true}}, {}), "cluster.insecure-skip-tls-verify");
+  ExpectNames(Refused({{"proxy-url", "socks5://proxy:1080"}}, {}), "cluster.proxy-url");
+  ExpectNames(Refused({{"server", "http://api.example"}}, {}), "server");
+  ExpectNames(Refused({{"something", "new"}}, {}), "cluster.something");
+  ExpectNames(Refused({}, {{"username", "u"}, {"password", "p"}}), "user.password");
+  ExpectNames(Refused({}, {{"auth-provider", {{"name", "gcp"}}}}), "user.auth-provider");
+  ExpectNames(Refused({}, {{"as-user-extra", {{"scopes", {"all"}}}}}), "user.as-user-extra");
+  ExpectNames(Refused({}, {{"as-groups", {"one"}}}), "user.as");
+  ExpectNames(Refused({}, {{"token", 12345}}), "user.token");
+  EXPECT_TRUE(
+      Read({{"disable-compression", true}, {"insecure-skip-tls-verify", false}}, {{"extensions", {{"a", 1}}}}).ok());
+}
+
+TEST_F(KubeconfigTest, ABadCertificateOrKeyIsNamed) {
+  const std::string own = client_.pem(), key = client_.key_pem(), other = authority_.key_pem();
+  const auto data = [](const std::string& text) { return net::EncodeBase64(text); };
+  ExpectNames(Refused({{"certificate-authority-data", data("nothing")}}, {}), "cluster.certificate-authority-data");
+  ExpectNames(Refused({{"certificate-authority-data", "%%%"}}, {}), "cluster: certificate-authority-data");
+  ExpectNames(Refused({{"certificate-authority", "none.pem"}}, {}), "none.pem");
+  ExpectNames(Refused({}, {{"client-certificate-data", data(own)}}), "user.client-key");
+  ExpectNames(Refused({}, {{"client-key-data", data(key)}}), "user.client-certificate");
+  ExpectNames(Refused({}, {{"client-certificate-data", data("x")}, {"client-key-data", data(key)}}),
+              "user.client-certificate-data");
+  ExpectNames(Refused({}, {{"client-certificate-data", data(own)}, {"client-key-data", data("x")}}),
+              "user.client-key-data");
+  ExpectNames(Refused({}, {{"client-certificate-data", data(own)}, {"client-key-data", data(other)}}),
+              "is not the key of the certificate");
+  ExpectNames(
+      Refused({}, {{"client-certificate", File("cut", own.substr(0, own.size() / 2))}, {"client-key-data", data(key)}}),
+      "cut");
+  EXPECT_TRUE(Read({{"certificate-authority-data", data(authority_.pem())}},
+                   {{"client-certificate", File("own", own)}, {"client-key", File("key", key)}})
+                  .ok());
+}
+
+TEST_F(KubeconfigTest, AMissingContextClusterOrUserIsNamed) {
+  ExpectNames(ReadKubeconfig(File("a", "{}")).status().message(), "current-context");
+  ExpectNames(
+      ReadKubeconfig(File("b", R"({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k"}}]})"))
+          .status()
+          .message(),
+      "cluster");
+  ExpectNames(ReadKubeconfig("/none").status().message(), "/none");
+}
+
+TEST_F(KubeconfigTest, APluginOfAnotherVersionIsRefused) {
+  const Json beta = {{"apiVersion", "client.authentication.k8s.io/v1beta1"}, {"command", "x"}};
+  ExpectNames(Refused({}, {{"exec", beta}}), "user.exec.apiVersion: client.authentication.k8s.io/v1beta1");
+  const Json asks = {
+      {"apiVersion", "client.authentication.k8s.io/v1"}, {"command", "x"}, {"interactiveMode", "Always"}};
+  ExpectNames(Refused({}, {{"exec", asks}}), "user.exec.interactiveMode");
+}
+
+class PluginTest : public KubeconfigTest {
+ protected:
+  // A plugin that runs `script`, beside the kubeconfig.
+  Endpoint WithPlugin(const std::string& script) const {
+    File("plugin.sh", "#!/bin/sh\n" + script, 0700);
+    const Json exec = {
+        {"apiVersion", "client.authentication.k8s.io/v1"}, {"command", "./plugin.sh"},    {"args", {"get-token"}},
+        {"env", {{{"name", "WHO"}, {"value", "me"}}}},     {"installHint", "install it"}, {"interactiveMode", "Never"}};
+    const Result<Endpoint> read = Read({}, {{"exec", exec}});
+    EXPECT_TRUE(read.ok()) << read.status().ToString();
+    return *read;
+  }
+  static std::string Credential(const std::string& status) {
+    return R"(echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": )" + status +
+           "}'";
+  }
+  net::Wait Soon() const { return net::Wait::For(60, stop_); }
+  TurnedClock clock_;
+  StopFlag stop_;
+};
+
+TEST_F(PluginTest, GivesATokenUntilItExpires) {
+  clock_.now = *ParseTime("2026-01-01T00:00:00Z");
+  const std::string count = (folder_ / "count").string();
+  Credentials credentials(
+      WithPlugin(
+          "[ \"$1\" = get-token ] && [ \"$WHO\" = me ] && [ -n \"$KUBERNETES_EXEC_INFO\" ] || exit 3\n"
+          "echo x >> " +
+          count + "\n" +
+          Credential("{\"token\": \"'$(wc -l < " + count + ")'\", \"expirationTimestamp\": \"2026-01-01T01:00:00Z\"}")),
+      clock_);
+  EXPECT_EQ(credentials.Now(Soon())->token, "1");
+  clock_.Pass(3000);
+  const Result<Identity> again = credentials.Now(Soon());
+  EXPECT_EQ(again->token, "1") << "it is still good";
+  credentials.Refuse(*again);
+  EXPECT_EQ(credentials.Now(Soon())->token, "2") << "the server did not think so";
+  clock_.Pass(700);
+  EXPECT_EQ(credentials.Now(Soon())->token, "3") << "expired";
+}
+
+TEST_F(PluginTest, GivesACertificate) {
+  const auto text = [](const std::string& pem) { return Json(pem).dump(); };
+  const std::string credential = Credential("{\"clientCertificateData\": " + text(client_.pem()) +
+                                            ", \"clientKeyData\": " + text(client_.key_pem()) + "}");
+  std::string script = credential;
+  script.replace(0, 4, "printf '%s'");
+  Credentials credentials(WithPlugin(script), clock_);
+  const Result<Identity> identity = credentials.Now(Soon());
+  ASSERT_TRUE(identity.ok()) << identity.status().ToString();
+  EXPECT_TRUE(identity->token.empty());
+}
+
+TEST_F(PluginTest, AFailureNamesTheCommandItsCodeAndItsHint) {
+  Credentials credentials(WithPlugin("exit 7"), clock_);
+  const std::string message = credentials.Now(Soon()).status().message();
+  for (const char* part : {"plugin.sh", "exit code 7", "install it"}) ExpectNames(message, part);
+  EXPECT_FALSE(Credentials(WithPlugin("echo nothing"), clock_).Now(Soon()).ok());
+  EXPECT_FALSE(Credentials(WithPlugin(Credential("{}")), clock_).Now(Soon()).ok());
+}
+
+// With what it has started.
+TEST_F(PluginTest, OneThatHangsOrNeverEndsIsKilled) {
+  const Instant start = SteadyNow();
+  for (const char* script : {"sleep 600 & sleep 600", "exec 1>&-; sleep 600"}) {
+    const auto given = RunExecPlugin(*WithPlugin(script).exec, net::Wait::For(0.3, stop_));
+    EXPECT_TRUE(given.status().Is(Code::kDeadline)) << given.status().ToString();
+  }
+  EXPECT_FALSE(RunExecPlugin(*WithPlugin("cat /dev/zero").exec, Soon()).ok());
+  EXPECT_LT(SecondsBetween(start, SteadyNow()), 100);
+  stop_.Set();
+  EXPECT_TRUE(RunExecPlugin(*WithPlugin("sleep 600").exec, Soon()).status().Is(Code::kStopped));
+}
+
+TEST(Proxy, OfTheEnvironment) {
+  std::map<std::string, std::string> variables;
+  const auto get = [&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  const auto uses = [&](const std::string& host, int port = 6443) {
+    const auto proxy = net::ProxyOfEnvironment(host, port, get);
+    EXPECT_TRUE(proxy.ok()) << proxy.status().ToString();
+    return proxy->has_value();
+  };
+  EXPECT_FALSE(uses("api.example"));
+  variables["HTTPS_PROXY"] = "http://[fd00::1]:3128/";
+  EXPECT_TRUE(uses("api.example"));
+  EXPECT_EQ((*net::ProxyOfEnvironment("api.example", 1, get))->host, "fd00::1");
+  for (const char* own : {"localhost", "127.0.0.1", "127.3.4.5", "::1"}) EXPECT_FALSE(uses(own)) << own;
+  variables["NO_PROXY"] = "example, .inner.test,10.0.0.0/8 ,fd00::/8,192.168.0.1, only.test:443";
+  for (const char* excepted :
+       {"example", "api.example", "API.Example", "a.inner.test", "10.200.0.1", "fd12::1", "192.168.0.1"})
+    EXPECT_FALSE(uses(excepted)) << excepted;
+  for (const char* other : {"badexample", "inner.test", "11.0.0.1", "fe00::1", "192.168.0.2", "only.test"})
+    EXPECT_TRUE(uses(other)) << other;
+  EXPECT_FALSE(uses("only.test", 443));
+  variables["NO_PROXY"] = "*";
+  EXPECT_FALSE(uses("api.example"));
+  variables = {{"https_proxy", "https://proxy:1"}};
+  const auto refused = net::ProxyOfEnvironment("api.example", 1, get);
+  EXPECT_NE(refused.status().message().find("HTTPS_PROXY"), std::string::npos);
+  variables = {{"https_proxy", "http://user:secret@proxy:x"}};
+  EXPECT_EQ(net::ProxyOfEnvironment("api.example", 1, get).status().message().find("secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::kube

@@ -1,0 +1,165 @@
+#include "operator/kube/leader_election.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/operator/scripted_client.h"
+
+namespace trainyard::kube {
+namespace {
+
+// One Lease, with the versions of an API server.
+class LeaseClient : public ScriptedClient {
+ public:
+  using ScriptedClient::ScriptedClient;
+  Result<Json> Get(const Resource&, const std::string&, const std::string&) override {
+    if (!up) return Status(Code::kUnavailable, "down");
+    return lease.is_null() ? Result<Json>(Status(Code::kNotFound, "none")) : lease;
+  }
+  Result<Json> Create(const Resource&, const std::string&, const Json& object, const WriteOptions&) override {
+    if (!up) return Status(Code::kUnavailable, "down");
+    if (!lease.is_null()) return Status(Code::kAlreadyExists, "there");
+    lease = object;
+    return Stamp();
+  }
+  Result<Json> MergePatch(const Resource&, const std::string&, const std::string&, const std::string&,
+                          const Json& patch, const WriteOptions&) override {
+    if (!up) return Status(Code::kUnavailable, "down");
+    if (lease.is_null()) return Status(Code::kNotFound, "none");
+    if (patch["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"])
+      return Status(Code::kConflict, "changed");
+    lease.merge_patch(patch);
+    const Json stamped = Stamp();
+    return answers ? Result<Json>(stamped) : Status(Code::kUnavailable, "the answer is lost");
+  }
+  std::string holder() const { return lease["spec"]["holderIdentity"]; }
+
+  Json lease;
+  bool up = true, answers = true;
+
+ private:
+  Json Stamp() {
+    lease["metadata"]["resourceVersion"] = std::to_string(++version_);
+    return lease;
+  }
+  int version_ = 0;
+};
+
+class ElectionTest : public testing::Test {
+ protected:
+  LeaderElection::Options As(const std::string& identity) const {
+    return {.ns = "ns", .name = "operator", .identity = identity};
+  }
+  TurnedClock clock_;
+  Logger log_{STDERR_FILENO, Logger::Form::kText, LogLevel::kError};
+  LeaseClient client_{clock_};
+  LeaderElection a_{client_, clock_, log_, As("a")}, b_{client_, clock_, log_, As("b")};
+};
+
+TEST_F(ElectionTest, OneLeadsAndTheOtherWaits) {
+  for (int i = 0; i < 30; ++i) {
+    const double wait = a_.Step();
+    b_.Step();
+    clock_.Pass(wait);
+    EXPECT_TRUE(a_.Leads());
+    EXPECT_FALSE(b_.Leads());
+  }
+  EXPECT_EQ(client_.lease["spec"]["leaseTransitions"], 0);
+}
+
+// Nothing is heard of the leader any more: fifteen seconds, seen from here.
+TEST_F(ElectionTest, AnotherTakesOverWhenTheLeaseDoesNotChange) {
+  a_.Step();
+  b_.Step();
+  const Instant start = clock_.Steady();
+  while (!b_.Leads()) {
+    clock_.Pass(b_.Step());
+    ASSERT_LT(SecondsBetween(start, clock_.Steady()), 30);
+    EXPECT_FALSE(a_.Leads() && b_.Leads());
+  }
+  EXPECT_GE(SecondsBetween(start, clock_.Steady()), 15);
+  EXPECT_LT(SecondsBetween(start, clock_.Steady()), 20);
+  EXPECT_TRUE(a_.Lost()) << "long before";
+  EXPECT_EQ(client_.lease["spec"]["leaseTransitions"], 1);
+}
+
+// A record of another time, or of a clock that is wrong, says nothing.
+TEST_F(ElectionTest, TheRecordsTimeIsNotBelieved) {
+  a_.Step();
+  client_.lease["spec"]["renewTime"] = "1999-01-01T00:00:00.000000Z";
+  b_.Step();
+  EXPECT_FALSE(b_.Leads()) << "it was seen now for the first time";
+  client_.lease["spec"]["renewTime"] = "2999-01-01T00:00:00.000000Z";
+  for (int i = 0; i < 10; ++i) clock_.Pass(b_.Step());
+  EXPECT_TRUE(b_.Leads());
+}
+
+TEST_F(ElectionTest, WhoCannotRenewStopsBeforeAnotherBegins) {
+  a_.Step();
+  client_.up = false;
+  const Instant start = clock_.Steady();
+  while (a_.Leads()) clock_.Pass(a_.Step());
+  EXPECT_LT(SecondsBetween(start, clock_.Steady()), 13);
+  EXPECT_TRUE(a_.Lost());
+  client_.up = true;
+  a_.Step();
+  EXPECT_FALSE(a_.Leads()) << "never again";
+}
+
+TEST_F(ElectionTest, AFrozenLeaderKnowsWhenItWakes) {
+  a_.Step();
+  EXPECT_TRUE(a_.Leads());
+  clock_.Pass(3600);
+  EXPECT_FALSE(a_.Leads()) << "before any step";
+  EXPECT_TRUE(a_.Lost());
+}
+
+TEST_F(ElectionTest, ATakenLeaseIsLostAtOnce) {
+  a_.Step();
+  client_.lease["spec"]["holderIdentity"] = "c";
+  client_.lease["metadata"]["resourceVersion"] = "77";
+  clock_.Pass(2);
+  a_.Step();
+  EXPECT_FALSE(a_.Leads());
+  EXPECT_TRUE(a_.Lost());
+  EXPECT_EQ(client_.holder(), "c");
+}
+
+TEST_F(ElectionTest, ALostAnswerIsNoLostLease) {
+  a_.Step();
+  client_.answers = false;
+  clock_.Pass(a_.Step());
+  client_.answers = true;
+  clock_.Pass(a_.Step());
+  EXPECT_TRUE(a_.Leads());
+  EXPECT_EQ(client_.holder(), "a");
+}
+
+TEST_F(ElectionTest, AReleasedLeaseIsTakenAtOnce) {
+  a_.Step();
+  b_.Step();
+  a_.Release(client_);
+  EXPECT_FALSE(a_.Leads());
+  clock_.Pass(2);
+  b_.Step();
+  EXPECT_TRUE(b_.Leads());
+}
+
+// Who does not lead any more must not take the lease from the one who does.
+TEST_F(ElectionTest, OnlyTheLeaderReleases) {
+  a_.Step();
+  b_.Step();
+  b_.Release(client_);
+  EXPECT_EQ(client_.holder(), "a");
+}
+
+TEST_F(ElectionTest, AFieldOfOthersSurvives) {
+  a_.Step();
+  client_.lease["spec"]["strategy"] = "OldestEmulationVersion";
+  clock_.Pass(2);
+  a_.Step();
+  EXPECT_EQ(client_.lease["spec"]["strategy"], "OldestEmulationVersion");
+}
+
+}  // namespace
+}  // namespace trainyard::kube

@@ -1,0 +1,160 @@
+#include "operator/kube/reflector.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/kube/store.h"
+#include "tests/operator/scripted_client.h"
+
+namespace trainyard::kube {
+namespace {
+
+const Status kCut(Code::kUnavailable, "read: the connection broke");
+
+class ReflectorTest : public testing::Test {
+ protected:
+  using Names = Store<std::string>;
+  ReflectorTest() { client_.lists.push_back(ListAt(5, {"a"})); }
+  double Pump() { return reflector_.Pump(stop_); }
+  static WatchEvent Added(const std::string& name, int version) { return {"ADDED", ObjectAt(name, version)}; }
+  static WatchEvent Bookmark(int version) {
+    return {"BOOKMARK", {{"metadata", {{"resourceVersion", std::to_string(version)}}}}};
+  }
+
+  TurnedClock clock_;
+  StopFlag stop_;
+  ScriptedClient client_{clock_};
+  std::vector<std::string> heard_;
+  Names store_{
+      [](const Json& object) {
+        if (object.value("/metadata/name"_json_pointer, "") == "poison") throw std::runtime_error("poison");
+        return object.value("/metadata/name"_json_pointer, "");
+      },
+      [](const std::string&) { return std::string(); }, [this](const std::string& key) { heard_.push_back(key); },
+      [this](const std::string& key, const std::string& why) { heard_.push_back("skipped " + key + ": " + why); }};
+  Reflector reflector_{client_, clock_, kPods, {}, store_};
+};
+
+TEST_F(ReflectorTest, TheFirstListAsksForZeroAndTheWatchGoesOnFromIt) {
+  client_.watches = {{{Added("b", 6), Bookmark(9)}, 400, Status::Ok()}, {{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.list_versions, std::vector<std::string>{"0"});
+  EXPECT_EQ(client_.watch_versions, (std::vector<std::string>{"5", "9"})) << "events and bookmarks advance it";
+  EXPECT_EQ(store_.size(), 2u);
+}
+
+// A load balancer that cuts every watch after 50 s, for hours.
+TEST_F(ReflectorTest, AWatchThatLivedIsHealthyHoweverItEnded) {
+  for (int i = 0; i < 100; ++i) client_.watches.push_back({{Added("b", 6 + i)}, 50, kCut});
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(Pump(), 0) << i;
+    EXPECT_FALSE(reflector_.trouble()) << i;
+  }
+  EXPECT_EQ(client_.list_versions.size(), 1u) << "no list again";
+  EXPECT_EQ(client_.watch_versions.back(), "104");
+}
+
+TEST_F(ReflectorTest, ASilentWatchIsHealthyAfterTenSeconds) {
+  for (int i = 0; i < 20; ++i) client_.watches.push_back({{}, 30, kCut});
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Pump(), 0) << i;
+  EXPECT_EQ(client_.list_versions.size(), 1u);
+}
+
+TEST_F(ReflectorTest, ShortWatchesBackOffAndALongOneForgetsIt) {
+  for (int i = 0; i < 8; ++i) client_.watches.push_back({{}, 0.1, Status::Ok()});
+  double wait = 0;
+  for (int i = 0; i < 8; ++i) {
+    wait = Pump();
+    EXPECT_GE(wait, std::min(0.8 * (1 << i), 30.0) / 2) << i;
+    EXPECT_LE(wait, std::min(0.8 * (1 << i), 30.0)) << i;
+  }
+  EXPECT_GE(wait, 15);
+  client_.watches = {{{}, 60, kCut}, {{}, 0, kCut}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_LE(Pump(), 0.8) << "from the beginning";
+}
+
+// What never was accepted has not lived, however long it took.
+TEST_F(ReflectorTest, AnUnreachableServerIsNoHealth) {
+  client_.watches.push_back({{}, 65, Status(Code::kDeadline, "no answer"), /*accepted=*/false});
+  EXPECT_GT(Pump(), 0);
+  ASSERT_TRUE(reflector_.trouble());
+  EXPECT_TRUE(reflector_.trouble()->status.Is(Code::kDeadline));
+}
+
+TEST_F(ReflectorTest, RefusedAndThrottledKeepThePlace) {
+  const Status refused(Code::kUnavailable, "connect: Connection refused"), throttled(Code::kThrottled, "later");
+  client_.watches = {{{}, 0, refused, false}, {{}, 0, throttled, false}, {{}, 400, Status::Ok()}};
+  EXPECT_GT(Pump(), 0);
+  EXPECT_GT(Pump(), 0);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.list_versions.size(), 1u);
+}
+
+TEST_F(ReflectorTest, GoneListsAgainFromTheNewestSeen) {
+  client_.lists.push_back(Status(Code::kGone, "too old"));
+  client_.lists.push_back(ListAt(70, {"b"}));
+  client_.watches = {{{Bookmark(60)}, 300, Status::Ok()},
+                     {{{"ERROR", {{"kind", "Status"}, {"code", 410}, {"message", "too old"}}}}, 0, Status::Ok()},
+                     {{}, 300, Status::Ok()}};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Pump(), 0) << i;
+  EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", "60", ""}));
+  EXPECT_EQ(client_.watch_versions.back(), "70");
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"default/b"}) << "a relist takes away what is gone";
+  EXPECT_EQ(reflector_.rewinds(), 0);
+}
+
+// etcd restored from a backup: the server's newest version is far behind what we have seen.
+TEST_F(ReflectorTest, AVersionThatTheServerDoesNotReachListsWhatThereIsAtOnce) {
+  const Status too_large = StatusFromApi(504, TooLarge());
+  ASSERT_TRUE(too_large.Is(Code::kAhead)) << too_large.ToString();
+  client_.lists = {ListAt(900, {"a"}), ListAt(5, {"old"})};
+  client_.watches = {{{}, 0, too_large, false}, {{}, 300, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0) << "without a wait";
+  ASSERT_TRUE(reflector_.trouble());
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", ""}));
+  EXPECT_EQ(client_.watch_versions, (std::vector<std::string>{"900", "5"}));
+  EXPECT_EQ(reflector_.rewinds(), 1);
+  EXPECT_FALSE(reflector_.trouble());
+}
+
+TEST_F(ReflectorTest, AListThatAsksForTooMuchAsksForWhatThereIs) {
+  client_.lists = {ListAt(900), StatusFromApi(504, TooLarge()), ListAt(5)};
+  client_.watches = {{{}, 0, Status(Code::kGone, "too old"), false}, {{}, 300, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", "900", ""}));
+  EXPECT_EQ(reflector_.rewinds(), 1);
+}
+
+TEST_F(ReflectorTest, AMissingRightIsToldUntilAWatchLives) {
+  const Status forbidden(Code::kForbidden, "pods is forbidden");
+  client_.lists = {forbidden, forbidden, ListAt(5)};
+  client_.watches = {{{}, 0, forbidden, false}, {{}, 60, Status::Ok()}};
+  client_.lists.push_back(ListAt(6));
+  EXPECT_GT(Pump(), 0);
+  const Instant since = reflector_.trouble()->since;
+  clock_.Pass(10);
+  EXPECT_GT(Pump(), 0);
+  EXPECT_FALSE(reflector_.synced());
+  EXPECT_GT(Pump(), 0) << "the list works, the watch does not";
+  ASSERT_TRUE(reflector_.trouble());
+  EXPECT_EQ(reflector_.trouble()->since, since);
+  Pump();
+  EXPECT_FALSE(reflector_.trouble());
+}
+
+// Of three objects one that a defect of ours stumbles over, in a list and in a watch.
+TEST_F(ReflectorTest, AnObjectThatCannotBeReadIsSkipped) {
+  client_.lists = {ListAt(5, {"a", "poison", "b"})};
+  client_.watches = {{{Added("poison", 6), Added("c", 7)}, 20, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(store_.Keys(), (std::vector<std::string>{"default/a", "default/b", "default/c"}));
+  EXPECT_EQ(store_.skips(), 2);
+  EXPECT_EQ(std::count(heard_.begin(), heard_.end(), "skipped default/poison: poison"), 2);
+  EXPECT_EQ(std::count(heard_.begin(), heard_.end(), ""), 0);
+}
+
+}  // namespace
+}  // namespace trainyard::kube

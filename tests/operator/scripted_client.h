@@ -1,0 +1,93 @@
+// A kube::Client whose lists and watches do what a test says, on a clock that the test turns.
+#ifndef TRAINYARD_TESTS_OPERATOR_SCRIPTED_CLIENT_H_
+#define TRAINYARD_TESTS_OPERATOR_SCRIPTED_CLIENT_H_
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "operator/kube/client.h"
+
+namespace trainyard::kube {
+
+class TurnedClock : public Clock {
+ public:
+  Time Now() const override { return now; }
+  void Pass(double seconds) { now = After(now, seconds); }
+  Time now{};
+};
+
+inline Json ObjectAt(const std::string& name, int version) {
+  return {{"metadata",
+           {{"name", name}, {"namespace", "default"}, {"uid", name}, {"resourceVersion", std::to_string(version)}}}};
+}
+
+inline Json ListAt(int version, const std::vector<std::string>& names = {}) {
+  Json items = Json::array();
+  for (const std::string& name : names) items.push_back(ObjectAt(name, version));
+  return {{"metadata", {{"resourceVersion", std::to_string(version)}}}, {"items", items}};
+}
+
+inline Json TooLarge() {
+  return {
+      {"kind", "Status"},
+      {"code", 504},
+      {"reason", "Timeout"},
+      {"message", "Too large resource version: 900, current: 5"},
+      {"details", {{"causes", {{{"reason", "ResourceVersionTooLarge"}, {"message", "Too large resource version"}}}}}}};
+}
+
+class ScriptedClient : public Client {
+ public:
+  // One watch: accepted, then its events, then `seconds` of life, then its end.
+  struct Watched {
+    std::vector<WatchEvent> events;
+    double seconds = 0;
+    Status end;
+    bool accepted = true;
+  };
+  explicit ScriptedClient(TurnedClock& clock) : clock_(clock) {}
+
+  std::deque<Result<Json>> lists;  // what each list answers; behind the last: an empty one
+  std::deque<Watched> watches;     // and each watch; behind the last: kStopped
+  std::vector<std::string> list_versions, watch_versions;
+
+  Result<Json> List(const Resource&, const std::string&, const ListOptions& options) override {
+    list_versions.push_back(options.resource_version);
+    if (lists.empty()) return ListAt(1);
+    Result<Json> answer = lists.front();
+    lists.pop_front();
+    return answer;
+  }
+  Status Watch(const Resource&, const std::string&, const WatchOptions& options,
+               const std::function<bool(WatchEvent)>& on_event, const StopFlag&) override {
+    watch_versions.push_back(options.resource_version);
+    if (watches.empty()) return Status(Code::kStopped, "the script is over");
+    const Watched watched = watches.front();
+    watches.pop_front();
+    if (watched.accepted && options.accepted) options.accepted();
+    for (const WatchEvent& event : watched.events) {
+      if (!on_event(event)) return Status::Ok();
+    }
+    clock_.Pass(watched.seconds);
+    return watched.end;
+  }
+  Result<Json> Get(const Resource&, const std::string&, const std::string&) override { return Json::object(); }
+  Result<Json> Create(const Resource&, const std::string&, const Json& object, const WriteOptions&) override {
+    return object;
+  }
+  Result<Json> MergePatch(const Resource&, const std::string&, const std::string&, const std::string&,
+                          const Json& patch, const WriteOptions&) override {
+    return patch;
+  }
+  Status Delete(const Resource&, const std::string&, const std::string&, const DeleteOptions&) override {
+    return Status::Ok();
+  }
+
+ private:
+  TurnedClock& clock_;
+};
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_TESTS_OPERATOR_SCRIPTED_CLIENT_H_
