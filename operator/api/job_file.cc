@@ -1,8 +1,5 @@
 #include "operator/api/job_file.h"
 
-#include <iostream>
-#include <iterator>
-
 #include "common/yaml.h"
 #include "operator/api/json.h"
 #include "operator/api/validation.h"
@@ -45,15 +42,10 @@ Result<Json> YamlToJson(const std::string& text, const std::string& origin) {
 
 Result<JobFile> ReadJobFile(const std::string& path) {
   const std::string origin = path == "-" ? "standard input" : path;
-  std::string text;
-  if (path == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  } else {
-    Result<std::string> read = ReadWhole(path);
-    if (!read.ok()) return read.status();
-    text = std::move(*read);
-  }
-  Result<std::vector<Json>> documents = Documents(text, origin);
+  // One byte more than the reader takes, so that it says that there is more.
+  const Result<std::string> text = ReadWhole(path, YamlLimits{}.bytes + 1);
+  if (!text.ok()) return text.status();
+  Result<std::vector<Json>> documents = Documents(*text, origin);
   if (!documents.ok()) return documents.status();
   std::vector<Json> jobs;
   JobFile file;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -34,13 +35,13 @@ Status WriteWhole(const std::filesystem::path& path, const std::string& text, mo
   return refused(error);
 }
 
-Result<std::string> ReadWhole(const std::filesystem::path& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most) {
+  const int file = path == "-" ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   std::string text;
   int error = file < 0 ? errno : 0;
   char part[1 << 16];
-  while (error == 0) {
-    const ssize_t got = read(file, part, sizeof part);
+  while (error == 0 && text.size() < most) {
+    const ssize_t got = read(file, part, std::min(sizeof part, most - text.size()));
     if (got == 0) break;
     if (got > 0) text.append(part, static_cast<size_t>(got));
     if (got < 0 && errno != EINTR) error = errno;

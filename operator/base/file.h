@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -16,8 +17,9 @@ namespace trainyard {
 // the disk itself before this returns, not only in the kernel.
 Status WriteWhole(const std::filesystem::path& path, const std::string& text, mode_t mode, bool sync);
 
-// All bytes of a file; kNotFound when it cannot be read.
-Result<std::string> ReadWhole(const std::filesystem::path& path);
+// All bytes of a file ("-": of standard input), or the first `most`: an endless one ends there. kNotFound when it
+// cannot be read.
+Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most = SIZE_MAX);
 
 // Writes all of it to an open file. The errno of the first failure, or 0.
 int WriteAll(int file, const std::string& text);
