@@ -1,6 +1,8 @@
 #include "operator/progress_poller.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -17,6 +19,13 @@ using json::Count, json::Number;
 
 // The latest moment that a time may be: the year 2255.
 constexpr double kLastSecond = 9e9;
+
+// To six digits: tables of a cluster print all that there are.
+std::optional<double> Rounded(std::optional<double> value) {
+  char text[32];
+  if (value) std::snprintf(text, sizeof text, "%.6g", *value);
+  return value ? std::optional(std::strtod(text, nullptr)) : std::nullopt;
+}
 
 // Nothing for null: rank 0 does not know it yet.
 std::optional<double> Known(const nlohmann::json& answer, const char* key) {
@@ -43,9 +52,9 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
     const double done = static_cast<double>(*progress.step) / static_cast<double>(*progress.total_steps);
     progress.percent = static_cast<int64_t>(100 * std::min(1.0, done));
   }
-  progress.samples_per_second = Known(answer, "samples_per_second");
+  progress.samples_per_second = Rounded(Known(answer, "samples_per_second"));
   progress.eta_seconds = KnownCount(answer, "eta_seconds");
-  progress.loss = Known(answer, "loss");
+  progress.loss = Rounded(Known(answer, "loss"));
   progress.last_update = now;
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {
     report.checkpoint.step = Count(checkpoint, "step");
