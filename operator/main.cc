@@ -10,6 +10,7 @@
 #include "operator/api/field_error.h"
 #include "operator/api/job_file.h"
 #include "operator/base/exit_codes.h"
+#include "operator/config_check.h"
 #include "operator/local/limits.h"
 #include "operator/local/local_command.h"
 #include "operator/run_command.h"
@@ -26,7 +27,13 @@ int Validate(const std::string& file) {
   const std::vector<std::string> problems = api::CheckJob(read->job);
   for (const std::string& problem : problems) std::fprintf(stderr, "%s: %s\n", file.c_str(), problem.c_str());
   if (!problems.empty()) return kExitInvalid;
+  const ConfigVerdict config = CheckConfig(read->job);
+  if (!config.problem.empty()) {
+    std::fprintf(stderr, "%s: %s\n", file.c_str(), config.problem.c_str());
+    return kExitInvalid;
+  }
   std::printf("%s: valid\n", file.c_str());
+  if (!config.unchecked.empty()) std::printf("  %s\n", config.unchecked.c_str());
   for (const std::string& obstacle : local::JobObstacles(read->job))
     std::printf("  `local` refuses %s\n", obstacle.c_str());
   for (const std::string& other : read->others) std::printf("  `local` ignores %s\n", other.c_str());

@@ -234,6 +234,8 @@ Json JobSchema() {
 Json CustomResourceDefinition() {
   Json version = {
       {"name", kVersion}, {"served", true}, {"storage", true}, {"subresources", {{"status", Json::object()}}}};
+  version["subresources"]["scale"] = {{"specReplicasPath", ".spec.workers"},
+                                      {"statusReplicasPath", ".status.workers.active"}};
   version["schema"]["openAPIV3Schema"] = JobSchema();
   version["additionalPrinterColumns"] = {
       Column("Phase", "string", ".status.phase"),

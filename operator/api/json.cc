@@ -257,7 +257,9 @@ TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
     Fields(decoder, job.spec);
     decoder.RefuseUnknown();
   } else {
-    errors.push_back({FieldError::Kind::kRequired, "spec", "", "an object"});
+    const bool missing = spec.is_null();
+    errors.push_back({missing ? FieldError::Kind::kRequired : FieldError::Kind::kInvalid, "spec",
+                      missing ? "" : Shown(spec), "an object"});
   }
   if (const Json& status = json::Field(object, "status"); status.is_object()) {
     std::vector<FieldError> ignored;

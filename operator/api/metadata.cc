@@ -10,7 +10,7 @@
 namespace trainyard::api {
 namespace {
 
-constexpr size_t kMaxLabel = 63, kMaxSubdomain = 253;
+constexpr size_t kMaxLabel = 63, kMaxSubdomain = 253, kMaxAnnotations = 256 << 10;
 
 bool IsLowerOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool IsAlphanumeric(char c) { return IsLowerOrDigit(c) || (c >= 'A' && c <= 'Z'); }
@@ -20,12 +20,6 @@ bool IsLabelText(const std::string& text) {
   return !text.empty() && text.size() <= kMaxLabel && IsAlphanumeric(text.front()) && IsAlphanumeric(text.back()) &&
          std::all_of(text.begin(), text.end(),
                      [](char c) { return IsAlphanumeric(c) || c == '-' || c == '_' || c == '.'; });
-}
-
-bool IsQualifiedName(const std::string& key) {
-  const size_t slash = key.find('/');
-  if (slash == std::string::npos) return IsLabelText(key);
-  return IsDnsSubdomain(key.substr(0, slash)) && IsLabelText(key.substr(slash + 1));
 }
 
 std::string Lower(std::string text) {
@@ -39,6 +33,14 @@ Cause Refuse(const std::string& field, const std::string& text, const char* allo
 }
 
 }  // namespace
+
+bool IsLabelKey(const std::string& key) {
+  const size_t slash = key.find('/');
+  if (slash == std::string::npos) return IsLabelText(key);
+  return IsDnsSubdomain(key.substr(0, slash)) && IsLabelText(key.substr(slash + 1));
+}
+
+bool IsLabelValue(const std::string& value) { return value.empty() || IsLabelText(value); }
 
 bool IsDnsLabel(const std::string& text) {
   return !text.empty() && text.size() <= kMaxLabel && IsLowerOrDigit(text.front()) && IsLowerOrDigit(text.back()) &&
@@ -62,17 +64,24 @@ bool IsDnsSubdomain(const std::string& text) {
 const Json& MetadataSchema() { return PodTemplateSchema()["properties"]["metadata"]; }
 
 std::vector<Cause> CheckLabels(const Json& metadata, const std::string& path) {
-  constexpr char kKey[] = "a name of letters, digits, -, _ and . (63 at most), perhaps after a DNS name and /";
-  constexpr char kValue[] = "empty, or 63 letters, digits, -, _ and . at most, with a letter or digit at both ends";
   std::vector<Cause> causes;
+  size_t bytes = 0;
+  for (const auto& [key, value] : json::Field(metadata, "annotations").items())
+    bytes += key.size() + (value.is_string() ? value.get_ref<const std::string&>().size() : 0);
+  if (bytes > kMaxAnnotations)
+    causes.push_back({"FieldValueTooLong",
+                      "Too long: may not be more than " + std::to_string(kMaxAnnotations) + " bytes",
+                      path + ".annotations", std::to_string(bytes) + " bytes",
+                      std::to_string(kMaxAnnotations) + " bytes together at most"});
   for (const char* map : {"labels", "annotations"}) {
     const std::string field = path + "." + map;
     for (const auto& [key, value] : json::Field(metadata, map).items()) {
       // An annotation's prefix may have upper case (apimachinery's ValidateAnnotations).
-      if (!IsQualifiedName(std::string(map) == "labels" ? key : Lower(key))) causes.push_back(Refuse(field, key, kKey));
+      if (!IsLabelKey(std::string(map) == "labels" ? key : Lower(key)))
+        causes.push_back(Refuse(field, key, kLabelKeyRule));
       const std::string text = value.is_string() ? value.get<std::string>() : "";
-      if (std::string(map) == "labels" && !text.empty() && !IsLabelText(text))
-        causes.push_back(Refuse(field + "." + key, text, kValue));
+      if (std::string(map) == "labels" && !IsLabelValue(text))
+        causes.push_back(Refuse(field + "." + key, text, kLabelValueRule));
     }
   }
   return causes;

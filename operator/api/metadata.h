@@ -15,6 +15,14 @@ bool IsDnsLabel(const std::string& text);
 // Labels with dots between them, at most 253 characters: what most objects are called.
 bool IsDnsSubdomain(const std::string& text);
 
+// "team", "example.com/team": a key of a label. What it must be, in words, is the rule.
+bool IsLabelKey(const std::string& key);
+inline constexpr char kLabelKeyRule[] =
+    "a name of letters, digits, -, _ and . (63 at most), perhaps after a DNS name and /";
+bool IsLabelValue(const std::string& value);
+inline constexpr char kLabelValueRule[] =
+    "empty, or 63 letters, digits, -, _ and . at most, with a letter or digit at both ends";
+
 // Of an object's metadata, for schema.h.
 const Json& MetadataSchema();
 // Keys and values of labels, keys of annotations. REQUIRES: `metadata` fits MetadataSchema.

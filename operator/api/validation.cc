@@ -7,6 +7,7 @@
 
 #include "operator/api/json.h"
 #include "operator/api/metadata.h"
+#include "operator/api/pod_checks.h"
 #include "operator/api/pod_fields.h"
 #include "operator/api/rules.h"
 #include "operator/api/schema.h"
@@ -179,6 +180,24 @@ void AddCauses(const std::vector<Cause>& causes, std::vector<FieldError>& errors
   }
 }
 
+// A kubelet takes a relative path from /; people who write one mean another place.
+void CheckMountPaths(const Json& pod, std::vector<FieldError>& errors) {
+  for (const char* list : {"initContainers", "containers"}) {
+    const Json& containers = json::List(pod, list);
+    for (size_t i = 0; i < containers.size(); ++i) {
+      const Json& mounts = json::List(containers[i], "volumeMounts");
+      for (size_t j = 0; j < mounts.size(); ++j) {
+        const std::string path = json::Text(mounts[j], "mountPath");
+        if (!path.starts_with('/'))
+          errors.push_back({Kind::kInvalid,
+                            std::string("spec.template.spec.") + list + "[" + std::to_string(i) + "].volumeMounts[" +
+                                std::to_string(j) + "].mountPath",
+                            Shown(path), "an absolute path"});
+      }
+    }
+  }
+}
+
 // Unknown fields, and those that do not fit the schema.
 std::vector<FieldError> CheckFields(const Json& schema, const Json& value, const std::string& path) {
   std::vector<FieldError> errors;
@@ -230,6 +249,8 @@ std::vector<FieldError> CheckPodFields(const JobSpec& spec) {
   std::vector<FieldError> errors = CheckFields(schema, spec.pod_template, "spec.template");
   if (errors.empty())
     AddCauses(CheckLabels(json::Field(spec.pod_template, "metadata"), "spec.template.metadata"), errors);
+  if (errors.empty()) AddCauses(CheckPodSpec(json::Field(spec.pod_template, "spec"), "spec.template.spec"), errors);
+  if (errors.empty()) CheckMountPaths(json::Field(spec.pod_template, "spec"), errors);
   if (!spec.checkpoint.volume.is_null()) {
     Json volume = spec.checkpoint.volume;
     volume["name"] = "checkpoint";

@@ -6,6 +6,7 @@ namespace trainyard::kube {
 
 const Resource kPods{"", "v1", "pods", "Pod"};
 const Resource kServices{"", "v1", "services", "Service"};
+const Resource kClaims{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"};
 const Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
 const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
 const Resource kTrainingJobs{"trainyard.dev", "v1alpha1", "trainingjobs", "TrainingJob"};

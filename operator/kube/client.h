@@ -33,7 +33,7 @@ struct Resource {
   friend bool operator==(const Resource&, const Resource&) = default;
 };
 
-extern const Resource kPods, kServices, kEvents, kLeases, kTrainingJobs;
+extern const Resource kPods, kServices, kClaims, kEvents, kLeases, kTrainingJobs;
 
 struct ListOptions {
   std::string label_selector, field_selector;

@@ -7,6 +7,7 @@
 #include "operator/api/crd.h"
 #include "operator/api/json.h"
 #include "operator/api/metadata.h"
+#include "operator/api/pod_checks.h"
 #include "operator/api/pod_fields.h"
 #include "operator/api/rules.h"
 #include "operator/api/schema.h"
@@ -43,7 +44,7 @@ std::vector<Cause> CheckRules(const Json& object, const Json* old) {
   for (const api::Rule& rule : api::RootRules()) {
     if (!rule.allows(object, old))
       causes.push_back({"FieldValueInvalid", "Invalid value: \"object\": " + rule.message,
-                        rule.reported_at_field ? rule.field : "", "", ""});
+                        rule.reported_at_field ? rule.field : "<nil>", "", ""});
   }
   return causes;
 }
@@ -96,6 +97,48 @@ void Take(Json& object, const Json& source, const char* key) {
   value.is_null() ? void(object.erase(key)) : void(object[key] = value);
 }
 
+// A claim's status is its binder's: here it is the node agent.
+std::vector<Cause> CheckClaim(const Json& claim, const Json* old) {
+  const Json& spec = json::Field(claim, "spec");
+  std::vector<Cause> causes;
+  if (json::List(spec, "accessModes").empty())
+    causes.push_back(
+        {"FieldValueRequired", "Required value: at least 1 access mode is required", "spec.accessModes", "", ""});
+  if (json::Field(json::Field(json::Field(spec, "resources"), "requests"), "storage").is_null())
+    causes.push_back({"FieldValueRequired", "Required value", "spec.resources[storage]", "", ""});
+  Json now = spec, before = old ? json::Field(*old, "spec") : spec;
+  for (Json* each : {&now, &before}) {
+    if (each->is_object()) each->erase("resources");
+  }
+  if (now != before)
+    causes.push_back({"FieldValueForbidden",
+                      "Forbidden: spec is immutable after creation except resources.requests and "
+                      "volumeAttributesClassName for bound claims",
+                      "spec", "", ""});
+  return causes;
+}
+
+// Whoever waits for an object to be gone would wait for a finalizer that comes now as well.
+std::vector<Cause> CheckFinalizers(const Json& object, const Json* old) {
+  if (!old || json::Text((*old)["metadata"], "deletionTimestamp").empty()) return {};
+  const Json &before = json::List((*old)["metadata"], "finalizers"),
+             &now = json::List(object["metadata"], "finalizers");
+  const bool more = std::any_of(now.begin(), now.end(), [&](const Json& each) {
+    return std::find(before.begin(), before.end(), each) == before.end();
+  });
+  if (!more) return {};
+  return {{"FieldValueForbidden", "Forbidden: no new finalizers can be added if the object is being deleted",
+           "metadata.finalizers", "", ""}};
+}
+
+// A built-in kind is decoded into a type of its own before it is looked at: what does not fit is no such object.
+ApiResult CannotDecode(const Resource& resource, const Cause& cause) {
+  return BadRequest(resource.kind + " in version \"" + resource.version + "\" cannot be handled as a " + resource.kind +
+                    ": " + cause.field + ": " + cause.message);
+}
+
+}  // namespace
+
 ApiResult StrictDecodingError(const Resource& resource, const std::vector<std::string>& warnings) {
   std::string text;
   for (const std::string& warning : warnings) text += (text.empty() ? "" : ", ") + warning;
@@ -103,9 +146,9 @@ ApiResult StrictDecodingError(const Resource& resource, const std::vector<std::s
                     ": strict decoding error: " + text);
 }
 
-}  // namespace
-
-bool HasStatus(const Resource& resource) { return resource == kube::kTrainingJobs || resource == kube::kPods; }
+bool HasStatus(const Resource& resource) {
+  return resource == kube::kTrainingJobs || resource == kube::kPods || resource == kube::kClaims;
+}
 
 ApiResult PrepareCreate(const Resource& resource, const std::string& ns, Json& object) {
   if (!object.is_object()) return BadRequest("the body is no object");
@@ -149,7 +192,8 @@ Json TakeChanges(const Resource& resource, const std::string& subresource, const
     Take(merged, next, "status");
   } else {
     if (HasStatus(resource)) Take(merged, next, "spec");
-    for (const char* key : {"labels", "annotations", "ownerReferences"}) Take(merged["metadata"], metadata, key);
+    for (const char* key : {"labels", "annotations", "ownerReferences", "finalizers"})
+      Take(merged["metadata"], metadata, key);
   }
   Take(merged["metadata"], metadata, "managedFields");
   return merged;
@@ -157,6 +201,13 @@ Json TakeChanges(const Resource& resource, const std::string& subresource, const
 
 ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& object) {
   const bool job = resource == kube::kTrainingJobs, pod = resource == kube::kPods, new_pod = pod && !old;
+  if (std::vector<Cause> causes = CheckFinalizers(object, old); !causes.empty())
+    return Invalid(resource, json::Text(object["metadata"], "name"), causes);
+  if (resource == kube::kClaims) {
+    if (std::vector<Cause> causes = CheckClaim(object, old); !causes.empty())
+      return Invalid(resource, json::Text(object["metadata"], "name"), causes);
+    if (!old) object["status"] = {{"phase", "Pending"}};
+  }
   if (!job && !pod) return {};
   const Json& schema = job ? JobSchema() : PodSchema();
   ApiResult result;
@@ -170,9 +221,20 @@ ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& ob
   if (causes.empty() && job) causes = CheckRules(object, old);
   if (causes.empty() && new_pod && object["spec"]["containers"].empty())
     causes.push_back({"FieldValueRequired", "Required value", "spec.containers", "", ""});
+  if (causes.empty() && new_pod) causes = api::CheckPodSpec(object["spec"], "spec");
+  for (const Cause& cause : causes) {
+    if (pod && cause.reason == "FieldValueTypeInvalid") return CannotDecode(resource, cause);
+  }
   if (!causes.empty()) return Invalid(resource, json::Text(object["metadata"], "name"), causes);
   if (new_pod) DefaultPod(object);
   return result;
+}
+
+std::string UnknownField(const Resource& resource, Json config) {
+  if (resource != kube::kTrainingJobs && resource != kube::kPods) return "";
+  const std::vector<api::UnknownField> unknown =
+      api::Prune(resource == kube::kPods ? PodSchema() : JobSchema(), config, "");
+  return unknown.empty() ? "" : unknown.front().path;
 }
 
 void RaiseGeneration(const Resource& resource, const Json& old, Json& object) {

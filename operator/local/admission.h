@@ -29,6 +29,13 @@ Json TakeChanges(const Resource& resource, const std::string& subresource, const
 // object which an earlier version let in can still be written. Only TrainingJobs and pods have a schema here.
 ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& object);
 
+// 400 for a request that wants its fields checked strictly. `warnings`: what is wrong with them.
+ApiResult StrictDecodingError(const Resource& resource, const std::vector<std::string>& warnings);
+
+// The path of the first field of an applied configuration that the kind's schema does not know; empty when there is
+// none.
+std::string UnknownField(const Resource& resource, Json config);
+
 // Counts a change of a TrainingJob's admitted spec.
 void RaiseGeneration(const Resource& resource, const Json& old, Json& object);
 

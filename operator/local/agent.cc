@@ -58,6 +58,7 @@ void Agent::Loop() {
   for (const Json& pod : all.body["items"]) Adopt(pod);
   while (!stopping_) {
     TakeChanges();
+    BindClaims();
     if (draining_) DrainAll();
     AdvanceAll();
   }
@@ -81,6 +82,22 @@ void Agent::TakeChanges() {
     } else {
       Adopt(event.object);
     }
+  }
+}
+
+void Agent::BindClaims() {
+  std::vector<kube::WatchEvent> events;
+  if (api_.Next(kube::kClaims, "", Selector(), claims_since_, 0, events) && events.empty()) return;
+  claims_since_ = api_.version();
+  const ApiResult all = api_.List(kube::kClaims, "", {});
+  for (const Json& claim : all.body["items"]) {
+    if (json::Text(json::Field(claim, "status"), "phase") == "Bound") continue;
+    const Json& spec = claim["spec"];
+    const Json status = {{"phase", "Bound"},
+                         {"accessModes", json::Field(spec, "accessModes")},
+                         {"capacity", json::Field(json::Field(spec, "resources"), "requests")}};
+    api_.Patch(kube::kClaims, claim["metadata"]["namespace"], claim["metadata"]["name"], "status", PatchType::kMerge,
+               WithStatus(status), {.manager = "agent"});
   }
 }
 

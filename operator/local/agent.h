@@ -44,6 +44,8 @@ class Agent {
   void Loop();
   void TakeChanges();
   void Adopt(const Json& pod);
+  // A claim is a folder: there is always room, and it is bound at once.
+  void BindClaims();
   void AdvanceAll();
   void DrainAll();
   void WriteStatus(PodRunner& runner);
@@ -57,7 +59,7 @@ class Agent {
   NodeFacts node_;
   const int address_block_;
   const Logger& log_;
-  uint64_t since_ = 0;
+  uint64_t since_ = 0, claims_since_ = 0;
   int addresses_ = 0;
   std::map<std::string, std::unique_ptr<PodRunner>> pods_;  // by uid
   std::atomic<bool> draining_{false}, stopping_{false};

@@ -22,11 +22,18 @@ ApiResult Failure(int http, const std::string& reason, const std::string& messag
            {"status", "Failure"},
            {"reason", reason},
            {"message", message},
+           {"details", Json::object()},
            {"code", http}},
           {}};
 }
 
 ApiResult BadRequest(const std::string& message) { return Failure(400, "BadRequest", message); }
+
+ApiResult NoSuchPath() { return Failure(404, "NotFound", "the server could not find the requested resource"); }
+
+ApiResult MethodNotAllowed() {
+  return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+}
 
 ApiResult NotFound(const Resource& resource, const std::string& name) {
   ApiResult result = Failure(404, "NotFound", Qualified(resource.plural, resource) + " \"" + name + "\" not found");

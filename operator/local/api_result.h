@@ -23,9 +23,12 @@ struct ApiResult {
 };
 
 // The constructors of failures: each a metav1.Status with the reason that client-go's IsNotFound and its
-// siblings look at.
+// siblings look at, and with details, which some clients take for granted.
 ApiResult Failure(int http, const std::string& reason, const std::string& message);
 ApiResult BadRequest(const std::string& message);
+// 404 for a path that is none of the API's.
+ApiResult NoSuchPath();
+ApiResult MethodNotAllowed();
 ApiResult NotFound(const Resource& resource, const std::string& name);
 // `going`: the object in the way has a deletionTimestamp.
 ApiResult AlreadyExists(const Resource& resource, const std::string& name, bool going);

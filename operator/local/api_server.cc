@@ -2,6 +2,7 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <fstream>
@@ -12,9 +13,14 @@
 #include "common/json.h"
 #include "operator/api/job_file.h"
 #include "operator/base/json_access.h"
+#include "operator/local/admission.h"
 #include "operator/local/discovery.h"
+#include "operator/local/duplicate_fields.h"
 #include "operator/local/pod_log.h"
+#include "operator/local/request_options.h"
+#include "operator/local/review.h"
 #include "operator/local/route.h"
+#include "operator/local/scale.h"
 #include "operator/local/table.h"
 #include "operator/local/views.h"
 
@@ -24,7 +30,7 @@ namespace {
 constexpr size_t kMaxConnections = 512;
 // Types that the library does not compress: its compressor holds a stream back until it has enough.
 constexpr char kWatchType[] = "application/json;stream=watch", kLogType[] = "application/octet-stream";
-constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10;
+constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10, kLastBookmarkSeconds = 2;
 
 // A thread per connection, bounded: a watch holds its thread for minutes, and a pool of few would
 // leave none for the rest. Every thread is joined, because it ends in the TLS library's own clean-up,
@@ -87,11 +93,13 @@ bool IsSet(const httplib::Request& request, const char* name) {
   return value == "1" || value == "true";
 }
 
-WriteRequest WriteRequestOf(const httplib::Request& request) {
-  return {.dry_run = Parameter(request, "dryRun") == "All",
-          .strict = Parameter(request, "fieldValidation") == "Strict",
-          .manager = Parameter(request, "fieldManager"),
-          .force = IsSet(request, "force")};
+Query QueryOf(const httplib::Request& request) {
+  return [&request](const std::string& name) {
+    const auto [first, last] = request.params.equal_range(name);
+    std::vector<std::string> values;
+    std::transform(first, last, std::back_inserter(values), [](const auto& parameter) { return parameter.second; });
+    return values;
+  };
 }
 
 Result<LogOptions> LogOptionsOf(const httplib::Request& request, const std::string& container, const std::string& pod,
@@ -135,7 +143,11 @@ struct ApiServer::Impl {
   void ToTable(const Resource& resource, Json& list) const;
   void Watch(const Route& route, const httplib::Request& request, httplib::Response& response);
   void Logs(const Route& route, const httplib::Request& request, httplib::Response& response);
+  std::string Refusal(const Route& route) const;
+  static ApiResult Review(const Route& route, const httplib::Request& request);
+  ApiResult WriteOnce(const Route& route, const httplib::Request& request);
   ApiResult Write(const Route& route, const httplib::Request& request);
+  ApiResult Delete(const Route& route, const httplib::Request& request, const Json& body);
   ApiResult Patch(const Route& route, const httplib::Request& request, const std::string& type);
   static void Answer(const ApiResult& result, httplib::Response& response);
 
@@ -169,12 +181,20 @@ void ApiServer::Impl::Handle(const httplib::Request& request, httplib::Response&
       return Answer({200, *document, {}}, response);
   }
   const std::optional<Route> route = ParseRoute(request.path);
-  if (!route) return Answer(Failure(404, "NotFound", "the server could not find the requested resource"), response);
+  if (!route) return Answer(NoSuchPath(), response);
   Serve(*route, request, response);
 }
 
 void ApiServer::Impl::Serve(const Route& route, const httplib::Request& request, httplib::Response& response) {
-  if (request.method != "GET") return Answer(Write(route, request), response);
+  if (route.kind == Route::kReview) return Answer(Review(route, request), response);
+  if (const std::string refusal = Refusal(route);
+      !refusal.empty() && api.Get(*route.resource, route.ns, route.name).ok())
+    return Answer(Failure(501, "NotImplemented", refusal), response);
+  if (request.method != "GET") {
+    ApiResult written = WriteOnce(route, request);
+    if (Parameter(request, "fieldValidation") == "Ignore") written.warnings.clear();
+    return Answer(written, response);
+  }
   if (route.kind == Route::kNamespaces) return Answer(NamespaceAnswer(api, route.name), response);
   if (route.kind == Route::kCoreEvents) {
     ApiResult events = CoreEvents(api, route.ns, Parameter(request, "fieldSelector"));
@@ -184,19 +204,19 @@ void ApiServer::Impl::Serve(const Route& route, const httplib::Request& request,
   if (route.name.empty())
     return IsSet(request, "watch") ? Watch(route, request, response) : List(route, request, response);
   if (route.subresource == "log") return Logs(route, request, response);
+  if (route.subresource == "scale") return Answer(GetScale(api, *route.resource, route.ns, route.name), response);
   const ApiResult result = api.Get(*route.resource, route.ns, route.name);
+  if (result.ok() && !route.subresource.empty() && !(route.subresource == "status" && HasStatus(*route.resource)))
+    return Answer(NoSuchPath(), response);
   if (result.ok() && WantsTable(request))
     return Answer({200, MakeTable(*route.resource, {result.body}, "", true, clock.Now()), {}}, response);
   Answer(result, response);
 }
 
 void ApiServer::Impl::List(const Route& route, const httplib::Request& request, httplib::Response& response) {
-  const kube::ListOptions options{.label_selector = Parameter(request, "labelSelector"),
-                                  .field_selector = Parameter(request, "fieldSelector"),
-                                  .resource_version = Parameter(request, "resourceVersion"),
-                                  .limit = std::atoll(Parameter(request, "limit").c_str()),
-                                  .continue_token = Parameter(request, "continue")};
-  ApiResult result = api.List(*route.resource, route.ns, options);
+  ListRequest list;
+  if (const ApiResult wrong = ReadListOptions(QueryOf(request), list); !wrong.ok()) return Answer(wrong, response);
+  ApiResult result = api.List(*route.resource, route.ns, list.options, list.match == "Exact");
   if (result.ok() && WantsTable(request)) ToTable(*route.resource, result.body);
   Answer(result, response);
 }
@@ -209,26 +229,27 @@ void ApiServer::Impl::ToTable(const Resource& resource, Json& list) const {
 }
 
 void ApiServer::Impl::Watch(const Route& route, const httplib::Request& request, httplib::Response& response) {
-  const Result<Selector> selector =
-      Selector::Parse(Parameter(request, "labelSelector"), Parameter(request, "fieldSelector"));
+  WatchRequest options;
+  if (const ApiResult wrong = ReadWatchOptions(QueryOf(request), options); !wrong.ok()) return Answer(wrong, response);
+  const kube::ListOptions& list = options.list.options;
+  const Result<Selector> selector = Selector::Parse(*route.resource, list.label_selector, list.field_selector);
   if (!selector.ok()) return Answer(BadRequest(selector.status().message()), response);
   struct State {
     uint64_t since = 0;
     std::vector<kube::WatchEvent> first;
     Time end, last_sent;
-    bool headers = true, table = false, bookmarks = false, initial_bookmark = false;
+    bool headers = true, table = false, bookmarks = false, initial_bookmark = false, last_bookmark = false;
   };
   auto state = std::make_shared<State>();
-  const std::string version = Parameter(request, "resourceVersion"), seconds = Parameter(request, "timeoutSeconds");
   state->table = WantsTable(request);
-  state->bookmarks = IsSet(request, "allowWatchBookmarks");
+  state->bookmarks = options.bookmarks;
   state->last_sent = clock.Now();
-  state->end = After(clock.Now(), seconds.empty() ? 1800 : std::clamp(std::atof(seconds.c_str()), 1.0, 7200.0));
-  state->initial_bookmark = IsSet(request, "sendInitialEvents");
-  if (version.empty() || version == "0" || state->initial_bookmark) {
-    const ApiResult all = api.List(
-        *route.resource, route.ns,
-        {.label_selector = Parameter(request, "labelSelector"), .field_selector = Parameter(request, "fieldSelector")});
+  state->end = After(clock.Now(), options.timeout_seconds);
+  state->initial_bookmark = options.initial_events && options.bookmarks;
+  const std::string& version = list.resource_version;
+  if (version.empty() || version == "0" || options.initial_events) {
+    const ApiResult all = api.List(*route.resource, route.ns,
+                                   {.label_selector = list.label_selector, .field_selector = list.field_selector});
     state->since = std::strtoull(all.body["metadata"]["resourceVersion"].get<std::string>().c_str(), nullptr, 10);
     for (const Json& object : all.body["items"]) state->first.push_back({"ADDED", object});
   } else {
@@ -268,15 +289,19 @@ void ApiServer::Impl::Watch(const Route& route, const httplib::Request& request,
     }
     std::vector<kube::WatchEvent> events;
     if (!api.Next(resource, ns, selector, state->since, kWatchTick, events)) {
-      send(sink, {"ERROR", Failure(410, "Expired", "too old resource version").body});
+      send(sink, {"ERROR", Failure(410, "Expired", "too old resource version: " + std::to_string(state->since)).body});
       sink.done();
       return true;
     }
     for (const kube::WatchEvent& event : events) {
       if (!send(sink, event)) return false;
     }
-    if (state->bookmarks && SecondsBetween(state->last_sent, clock.Now()) >= kBookmarkSeconds)
+    // One more shortly before the end: the next watch then goes on from there.
+    const bool ending = !state->last_bookmark && SecondsBetween(clock.Now(), state->end) <= kLastBookmarkSeconds;
+    if (state->bookmarks && (ending || SecondsBetween(state->last_sent, clock.Now()) >= kBookmarkSeconds)) {
+      state->last_bookmark = ending;
       return send(sink, bookmark(false));
+    }
     return sink.is_writable();
   });
 }
@@ -307,50 +332,112 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
       });
 }
 
+// Why what a cluster's node does for kubectl is not done here, and what to do instead; empty for everything else.
+std::string ApiServer::Impl::Refusal(const Route& route) const {
+  if (!route.resource || *route.resource != kube::kPods) return "";
+  const Json pod = api.Get(*route.resource, route.ns, route.name).body;
+  const std::string folder = log_path(pod, "any").parent_path().string();
+  const std::string here = "a pod on one machine is processes of yours: ";
+  if (route.subresource == "exec")
+    return here + "run the command in a terminal; " + folder + "/processes names its processes, and " + folder +
+           "/volumes holds its own volumes (kubectl cp: copy from there)";
+  if (route.subresource == "attach") return here + "kubectl logs -f " + route.name + " follows its output";
+  if (route.subresource == "portforward")
+    return here + "connect to its address, " + json::Text(json::Field(pod, "status"), "podIP") + ", directly";
+  if (route.subresource == "ephemeralcontainers")
+    return here + "a debugger can be attached to those in " + folder + "/processes";
+  if (route.subresource == "eviction") return here + "kubectl delete pod " + route.name + " ends it within its grace";
+  return "";
+}
+
+ApiResult ApiServer::Impl::Review(const Route& route, const httplib::Request& request) {
+  Json body = ParseJson(request.body);
+  if (request.method != "POST") return MethodNotAllowed();
+  return body.is_object() ? AccessReview(route.name, std::move(body)) : BadRequest("the body is no object");
+}
+
+// With what is wrong with the text itself: fields that stand twice.
+ApiResult ApiServer::Impl::WriteOnce(const Route& route, const httplib::Request& request) {
+  const bool json = request.get_header_value("Content-Type").find("json") != std::string::npos;
+  std::vector<std::string> twice;
+  if (json && !request.body.empty() && !ParseJson(request.body).is_discarded()) twice = DuplicateFields(request.body);
+  for (std::string& field : twice) field = "duplicate field \"" + field + "\"";
+  if (!twice.empty() && Parameter(request, "fieldValidation") == "Strict")
+    return StrictDecodingError(route.resource ? *route.resource : kube::kPods, twice);
+  ApiResult result = Write(route, request);
+  result.warnings.insert(result.warnings.begin(), twice.begin(), twice.end());
+  return result;
+}
+
 ApiResult ApiServer::Impl::Write(const Route& route, const httplib::Request& request) {
   if (route.kind != Route::kObjects) return Failure(405, "MethodNotAllowed", "this resource can only be read here");
   if (request.method == "PATCH") return Patch(route, request, request.get_header_value("Content-Type"));
-  Json body = request.body.empty() ? Json::object() : ParseJson(request.body);
-  if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
-  const WriteRequest write = WriteRequestOf(request);
-  if (request.method == "POST" && route.name.empty())
-    return api.Create(*route.resource, route.ns, std::move(body), write);
-  if (request.method == "PUT" && !route.name.empty())
-    return api.Replace(*route.resource, route.ns, route.name, route.subresource, std::move(body), write);
-  if (request.method == "DELETE" && !route.name.empty()) {
-    DeleteRequest options{.dry_run = write.dry_run || json::Field(body, "dryRun") == Json{"All"}};
-    options.uid = json::Text(json::Field(body, "preconditions"), "uid");
-    options.resource_version = json::Text(json::Field(body, "preconditions"), "resourceVersion");
-    options.propagation = json::Text(body, "propagationPolicy");
-    if (const Json grace = json::Field(body, "gracePeriodSeconds"); grace.is_number_integer())
-      options.grace_seconds = grace.get<int64_t>();
-    return api.Delete(*route.resource, route.ns, route.name, options);
+  const bool yaml = request.get_header_value("Content-Type").find("yaml") != std::string::npos;
+  Json body = Json::object();
+  if (yaml) {
+    Result<Json> parsed = trainyard::api::YamlToJson(request.body, "body");
+    if (!parsed.ok()) return BadRequest(parsed.status().message());
+    body = std::move(*parsed);
+  } else if (!request.body.empty()) {
+    body = ParseJson(request.body);
   }
-  return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+  if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
+  if (request.method == "DELETE" && route.subresource.empty()) return Delete(route, request, body);
+  WriteRequest write;
+  const bool create = request.method == "POST";
+  if (ApiResult wrong = ReadWriteOptions(QueryOf(request), create ? "CreateOptions" : "UpdateOptions", write);
+      !wrong.ok())
+    return wrong;
+  if (create && !json::Text(json::Field(body, "metadata"), "resourceVersion").empty())
+    return BadRequest("resourceVersion should not be set on objects to be created");
+  if (create && route.name.empty()) return api.Create(*route.resource, route.ns, std::move(body), write);
+  if (request.method != "PUT" || route.name.empty()) return MethodNotAllowed();
+  if (route.subresource == "scale") return PutScale(api, *route.resource, route.ns, route.name, body, write);
+  return api.Replace(*route.resource, route.ns, route.name, route.subresource, std::move(body), write);
+}
+
+ApiResult ApiServer::Impl::Delete(const Route& route, const httplib::Request& request, const Json& body) {
+  DeleteRequest options;
+  if (ApiResult wrong = ReadDeleteOptions(QueryOf(request), body, options); !wrong.ok()) return wrong;
+  if (!route.name.empty()) return api.Delete(*route.resource, route.ns, route.name, options);
+  if (route.ns.empty()) return MethodNotAllowed();
+  ListRequest list;
+  if (ApiResult wrong = ReadListOptions(QueryOf(request), list); !wrong.ok()) return wrong;
+  ApiResult all = api.List(*route.resource, route.ns, list.options);
+  if (!all.ok()) return all;
+  for (const Json& object : all.body["items"]) {
+    options.uid = json::Text(object["metadata"], "uid");
+    api.Delete(*route.resource, route.ns, json::Text(object["metadata"], "name"), options);
+  }
+  return all;
 }
 
 ApiResult ApiServer::Impl::Patch(const Route& route, const httplib::Request& request, const std::string& type) {
   const bool custom = *route.resource == kube::kTrainingJobs;
-  PatchType kind = PatchType::kMerge;
-  Json body;
+  if (route.name.empty()) return MethodNotAllowed();
+  WriteRequest write;
+  if (ApiResult wrong = ReadWriteOptions(QueryOf(request), "PatchOptions", write); !wrong.ok()) return wrong;
   if (type.starts_with("application/apply-patch+yaml")) {
-    kind = PatchType::kApply;
-    Result<Json> parsed = trainyard::api::YamlToJson(request.body, "body");
+    const Result<Json> parsed = trainyard::api::YamlToJson(request.body, "body");
     if (!parsed.ok()) return BadRequest(parsed.status().message());
-    if (Parameter(request, "fieldManager").empty())
-      return Failure(422, "Invalid", "fieldManager: Required value: is required for apply patch");
-    body = std::move(*parsed);
-  } else {
-    if (type.starts_with("application/json-patch+json")) kind = PatchType::kJson;
-    // A server has no strategy for the lists of a custom resource.
-    if (type.starts_with("application/strategic-merge-patch+json") && custom)
-      return Failure(415, "UnsupportedMediaType",
-                     "the body of the request was in an unknown format - accepted media types include: "
-                     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml");
-    body = ParseJson(request.body);
-    if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
+    if (write.manager.empty())
+      return Invalid({"meta.k8s.io", "v1", "", "PatchOptions"}, "",
+                     {{"FieldValueRequired", "Required value: is required for apply patch", "fieldManager", "", ""}});
+    return api.Patch(*route.resource, route.ns, route.name, route.subresource, PatchType::kApply, *parsed, write);
   }
-  return api.Patch(*route.resource, route.ns, route.name, route.subresource, kind, body, WriteRequestOf(request));
+  const bool json = type.starts_with("application/json-patch+json");
+  // A server has no strategy for the lists of a custom resource.
+  const bool strategic = type.starts_with("application/strategic-merge-patch+json") && !custom;
+  if (!json && !strategic && !type.starts_with("application/merge-patch+json"))
+    return Failure(415, "UnsupportedMediaType",
+                   std::string("the body of the request was in an unknown format - accepted media types include: "
+                               "application/json-patch+json, application/merge-patch+json, ") +
+                       (custom ? "" : "application/strategic-merge-patch+json, ") + "application/apply-patch+yaml");
+  const Json body = ParseJson(request.body);
+  if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
+  const PatchType kind = json ? PatchType::kJson : strategic ? PatchType::kStrategic : PatchType::kMerge;
+  if (route.subresource == "scale") return PatchScale(api, *route.resource, route.ns, route.name, kind, body, write);
+  return api.Patch(*route.resource, route.ns, route.name, route.subresource, kind, body, write);
 }
 
 ApiServer::ApiServer(MemoryApi& api, const Clock& clock, Certificate certificate, std::string token,

@@ -42,7 +42,11 @@ Json ToFields(const Json& value, const std::string& pointer) {
   if (!value.is_object()) return fields;
   for (const auto& [key, item] : value.items()) {
     const std::string inner = pointer + "/" + Escaped(key);
-    if (!IsIdentity(inner)) fields["f:" + key] = ToFields(item, inner);
+    if (IsIdentity(inner)) continue;
+    Json below = ToFields(item, inner);
+    // What holds nothing but an identity is not owned: as a leaf it would be all that others put into it.
+    if (item.is_object() && !item.empty() && below.empty()) continue;
+    fields["f:" + key] = std::move(below);
   }
   return fields;
 }

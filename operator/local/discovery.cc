@@ -3,6 +3,9 @@
 #include <map>
 
 #include "operator/api/crd.h"
+#include "operator/api/pod_fields.h"
+#include "operator/base/json_access.h"
+#include "operator/local/admission.h"
 #include "operator/local/memory_api.h"
 
 namespace trainyard::local {
@@ -10,7 +13,13 @@ namespace {
 
 constexpr char kMinor[] = "32";
 
-Json Verbs() { return {"create", "delete", "get", "list", "patch", "update", "watch"}; }
+Json Verbs() { return {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}; }
+
+// The served version of the CRD.
+const Json& CustomResource() {
+  static const Json version = api::CustomResourceDefinition()["spec"]["versions"][0];
+  return version;
+}
 
 Json ResourceEntry(const Resource& resource) {
   Json entry = {{"name", resource.plural},
@@ -29,6 +38,9 @@ Json ResourceEntry(const Resource& resource) {
   } else if (resource == kube::kServices) {
     entry["singularName"] = "service";
     entry["shortNames"] = {"svc"};
+  } else if (resource == kube::kClaims) {
+    entry["singularName"] = "persistentvolumeclaim";
+    entry["shortNames"] = {"pvc"};
   } else if (resource == kube::kEvents) {
     entry["shortNames"] = {"ev"};
   }
@@ -41,13 +53,21 @@ Json ResourceList(const std::string& group_version) {
   for (const Resource& resource : MemoryApi::Resources()) {
     if (resource.ApiVersion() != group_version) continue;
     list["resources"].push_back(ResourceEntry(resource));
-    if (resource == kube::kTrainingJobs || resource == kube::kPods) {
+    if (HasStatus(resource)) {
       list["resources"].push_back({{"name", resource.plural + "/status"},
                                    {"singularName", ""},
                                    {"namespaced", true},
                                    {"kind", resource.kind},
                                    {"verbs", {"get", "patch", "update"}}});
     }
+    if (resource == kube::kTrainingJobs && CustomResource()["subresources"].contains("scale"))
+      list["resources"].push_back({{"name", resource.plural + "/scale"},
+                                   {"singularName", ""},
+                                   {"namespaced", true},
+                                   {"group", "autoscaling"},
+                                   {"version", "v1"},
+                                   {"kind", "Scale"},
+                                   {"verbs", {"get", "patch", "update"}}});
     if (resource == kube::kPods)
       list["resources"].push_back(
           {{"name", "pods/log"}, {"singularName", ""}, {"namespaced", true}, {"kind", "Pod"}, {"verbs", {"get"}}});
@@ -81,6 +101,30 @@ std::string SchemaName(const Resource& resource) {
          resource.kind;
 }
 
+// Quantities and the like are texts in OpenAPI.
+void NameTypes(Json& schema) {
+  if (json::Text(schema, "type") == "quantity") schema["type"] = "string";
+  for (auto& [key, inner] : schema.items()) {
+    if (inner.is_object()) NameTypes(inner);
+  }
+}
+
+Json SchemaOf(const Resource& resource) {
+  Json schema = {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}};
+  if (resource == kube::kTrainingJobs) {
+    schema = api::JobSchema();
+  } else if (resource == kube::kPods) {
+    schema = api::PodTemplateSchema();
+    schema["description"] = "Containers that run together; on one machine, processes.";
+    NameTypes(schema);
+  }
+  if (resource == kube::kTrainingJobs || resource == kube::kPods)
+    schema["properties"]["metadata"] = {{"type", "object"},
+                                        {"description", "Standard object metadata."},
+                                        {"x-kubernetes-preserve-unknown-fields", true}};
+  return schema;
+}
+
 // Just enough for `kubectl explain`, and for kubectl to see that the server validates fields itself.
 Json OpenApi(const std::string& group_version) {
   Json document = {{"openapi", "3.0.0"},
@@ -90,14 +134,8 @@ Json OpenApi(const std::string& group_version) {
   for (const Resource& resource : MemoryApi::Resources()) {
     if (resource.ApiVersion() != group_version) continue;
     const Json kind = {{"group", resource.group}, {"version", resource.version}, {"kind", resource.kind}};
-    Json schema = resource == kube::kTrainingJobs
-                      ? api::JobSchema()
-                      : Json{{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}};
+    Json schema = SchemaOf(resource);
     schema["x-kubernetes-group-version-kind"] = {kind};
-    if (resource == kube::kTrainingJobs)
-      schema["properties"]["metadata"] = {{"type", "object"},
-                                          {"description", "Standard object metadata."},
-                                          {"x-kubernetes-preserve-unknown-fields", true}};
     document["components"]["schemas"][SchemaName(resource)] = schema;
     const Json parameters =
         Json::array({{{"name", "fieldValidation"}, {"in", "query"}, {"schema", {{"type", "string"}}}},

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -21,6 +21,7 @@
 #include "operator/local/journal.h"
 #include "operator/local/limits.h"
 #include "operator/local/live_view.h"
+#include "operator/local/rank_output.h"
 #include "operator/local/state_dir.h"
 #include "operator/runtime.h"
 #include "operator/stop_signals.h"
@@ -176,24 +177,15 @@ Json LastRankZero(ControlPlane& plane, const api::TrainingJob& job) {
   return items.empty() ? Json() : items[0];
 }
 
-// What it said last: for training, its table of results.
-void PrintLastWords(const ControlPlane& plane, const Json& pod) {
-  constexpr size_t kLines = 20;
-  std::ifstream file(plane.agent().LogPath(pod, json::Text(*api::TrainerContainer(pod), "name")));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("step ") || line.starts_with("evaluation ")) continue;  // progress
-    lines.push_back(line);
-    if (lines.size() > kLines) lines.erase(lines.begin());
-  }
-  if (!lines.empty()) std::printf("\nlast lines of %s:\n", json::Text(pod["metadata"], "name").c_str());
-  for (const std::string& line : lines)
-    std::printf("  %s\n", local::LiveView::Printable(line, local::kOutputWidth).c_str());
+// Where the container that trains writes to; empty for no pod.
+std::filesystem::path TrainerLog(const ControlPlane& plane, const Json& pod) {
+  return pod.is_null() ? "" : plane.agent().LogPath(pod, json::Text(*api::TrainerContainer(pod), "name"));
 }
 
 // Where on this machine the paths are that the log of `pod` (null: none) and the job file speak of.
-void PrintPlaces(const local::StateDir& state, const Json& pod) {
+void PrintPlaces(const ControlPlane& plane, const local::StateDir& state, const Json& pod) {
   if (!pod.is_null()) {
+    std::printf("log          %s\n", TrainerLog(plane, pod).c_str());
     const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *api::TrainerContainer(pod));
     for (const local::Mount& mount : mounts.ok() ? *mounts : std::vector<local::Mount>()) {
       if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());
@@ -293,14 +285,47 @@ void TellOfOthers(ControlPlane& plane, const Json& job, local::LiveView& view, c
 // After Ctrl-C: what it goes on from.
 void SayWhereItStopped(ControlPlane& plane, const Json& job, const local::StateDir& state) {
   std::printf("\nstopped; with --state-dir %s it goes on from its newest checkpoint\n", state.path().c_str());
-  PrintPlaces(state, LastRankZero(plane, Saved(plane, job)));
+  PrintPlaces(plane, state, LastRankZero(plane, Saved(plane, job)));
 }
+
+// What rank 0 of the attempt writes, below a line that says where the whole of it is.
+class Output {
+ public:
+  Output(ControlPlane& plane, local::LiveView& view)
+      : plane_(plane), view_(view), lines_([this](const std::string& line) { Show(line); }) {}
+
+  void Follow(const api::TrainingJob& job) {
+    const Json pod = LastRankZero(plane_, job);
+    if (pod.is_null()) return;
+    const std::filesystem::path path = TrainerLog(plane_, pod);
+    std::error_code none;
+    if (path != path_ && std::filesystem::exists(path, none)) {
+      lines_.Finish();
+      view_.Event("output of " + json::Text(pod["metadata"], "name") + ", also in " + path.string() + ":");
+      path_ = path;
+    }
+    if (path == path_) lines_.Follow(path);
+  }
+  void Finish() { lines_.Finish(); }
+
+ private:
+  void Show(const std::string& line) {
+    if (line.starts_with("step ")) return;  // the line of state says it
+    view_.Event("  " + local::LiveView::Printable(line, local::kOutputWidth));
+  }
+
+  ControlPlane& plane_;
+  local::LiveView& view_;
+  std::filesystem::path path_;
+  local::RankOutput lines_;
+};
 
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
 std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view) {
   const std::string ns = submitted["metadata"]["namespace"], name = submitted["metadata"]["name"];
   uint64_t events_seen = 0;
   std::optional<int> code;
+  Output output(plane, view);
   while (!code && StopSignals() == 0) {
     const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
     if (!object.ok()) {
@@ -317,6 +342,8 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
                    local::LiveView::Printable(json::Text(event.object, "note"), local::kMessageWidth));
     }
     if (job.status.observed_generation == job.generation) code = ExitCode(job);
+    output.Follow(job);
+    if (code) output.Finish();
     view.State(job, plane.clock().Now());
     plane.Tend();
     if (!code) std::this_thread::sleep_for(Seconds(kTick));
@@ -327,9 +354,8 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
 void Summarize(ControlPlane& plane, const Json& submitted, const local::StateDir& state) {
   const api::TrainingJob job = Saved(plane, submitted);
   const Json pod = LastRankZero(plane, job);
-  if (!pod.is_null()) PrintLastWords(plane, pod);
   if (!job.uid.empty()) std::fputs(local::LiveView::Summary(job).c_str(), stdout);
-  PrintPlaces(state, pod);
+  PrintPlaces(plane, state, pod);
 }
 
 void WaitForSignal(ControlPlane& plane) {

@@ -1,19 +1,19 @@
 #include "operator/local/memory_api.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <set>
 
 #include "operator/base/json_access.h"
 #include "operator/local/admission.h"
 #include "operator/local/apply.h"
+#include "operator/local/strategic_merge.h"
 
 namespace trainyard::local {
 namespace {
 
 constexpr size_t kHistory = 20000;
 
-std::string Collection(const Resource& resource) { return resource.plural + "." + resource.group; }
 std::string Key(const std::string& ns, const std::string& name) { return ns + "/" + name; }
 
 std::string TextAt(const Json& object, const char* pointer) {
@@ -21,7 +21,60 @@ std::string TextAt(const Json& object, const char* pointer) {
   return object.contains(at) && object[at].is_string() ? object[at].get<std::string>() : "";
 }
 
+Json Going(Json object, Time now, int64_t grace) {
+  object["metadata"]["deletionTimestamp"] = FormatTime(After(now, static_cast<double>(grace)));
+  object["metadata"]["deletionGracePeriodSeconds"] = grace;
+  return object;
+}
+
+// Where a list stands: the version that it is of, and the key that came last.
+struct Page {
+  uint64_t version;
+  std::string after;
+};
+
+std::optional<uint64_t> Version(const std::string& text) {
+  uint64_t version = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(version) : std::nullopt;
+}
+
+// A page goes on after the key in its token, in the same snapshot or not at all. 400 for what is no token.
+ApiResult PageOf(const kube::ListOptions& options, bool exact, Page& page) {
+  if (const std::string& token = options.continue_token; !token.empty()) {
+    const size_t colon = token.find(':');
+    const std::optional<uint64_t> version = colon == token.npos ? std::nullopt : Version(token.substr(0, colon));
+    if (!version) return BadRequest("invalid continue token: continue key is not valid: " + token);
+    page = {.version = *version, .after = token.substr(colon + 1)};
+  } else if (const std::optional<uint64_t> version = Version(options.resource_version)) {
+    if (exact || *version > page.version) page.version = *version;
+  }
+  return {};
+}
+
+// `conflict`: as Apply says it, "...: conflict with "one": .spec.workers".
+ApiResult FieldConflict(const std::string& conflict) {
+  ApiResult result = Failure(409, "Conflict", conflict);
+  const size_t with = conflict.find("conflict with"), field = conflict.rfind(": ");
+  result.body["details"]["causes"] = Json::array({{{"reason", "FieldManagerConflict"},
+                                                   {"message", conflict.substr(with, field - with)},
+                                                   {"field", conflict.substr(field + 2)}}});
+  return result;
+}
+
+ApiResult TooLarge(uint64_t version, uint64_t now) {
+  ApiResult result =
+      Failure(504, "Timeout",
+              "Timeout: Too large resource version: " + std::to_string(version) + ", current: " + std::to_string(now));
+  result.body["details"] = {
+      {"retryAfterSeconds", 1},
+      {"causes", Json::array({{{"reason", "ResourceVersionTooLarge"}, {"message", "Too large resource version"}}})}};
+  return result;
+}
+
 }  // namespace
+
+std::string MemoryApi::Collection(const Resource& resource) { return resource.plural + "." + resource.group; }
 
 bool HasEnded(const Json& pod) {
   const std::string phase = json::Text(json::Field(pod, "status"), "phase");
@@ -31,8 +84,8 @@ bool HasEnded(const Json& pod) {
 MemoryApi::MemoryApi(const Clock& clock, uint64_t seed) : clock_(clock), random_(seed) {}
 
 const std::vector<Resource>& MemoryApi::Resources() {
-  static const std::vector<Resource> resources = {kube::kPods, kube::kServices, kube::kEvents, kube::kLeases,
-                                                  kube::kTrainingJobs};
+  static const std::vector<Resource> resources = {kube::kPods,   kube::kServices, kube::kClaims,
+                                                  kube::kEvents, kube::kLeases,   kube::kTrainingJobs};
   return resources;
 }
 
@@ -63,33 +116,43 @@ ApiResult MemoryApi::Get(const Resource& resource, const std::string& ns, const 
   return {200, *found->second, {}};
 }
 
-ApiResult MemoryApi::List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) const {
-  const Result<Selector> selector = Selector::Parse(options.label_selector, options.field_selector);
+MemoryApi::Objects MemoryApi::ObjectsAt(const std::string& collection, uint64_t version) const {
+  const auto found = collections_.find(collection);
+  Objects objects = found == collections_.end() ? Objects() : found->second;
+  for (auto change = history_.rbegin(); change != history_.rend() && change->version > version; ++change) {
+    if (change->collection != collection) continue;
+    change->before ? void(objects[change->key] = change->before) : void(objects.erase(change->key));
+  }
+  return objects;
+}
+
+ApiResult MemoryApi::List(const Resource& resource, const std::string& ns, const kube::ListOptions& options,
+                          bool exact) const {
+  const Result<Selector> selector = Selector::Parse(resource, options.label_selector, options.field_selector);
   if (!selector.ok()) return BadRequest(selector.status().message());
   const MutexLock lock(mutex_);
-  // A page goes on after the key in its token, in the same snapshot or not at all.
-  std::string after;
-  if (!options.continue_token.empty()) {
-    const size_t colon = options.continue_token.find(':');
-    if (colon == std::string::npos || options.continue_token.substr(0, colon) != std::to_string(version_)) {
-      return Failure(410, "Expired", "The provided continue parameter is too old to display a consistent list result.");
-    }
-    after = options.continue_token.substr(colon + 1);
-  }
+  Page page{.version = version_, .after = ""};
+  if (ApiResult wrong = PageOf(options, exact, page); !wrong.ok()) return wrong;
+  if (page.version > version_) return TooLarge(page.version, version_);
+  if (page.version < oldest_)
+    return Failure(410, "Expired",
+                   "The provided continue parameter or resource version is too old to display a consistent list "
+                   "result; start a new list without it.");
+  const Objects objects = ObjectsAt(Collection(resource), page.version);
   Json items = Json::array();
-  Json metadata = {{"resourceVersion", std::to_string(version_)}};
-  if (const auto collection = collections_.find(Collection(resource)); collection != collections_.end()) {
-    for (auto entry = after.empty() ? collection->second.begin() : collection->second.upper_bound(after);
-         entry != collection->second.end(); ++entry) {
-      if (!ns.empty() && !entry->first.starts_with(ns + "/")) continue;
-      if (!selector->Matches(*entry->second)) continue;
-      if (options.limit > 0 && items.size() == static_cast<size_t>(options.limit)) {
-        metadata["continue"] = std::to_string(version_) + ":" + after;
-        break;
-      }
-      items.push_back(*entry->second);
-      after = entry->first;
+  Json metadata = {{"resourceVersion", std::to_string(page.version)}};
+  for (auto entry = objects.upper_bound(page.after); entry != objects.end(); ++entry) {
+    if (!ns.empty() && !entry->first.starts_with(ns + "/")) continue;
+    if (!selector->Matches(*entry->second)) continue;
+    if (options.limit > 0 && items.size() == static_cast<size_t>(options.limit)) {
+      metadata["continue"] = std::to_string(page.version) + ":" + page.after;
+      if (selector->empty())
+        metadata["remainingItemCount"] = std::count_if(
+            entry, objects.end(), [&](const auto& each) { return ns.empty() || each.first.starts_with(ns + "/"); });
+      break;
     }
+    items.push_back(*entry->second);
+    page.after = entry->first;
   }
   return {200,
           {{"apiVersion", resource.ApiVersion()},
@@ -125,8 +188,7 @@ ApiResult MemoryApi::Create(const Resource& resource, const std::string& ns, Jso
 ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, const std::string& name,
                             const std::string& subresource, const WriteRequest& request,
                             const std::function<ApiResult(const Json& old, Json& next)>& change) {
-  if (!subresource.empty() && (subresource != "status" || !HasStatus(resource)))
-    return Failure(404, "NotFound", "the server could not find the requested resource");
+  if (!subresource.empty() && (subresource != "status" || !HasStatus(resource))) return NoSuchPath();
   const MutexLock lock(mutex_);
   const auto& collection = collections_[Collection(resource)];
   const auto found = collection.find(Key(ns, name));
@@ -135,6 +197,8 @@ ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, con
   Json next = *old;
   if (ApiResult changed = change(*old, next); !changed.ok()) return changed;
   if (!json::Field(next, "metadata").is_object()) return BadRequest("the object would have no metadata");
+  if (const std::string own = TextAt(next, "/metadata/name"); own != name)
+    return BadRequest("the name of the object (" + own + ") does not match the name on the URL (" + name + ")");
   const std::string version = TextAt(next, "/metadata/resourceVersion"), uid = TextAt(next, "/metadata/uid");
   if (!version.empty() && version != TextAt(*old, "/metadata/resourceVersion")) {
     return Conflict(resource, name,
@@ -150,6 +214,11 @@ ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, con
   if (!result.ok()) return result;
   RaiseGeneration(resource, *old, merged);
   const bool store = !request.dry_run && merged != *old;  // A write that changes nothing makes no version.
+  if (store && MayGo(resource, merged)) {
+    result.body = merged;
+    Commit(Collection(resource), Key(ns, name), old, nullptr);
+    return result;
+  }
   result.body = store ? *Store(resource, old, merged) : merged;
   return result;
 }
@@ -159,6 +228,11 @@ ApiResult MemoryApi::Replace(const Resource& resource, const std::string& ns, co
   return Update(resource, ns, name, subresource, request, [&](const Json&, Json& next) {
     if (!object.is_object() || !json::Field(object, "metadata").is_object())
       return BadRequest("the body is no object with metadata");
+    if (resource == kube::kTrainingJobs && TextAt(object, "/metadata/resourceVersion").empty() &&
+        TextAt(object, "/metadata/name") == name)
+      return Invalid(resource, name,
+                     {{"FieldValueInvalid", "Invalid value: 0: must be specified for an update",
+                       "metadata.resourceVersion", "", ""}});
     next = std::move(object);
     return ApiResult{};
   });
@@ -167,6 +241,13 @@ ApiResult MemoryApi::Replace(const Resource& resource, const std::string& ns, co
 ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, const std::string& name,
                            const std::string& subresource, PatchType type, const Json& patch,
                            const WriteRequest& request) {
+  if (const std::string own = TextAt(patch, "/metadata/name"); type == PatchType::kApply && !own.empty() && own != name)
+    return BadRequest("the name of the object (" + own + ") does not match the name on the URL (" + name + ")");
+  if (const std::string unknown = UnknownField(resource, patch);
+      type == PatchType::kApply && !request.strict && !unknown.empty())
+    return Failure(500, "",
+                   "failed to create typed patch object (" + ns + "/" + name + "; " + resource.ApiVersion() +
+                       ", Kind=" + resource.kind + "): ." + unknown + ": field not declared in schema");
   if (type == PatchType::kApply && Get(resource, ns, name).http == 404) {
     Json object = patch;
     if (!json::Field(object, "metadata").is_object()) return BadRequest("the body is no object with metadata");
@@ -176,13 +257,23 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
     ApiResult created = Create(resource, ns, std::move(object), request);
     if (created.http != 409) return created;
   }
+  const bool custom = resource == kube::kTrainingJobs;
   return Update(resource, ns, name, subresource, request, [&](const Json& old, Json& next) {
     switch (type) {
       case PatchType::kMerge:
         if (!patch.is_object()) return BadRequest("the patch is no object");
         next.merge_patch(patch);
+        if (const std::string uid = TextAt(next, "/metadata/uid"); custom && uid != TextAt(old, "/metadata/uid"))
+          return Invalid(resource, name,
+                         {{"FieldValueInvalid", "Invalid value: " + Json(uid).dump() + ": field is immutable",
+                           "metadata.uid", "", ""}});
+        break;
+      case PatchType::kStrategic:
+        if (!patch.is_object()) return BadRequest("the patch is no object");
+        StrategicMerge(next, patch);
         break;
       case PatchType::kJson:
+        if (!patch.is_array()) return BadRequest("the patch is no list of operations");
         try {
           next = next.patch(patch);
         } catch (const Json::exception&) {
@@ -194,7 +285,7 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
         if (const std::string conflict =
                 Apply(old, patch, request.manager, request.force, resource.ApiVersion(), clock_.Now(), next);
             !conflict.empty())
-          return Failure(409, "Conflict", conflict);
+          return FieldConflict(conflict);
         break;
     }
     return ApiResult{};
@@ -209,51 +300,55 @@ ApiResult MemoryApi::Delete(const Resource& resource, const std::string& ns, con
   if (found == collection.end()) return NotFound(resource, name);
   const Object old = found->second;
   const std::string uid = TextAt(*old, "/metadata/uid");
-  if ((!request.uid.empty() && request.uid != uid) ||
-      (!request.resource_version.empty() && request.resource_version != TextAt(*old, "/metadata/resourceVersion")))
-    return Conflict(resource, name, "the UID or resourceVersion in the precondition is not the object's");
-  if (request.dry_run) return {200, *old, {}};
-  if (resource == kube::kPods && !TextAt(*old, "/spec/nodeName").empty() && !HasEnded(*old)) {
-    const int64_t grace =
-        request.grace_seconds.value_or(json::Whole(json::Field(*old, "spec"), "terminationGracePeriodSeconds", 30));
-    if (grace > 0) return {200, *Terminate(old, grace), {}};
-  }
+  const std::string version = TextAt(*old, "/metadata/resourceVersion");
+  if (!request.uid.empty() && request.uid != uid)
+    return Conflict(resource, name,
+                    "the UID in the precondition (" + request.uid + ") does not match the UID in record (" + uid +
+                        "). The object might have been deleted and then recreated");
+  if (!request.resource_version.empty() && request.resource_version != version)
+    return Conflict(resource, name,
+                    "the ResourceVersion in the precondition (" + request.resource_version +
+                        ") does not match the ResourceVersion in record (" + version +
+                        "). The object might have been modified");
+  const bool pod = resource == kube::kPods, runs = pod && !TextAt(*old, "/spec/nodeName").empty() && !HasEnded(*old);
+  const int64_t own = json::Whole(json::Field(*old, "spec"), "terminationGracePeriodSeconds", 30);
+  const int64_t grace = runs ? std::max<int64_t>(0, request.grace_seconds.value_or(own)) : 0;
+  const bool foreground = request.propagation == "Foreground";
+  const bool held = !json::List((*old)["metadata"], "finalizers").empty() || foreground;
+  const ApiResult gone = {
+      200,
+      {{"kind", "Status"},
+       {"apiVersion", "v1"},
+       {"metadata", Json::object()},
+       {"status", "Success"},
+       {"details", {{"name", name}, {"group", resource.group}, {"kind", resource.plural}, {"uid", uid}}}},
+      {}};
+  if (request.dry_run) return pod ? ApiResult{200, *old, {}} : gone;
   if (request.propagation == "Orphan") Orphan(uid);
+  if (grace > 0 || held) return {200, *Terminate(resource, old, grace, foreground), {}};
   Commit(Collection(resource), Key(ns, name), old, nullptr);
-  return {200,
-          {{"kind", "Status"},
-           {"apiVersion", "v1"},
-           {"metadata", Json::object()},
-           {"status", "Success"},
-           {"details", {{"name", name}, {"group", resource.group}, {"kind", resource.plural}, {"uid", uid}}}},
-          {}};
+  return pod ? ApiResult{200, Going(*old, clock_.Now(), 0), {}} : gone;
 }
 
-// The first of a pod's two steps. A second delete can only shorten the wait.
-MemoryApi::Object MemoryApi::Terminate(const Object& pod, int64_t grace) {
-  const Json& metadata = json::Field(*pod, "metadata");
+// The first of two steps. Another delete can only shorten the wait.
+MemoryApi::Object MemoryApi::Terminate(const Resource& resource, const Object& object, int64_t grace, bool foreground) {
+  const Json& metadata = json::Field(*object, "metadata");
   const bool going = !json::Text(metadata, "deletionTimestamp").empty();
-  if (going && grace >= json::Whole(metadata, "deletionGracePeriodSeconds")) return pod;
-  Json next = *pod;
-  next["metadata"]["deletionTimestamp"] = FormatTime(After(clock_.Now(), static_cast<double>(grace)));
-  next["metadata"]["deletionGracePeriodSeconds"] = grace;
-  return Store(kube::kPods, pod, std::move(next));
+  const bool shorter = !going || grace < json::Whole(metadata, "deletionGracePeriodSeconds");
+  Json next = shorter ? Going(*object, clock_.Now(), grace) : *object;
+  Json finalizers = json::List(metadata, "finalizers");
+  const bool waits = std::find(finalizers.begin(), finalizers.end(), kForeground) != finalizers.end();
+  if (foreground && !waits) {
+    finalizers.push_back(kForeground);
+    next["metadata"]["finalizers"] = std::move(finalizers);
+  }
+  return next == *object ? object : Store(resource, object, std::move(next));
 }
 
-// Takes the owner `uid` from everything that it owns.
-void MemoryApi::Orphan(const std::string& uid) {
-  for (const Resource& resource : Resources()) {
-    for (const auto& [key, object] : std::map(collections_[Collection(resource)])) {
-      const Json& owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
-      Json kept = Json::array();
-      std::copy_if(owners.begin(), owners.end(), std::back_inserter(kept),
-                   [&](const Json& owner) { return json::Text(owner, "uid") != uid; });
-      if (kept.size() == owners.size()) continue;
-      Json next = *object;
-      next["metadata"]["ownerReferences"] = kept;
-      Store(resource, object, std::move(next));
-    }
-  }
+bool MemoryApi::MayGo(const Resource& resource, const Json& object) {
+  const Json& metadata = json::Field(object, "metadata");
+  return !json::Text(metadata, "deletionTimestamp").empty() && json::List(metadata, "finalizers").empty() &&
+         (resource != kube::kPods || json::Whole(metadata, "deletionGracePeriodSeconds") == 0);
 }
 
 MemoryApi::Object MemoryApi::Store(const Resource& resource, Object before, Json after) {
@@ -271,10 +366,6 @@ void MemoryApi::Commit(const std::string& collection, const std::string& key, Ob
     collections_[collection][key] = after;
   } else {
     collections_[collection].erase(key);
-    // The event of a deletion carries the version of the deletion.
-    Json last = *before;
-    last["metadata"]["resourceVersion"] = std::to_string(version_);
-    before = std::make_shared<const Json>(std::move(last));
   }
   history_.push_back({version_, collection, key, std::move(before), std::move(after)});
   if (history_.size() > kHistory) {
@@ -299,7 +390,7 @@ bool MemoryApi::Next(const Resource& resource, const std::string& ns, const Sele
     // What leaves the selection is deleted for the watcher, what enters it is new.
     if (is) {
       events.push_back({was ? "MODIFIED" : "ADDED", *change->after});
-    } else if (was) {
+    } else if (was) {  // The event of a deletion carries the version of the deletion.
       Json last = *change->before;
       last["metadata"]["resourceVersion"] = std::to_string(change->version);
       events.push_back({"DELETED", std::move(last)});
@@ -315,37 +406,6 @@ uint64_t MemoryApi::version() const {
 }
 
 void MemoryApi::WakeAll() const { changed_.NotifyAll(); }
-
-int MemoryApi::CollectGarbage() {
-  std::vector<std::pair<const Resource*, Json>> orphans;
-  {
-    const MutexLock lock(mutex_);
-    std::set<std::string> uids;
-    for (const auto& [name, objects] : collections_) {
-      for (const auto& [key, object] : objects) uids.insert(TextAt(*object, "/metadata/uid"));
-    }
-    for (const Resource& resource : Resources()) {
-      for (const auto& [key, object] : collections_[Collection(resource)]) {
-        const Json& owners = json::List(json::Field(*object, "metadata"), "ownerReferences");
-        const bool lost = !owners.empty() && std::none_of(owners.begin(), owners.end(), [&](const Json& owner) {
-          return uids.contains(json::Text(owner, "uid"));
-        });
-        if (lost && TextAt(*object, "/metadata/deletionTimestamp").empty())
-          orphans.emplace_back(&resource, (*object)["metadata"]);
-      }
-    }
-  }
-  for (const auto& [resource, metadata] : orphans) {
-    // One that went meanwhile, or came again as another, is none of ours.
-    Delete(*resource, json::Text(metadata, "namespace"), json::Text(metadata, "name"),
-           {.dry_run = false,
-            .uid = json::Text(metadata, "uid"),
-            .resource_version = "",
-            .grace_seconds = std::nullopt,
-            .propagation = ""});
-  }
-  return static_cast<int>(orphans.size());
-}
 
 void MemoryApi::Compact() {
   const MutexLock lock(mutex_);

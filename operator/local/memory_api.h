@@ -8,8 +8,12 @@
 //   - `generation` counts changes of a custom resource's spec; status is written through the status
 //     subresource alone.
 //   - A pod that is bound and not finished is deleted in two steps: deletionTimestamp with the grace,
-//     then for good when whoever runs it deletes it with grace 0.
-//   - Objects whose owner is gone are deleted by CollectGarbage, which its user calls.
+//     then for good when whoever runs it deletes it with grace 0. An object with finalizers gets a
+//     deletionTimestamp, and goes when a write takes the last of them away.
+//   - A list of an older version (a page's successor, resourceVersionMatch=Exact) is what there was then, or
+//     410 when the history no longer reaches back that far.
+//   - Objects whose owner is gone are deleted by CollectGarbage, which its user calls; it also ends
+//     deletions in the foreground, the dependents first.
 #ifndef TRAINYARD_OPERATOR_LOCAL_MEMORY_API_H_
 #define TRAINYARD_OPERATOR_LOCAL_MEMORY_API_H_
 
@@ -31,7 +35,7 @@
 
 namespace trainyard::local {
 
-enum class PatchType { kMerge, kJson, kApply };
+enum class PatchType { kMerge, kStrategic, kJson, kApply };
 
 struct WriteRequest {
   bool dry_run = false;
@@ -44,7 +48,7 @@ struct DeleteRequest {
   bool dry_run = false;
   std::string uid, resource_version;
   std::optional<int64_t> grace_seconds;
-  std::string propagation;  // Background (also when empty), Foreground (the same here), Orphan
+  std::string propagation;  // Background (also when empty), Foreground, Orphan
 };
 
 // Thread-safe.
@@ -59,12 +63,15 @@ class MemoryApi {
   static const Resource* FindResource(const std::string& group, const std::string& version, const std::string& plural);
 
   ApiResult Get(const Resource& resource, const std::string& ns, const std::string& name) const;
-  ApiResult List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) const;
+  // `exact`: what there was at options.resource_version, instead of what there is now.
+  ApiResult List(const Resource& resource, const std::string& ns, const kube::ListOptions& options,
+                 bool exact = false) const;
   ApiResult Create(const Resource& resource, const std::string& ns, Json object, const WriteRequest& request);
   ApiResult Replace(const Resource& resource, const std::string& ns, const std::string& name,
                     const std::string& subresource, Json object, const WriteRequest& request);
   ApiResult Patch(const Resource& resource, const std::string& ns, const std::string& name,
                   const std::string& subresource, PatchType type, const Json& patch, const WriteRequest& request);
+  // The object while it is going, and when a pod is gone; else a Status that names it.
   ApiResult Delete(const Resource& resource, const std::string& ns, const std::string& name,
                    const DeleteRequest& request);
 
@@ -92,6 +99,7 @@ class MemoryApi {
 
  private:
   using Object = std::shared_ptr<const Json>;
+  using Objects = std::map<std::string, Object>;  // by "namespace/name"
   struct Change {
     uint64_t version;
     std::string collection, key;
@@ -101,7 +109,17 @@ class MemoryApi {
   ApiResult Update(const Resource& resource, const std::string& ns, const std::string& name,
                    const std::string& subresource, const WriteRequest& request,
                    const std::function<ApiResult(const Json& old, Json& next)>& change);
-  Object Terminate(const Object& pod, int64_t grace) REQUIRES_LOCK(mutex_);
+  // The objects of a collection at `version`. REQUIRES: oldest_ <= version <= version_.
+  Objects ObjectsAt(const std::string& collection, uint64_t version) const REQUIRES_LOCK(mutex_);
+  Object Terminate(const Resource& resource, const Object& object, int64_t grace, bool foreground)
+      REQUIRES_LOCK(mutex_);
+  static std::string Collection(const Resource& resource);
+  // The finalizer of a deletion in the foreground.
+  static constexpr char kForeground[] = "foregroundDeletion";
+  // Whether the object is going and nothing holds it any more.
+  static bool MayGo(const Resource& resource, const Json& object);
+  // Takes the finalizer from objects whose deletion in the foreground waits for no dependent any more.
+  int EndForeground() REQUIRES_LOCK(mutex_);
   void Orphan(const std::string& uid) REQUIRES_LOCK(mutex_);
   // Commits `after` with its new resourceVersion under the name in it, and returns it.
   Object Store(const Resource& resource, Object before, Json after) REQUIRES_LOCK(mutex_);
@@ -116,8 +134,7 @@ class MemoryApi {
   uint64_t oldest_ GUARDED_BY(mutex_) = 1;  // changes after this one are in the history
   std::deque<Change> history_ GUARDED_BY(mutex_);
   Follower follower_ GUARDED_BY(mutex_);
-  std::map<std::string, std::map<std::string, Object>> collections_
-      GUARDED_BY(mutex_);  // by "plural.group", then "namespace/name"
+  std::map<std::string, Objects> collections_ GUARDED_BY(mutex_);  // by "plural.group"
 };
 
 // Whether the pod's phase is Succeeded or Failed.

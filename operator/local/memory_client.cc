@@ -49,7 +49,7 @@ Status MemoryClient::Delete(const Resource& resource, const std::string& ns, con
 
 Status MemoryClient::Watch(const Resource& resource, const std::string& ns, const kube::WatchOptions& options,
                            const std::function<bool(kube::WatchEvent)>& on_event, const kube::StopFlag& stop) {
-  const Result<Selector> selector = Selector::Parse(options.label_selector, "");
+  const Result<Selector> selector = Selector::Parse(resource, options.label_selector, "");
   if (!selector.ok()) return selector.status();
   if (options.accepted) options.accepted();
   uint64_t since = std::strtoull(options.resource_version.c_str(), nullptr, 10);

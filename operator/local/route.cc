@@ -33,6 +33,11 @@ std::optional<Route> ParseRoute(const std::string& path) {
     return route;
   }
   const std::string plural = parts[at++];
+  if (group == "authorization.k8s.io" && version == "v1" && at == parts.size()) {
+    route.kind = Route::kReview;
+    route.name = plural;
+    return route;
+  }
   if (group.empty() && plural == "events") {
     route.kind = Route::kCoreEvents;
     return route;

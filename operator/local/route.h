@@ -11,9 +11,9 @@ namespace trainyard::local {
 
 // What a path names.
 struct Route {
-  enum Kind { kObjects, kNamespaces, kCoreEvents } kind = kObjects;
-  const Resource* resource = nullptr;
-  std::string ns, name, subresource;
+  enum Kind { kObjects, kNamespaces, kCoreEvents, kReview } kind = kObjects;
+  const Resource* resource = nullptr;  // of kObjects
+  std::string ns, name, subresource;   // name: of kReview the kind
 };
 std::optional<Route> ParseRoute(const std::string& path);
 

@@ -1,44 +1,91 @@
 #include "operator/local/selector.h"
 
 #include <algorithm>
+#include <charconv>
+
+#include "operator/api/crd.h"
+#include "operator/base/json_access.h"
+#include "operator/local/label_selector.h"
 
 namespace trainyard::local {
 namespace {
 
-std::string Trim(const std::string& text) {
-  const size_t begin = text.find_first_not_of(' ');
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+using kube::Json, kube::Resource;
+
+bool IsOneOf(const std::string& text, std::initializer_list<const char*> known) {
+  return std::find(known.begin(), known.end(), text) != known.end();
 }
 
-// At commas that are not inside parentheses.
-std::vector<std::string> Split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  int depth = 0;
-  std::string part;
-  for (const char c : text) {
-    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-    if (c == separator && depth == 0) {
-      parts.push_back(Trim(part));
-      part.clear();
-    } else {
-      part += c;
+bool IsPartOf(const std::string& name, const std::string& reference) {
+  return name.starts_with(reference) &&
+         IsOneOf(name.substr(reference.size()),
+                 {"kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"});
+}
+
+// The fields that kube-apiserver selects objects of this kind by.
+bool IsSelectable(const Resource& resource, const std::string& name) {
+  if (IsOneOf(name, {"metadata.name", "metadata.namespace"})) return true;
+  if (resource == kube::kPods)
+    return IsOneOf(name, {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+                          "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"});
+  if (resource == kube::kEvents)
+    return IsOneOf(name, {"reason", "type", "reportingController"}) || IsPartOf(name, "regarding.");
+  if (resource.kind == kube::kEvents.kind)  // in the core group
+    return IsOneOf(name, {"reason", "type", "source", "reportingComponent"}) || IsPartOf(name, "involvedObject.");
+  if (resource == kube::kServices) return IsOneOf(name, {"spec.clusterIP", "spec.type"});
+  if (resource != kube::kTrainingJobs) return false;
+  static const Json crd = api::CustomResourceDefinition();
+  const Json& fields = json::List(crd["spec"]["versions"][0], "selectableFields");
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](const Json& field) { return json::Text(field, "jsonPath") == "." + name; });
+}
+
+// "a=b,c!=d"; a comma, an equals sign or a backslash in a value stands behind a backslash.
+Result<std::vector<Requirement>> ParseFields(const std::string& text) {
+  std::vector<Requirement> all;
+  for (size_t at = 0; at < text.size();) {
+    Requirement requirement;
+    std::string word, value;
+    bool compared = false;
+    size_t i = at;
+    for (; i < text.size() && text[i] != ','; ++i) {
+      if (!compared && (text[i] == '=' || text.compare(i, 2, "!=") == 0)) {
+        compared = true;
+        requirement.kind = text[i] == '!' ? Requirement::kNotIn : Requirement::kIn;
+        if (text.compare(i, 2, "!=") == 0 || text.compare(i, 2, "==") == 0) ++i;
+        continue;
+      }
+      if (text[i] == '\\' && i + 1 < text.size()) ++i;
+      (compared ? value : word) += text[i];
     }
+    const std::string whole = text.substr(at, i - at);
+    at = i + 1;
+    if (whole.empty()) continue;
+    if (!compared) return Status(Code::kInvalid, "invalid selector: '" + text + "'; can't understand '" + whole + "'");
+    requirement.key = word;
+    requirement.values = {value};
+    all.push_back(std::move(requirement));
   }
-  parts.push_back(Trim(part));
-  return parts;
+  return all;
 }
 
-bool SelectableField(const std::string& name) {
-  static const std::vector<std::string> known = {
-      "metadata.name", "metadata.namespace", "status.phase", "spec.nodeName", "type", "reason"};
-  return std::find(known.begin(), known.end(), name) != known.end() || name.starts_with("involvedObject.") ||
-         name.starts_with("regarding.");
+// As on a server, a field that is not set is the empty text.
+std::string FieldText(const Json& object, const std::string& path) {
+  std::string pointer = "/" + path;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  const Json::json_pointer at(pointer);
+  if (!object.contains(at)) return "";
+  return object[at].is_string() ? object[at].get<std::string>() : object[at].dump();
+}
+
+bool ReadNumber(const std::string& text, int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 }  // namespace
 
-bool Selector::Requirement::Holds(const std::string* value) const {
+bool Requirement::Holds(const std::string* value) const {
   const bool listed = value && std::find(values.begin(), values.end(), *value) != values.end();
   switch (kind) {
     case kIn:
@@ -49,66 +96,43 @@ bool Selector::Requirement::Holds(const std::string* value) const {
       return value != nullptr;
     case kMissing:
       return value == nullptr;
+    case kGreater:
+    case kLess: {
+      int64_t have = 0, limit = 0;
+      if (!value || !ReadNumber(*value, have) || !ReadNumber(values.front(), limit)) return false;
+      return kind == kGreater ? have > limit : have < limit;
+    }
   }
   return false;
 }
 
-Result<Selector> Selector::Parse(const std::string& labels, const std::string& fields) {
+Result<Selector> Selector::Parse(const Resource& resource, const std::string& labels, const std::string& fields) {
   Selector selector;
-  const auto read = [](const std::string& text, std::vector<Requirement>& out) {
-    for (const std::string& part : Split(text, ',')) {
-      if (part.empty()) continue;
-      Requirement requirement;
-      const size_t unequal = part.find("!="), equal = part.find('='), open = part.find('(');
-      if (open != std::string::npos && part.back() == ')') {
-        const std::string head = Trim(part.substr(0, open));
-        const size_t space = head.rfind(' ');
-        if (space == std::string::npos) return false;
-        const std::string word = head.substr(space + 1);
-        if (word != "in" && word != "notin") return false;
-        requirement.key = Trim(head.substr(0, space));
-        requirement.kind = word == "in" ? Requirement::kIn : Requirement::kNotIn;
-        requirement.values = Split(part.substr(open + 1, part.size() - open - 2), ',');
-      } else if (unequal != std::string::npos) {
-        requirement = {Trim(part.substr(0, unequal)), Requirement::kNotIn, {Trim(part.substr(unequal + 2))}};
-      } else if (equal != std::string::npos) {
-        const size_t skip = part.compare(equal, 2, "==") == 0 ? 2 : 1;
-        requirement = {Trim(part.substr(0, equal)), Requirement::kIn, {Trim(part.substr(equal + skip))}};
-      } else {
-        requirement = {part.front() == '!' ? part.substr(1) : part,
-                       part.front() == '!' ? Requirement::kMissing : Requirement::kExists,
-                       {}};
-      }
-      if (requirement.key.empty()) return false;
-      out.push_back(std::move(requirement));
-    }
-    return true;
-  };
-  if (!read(labels, selector.labels_)) return Status(Code::kInvalid, "unable to parse requirement: " + labels);
-  if (!read(fields, selector.fields_)) return Status(Code::kInvalid, "unable to parse field selector: " + fields);
+  Result<std::vector<Requirement>> by_label = ParseLabelSelector(labels);
+  if (!by_label.ok()) return by_label.status();
+  Result<std::vector<Requirement>> by_field = ParseFields(fields);
+  if (!by_field.ok()) return by_field.status();
+  selector.labels_ = std::move(*by_label);
+  selector.fields_ = std::move(*by_field);
   for (const Requirement& requirement : selector.fields_) {
-    if (!SelectableField(requirement.key))
-      return Status(Code::kInvalid, "field label not supported: " + requirement.key);
+    if (IsSelectable(resource, requirement.key)) continue;
+    const bool plain = resource == kube::kClaims || resource == kube::kLeases;  // which have no fields of their own
+    return Status(Code::kInvalid, plain ? "\"" + requirement.key +
+                                              "\" is not a known field selector: only "
+                                              "\"metadata.name\", \"metadata.namespace\""
+                                        : "field label not supported: " + requirement.key);
   }
   return selector;
 }
 
-bool Selector::Matches(const nlohmann::json& object) const {
+bool Selector::Matches(const Json& object) const {
   for (const Requirement& requirement : labels_) {
-    const nlohmann::json::json_pointer at("/metadata/labels");
-    const std::string* value = nullptr;
-    if (object.contains(at) && object[at].is_object()) {
-      const auto found = object[at].find(requirement.key);
-      if (found != object[at].end()) value = found->get_ptr<const std::string*>();
-    }
-    if (!requirement.Holds(value)) return false;
+    const Json& labels = json::Field(json::Field(object, "metadata"), "labels");
+    const Json& value = json::Field(labels, requirement.key.c_str());
+    if (!requirement.Holds(value.get_ptr<const std::string*>())) return false;
   }
   for (const Requirement& requirement : fields_) {
-    std::string pointer = "/" + requirement.key;
-    std::replace(pointer.begin(), pointer.end(), '.', '/');
-    const nlohmann::json::json_pointer at(pointer);
-    // As on a server, a field that is not set is the empty text.
-    const std::string value = object.contains(at) && object[at].is_string() ? object[at].get<std::string>() : "";
+    const std::string value = FieldText(object, requirement.key);
     if (!requirement.Holds(&value)) return false;
   }
   return true;

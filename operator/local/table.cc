@@ -18,7 +18,7 @@ Json At(const Json& object, const std::string& path) {
   std::string pointer = path;
   std::replace(pointer.begin(), pointer.end(), '.', '/');
   const Json::json_pointer at(pointer);
-  return object.contains(at) ? object[at] : Json();
+  return !path.empty() && object.contains(at) ? object[at] : Json();
 }
 
 std::string Age(const Json& object, Time now) {
@@ -97,6 +97,29 @@ Json EventCells(const Json& event, Time now) {
           json::Text(event, core ? "message" : "note")};
 }
 
+const std::vector<Column>& ClaimColumns() {
+  static const std::vector<Column> columns = {{"Name", "string", ".metadata.name", 0},
+                                              {"Status", "string", ".status.phase", 0},
+                                              {"Volume", "string", ".spec.volumeName", 0},
+                                              {"Capacity", "string", ".status.capacity.storage", 0},
+                                              {"Access Modes", "string", "", 0},
+                                              {"StorageClass", "string", ".spec.storageClassName", 0},
+                                              {"Age", "date", ".metadata.creationTimestamp", 0}};
+  return columns;
+}
+
+// "RWO,RWX" for ReadWriteOnce and ReadWriteMany.
+std::string AccessModes(const Json& claim) {
+  std::string text;
+  for (const Json& mode : json::List(json::Field(claim, "status"), "accessModes")) {
+    if (!text.empty()) text += ',';
+    for (const char c : mode.is_string() ? mode.get<std::string>() : "") {
+      if (c >= 'A' && c <= 'Z') text += c;
+    }
+  }
+  return text;
+}
+
 const std::vector<Column>& PlainColumns() {
   static const std::vector<Column> columns = {{"Name", "string", ".metadata.name", 0},
                                               {"Age", "date", ".metadata.creationTimestamp", 0}};
@@ -106,6 +129,7 @@ const std::vector<Column>& PlainColumns() {
 const std::vector<Column>& ColumnsOf(const kube::Resource& resource) {
   if (resource == kube::kPods) return PodColumns();
   if (resource.kind == kube::kEvents.kind) return EventColumns();
+  if (resource == kube::kClaims) return ClaimColumns();
   return resource == kube::kTrainingJobs ? JobColumns() : PlainColumns();
 }
 
@@ -113,8 +137,10 @@ Json Cells(const kube::Resource& resource, const Json& object, Time now) {
   if (resource == kube::kPods) return PodCells(object, now);
   if (resource.kind == kube::kEvents.kind) return EventCells(object, now);
   Json cells = Json::array();
-  for (const Column& column : ColumnsOf(resource))
-    cells.push_back(column.type == "date" ? Json(Age(object, now)) : At(object, column.path));
+  for (const Column& column : ColumnsOf(resource)) {
+    const Json value = column.name == "Access Modes" ? Json(AccessModes(object)) : At(object, column.path);
+    cells.push_back(column.type == "date" ? Json(Age(object, now)) : value);
+  }
   return cells;
 }
 

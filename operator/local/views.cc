@@ -8,7 +8,7 @@ namespace trainyard::local {
 
 ApiResult CoreEvents(const MemoryApi& api, const std::string& ns, const std::string& field_selector) {
   const ApiResult all = api.List(kube::kEvents, ns, {});
-  const Result<Selector> selector = Selector::Parse("", field_selector);
+  const Result<Selector> selector = Selector::Parse({"", "v1", "events", "Event"}, "", field_selector);
   if (!selector.ok()) return BadRequest(selector.status().message());
   Json items = Json::array();
   for (const Json& event : all.body["items"]) {

@@ -188,6 +188,23 @@ def test_the_exit_code_is_the_culprits(local, code, phase):
     assert status["lastFailure"]["exitCode"] == code and status["lastFailure"]["tail"] == ["last words"]
 
 
+def test_rank_0_is_heard_while_it_runs(local, tmp_path):
+    go = tmp_path / "go"
+    script = f'[ $RANK = 0 ] || exit 0; echo banner; echo; printf "1%%\\r2%%\\r3%%\\n"; while [ ! -e {go} ]; do sleep 0.05; done; echo table; printf "no end"'
+    run = local(script_job(["sh", "-c", script])).start()
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(line.rstrip("\n") for line in run.process.stdout))
+    reader.start()
+    harness.wait_until(lambda: "  3%" in lines, what="the output of a job that runs")
+    go.touch()
+    assert run.process.wait(60) == 0
+    reader.join()
+    log = str(next((run.state / "pods").glob("*_job-1-0_*/trainer.log")))
+    where = next(i for i, line in enumerate(lines) if line.startswith("output of job-1-0"))
+    assert log in lines[where] and any(line.split() == ["log", log] for line in lines)
+    assert [line for line in lines[where + 1:] if line.startswith("  ")][:5] == ["  banner", "  ", "  3%", "  table", "  no end"], lines
+
+
 def test_a_restart_goes_on_and_is_charged(local):
     script = 'if [ $TRAINYARD_ATTEMPT = 1 ] && [ $RANK = 1 ]; then exit 70; fi; [ $TRAINYARD_ATTEMPT = 1 ] && sleep 1; exit 0'
     run = local(script_job(["sh", "-c", script], restart={"backoff": {"initialSeconds": 0}}))
@@ -595,6 +612,21 @@ def test_kubectl(local):
         kubectl("apply", *flags, "-f", "-", stdin=json.dumps(other))
         kubectl("apply", *flags, "-f", "-", stdin=json.dumps(other))
         kubectl("delete", "tj", "other")
+    # The whole of a file with a claim, and what a cluster's node would do.
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
+    both = json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim, other]})
+    for flags in ([], [], ["--server-side", "--force-conflicts"]):
+        kubectl("apply", *flags, "-f", "-", stdin=both)
+    harness.wait_until(lambda: "Bound" in kubectl("get", "pvc", "data"), what="the claim to be bound")
+    kubectl("delete", "-f", "-", stdin=both)
+    assert kubectl("auth", "can-i", "create", "tj").strip() == "yes" and kubectl("auth", "can-i", "create", "pods").strip() == "yes"
+    assert kubectl("auth", "can-i", "create", "deployments.apps", good=False).splitlines()[-1].startswith("no")
+    assert "workingDir" in kubectl("explain", "pods.spec.containers")
+    pod = kubectl("get", "pods", "-o", "name").split()[0]
+    for words, says in ((["exec", pod, "--", "ls"], "run the command in a terminal"), (["attach", pod], "follows its output"), (["port-forward", pod, "9999:80"], "connect to its address, 127."),
+                        (["debug", pod, "--image=x"], "ephemeral containers are disabled")):
+        assert says in kubectl(*words, good=False), words
+    assert "may change only" in kubectl("scale", "tj", "job", "--replicas=3", good=False)
     assert "may change only" in kubectl("patch", "tj", "job", "--type", "merge", "-p", '{"spec":{"workers":3}}', good=False)
     assert "NotFound" in kubectl("get", "tj", "none", good=False)
     # Neither without the token nor without the authority.

@@ -160,6 +160,12 @@ TEST(ReportFromStatus, WhatIsNotKnownIsNotZero) {
   EXPECT_NE(local::LiveView::StateLine(status).find("loss 0.0000"), std::string::npos);
 }
 
+TEST(ReportFromStatus, NumbersForPeopleHaveFewDigits) {
+  const auto report = ReportFromStatus(R"({"job_uid": "u", "attempt": 1, "loss": 1.253359317779541})", Time{});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(Json(report->progress.loss.value_or(0)).dump(), "1.25336");
+}
+
 TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {
   kube::RestClient client(Endpoint(), clock_, stop_);
   const uint64_t start = api_.version();

@@ -28,7 +28,7 @@ class MemoryApiTest : public testing::Test {
   }
   std::vector<std::string> Events(const Resource& resource, uint64_t since, const std::string& labels = "") {
     std::vector<kube::WatchEvent> events;
-    EXPECT_TRUE(api_.Next(resource, "", *Selector::Parse(labels, ""), since, 0, events));
+    EXPECT_TRUE(api_.Next(resource, "", *Selector::Parse(resource, labels, ""), since, 0, events));
     std::vector<std::string> out;
     for (const kube::WatchEvent& event : events)
       out.push_back(event.type + " " + event.object["metadata"]["name"].get<std::string>());
@@ -288,13 +288,13 @@ TEST(Selector, Requirements) {
                                                 {"a notin (0,2)", true},
                                                 {"c notin (1)", true}};
   for (const auto& [text, matches] : cases) {
-    const Result<local::Selector> selector = local::Selector::Parse(text, "");
+    const Result<local::Selector> selector = local::Selector::Parse(kube::kPods, text, "");
     ASSERT_TRUE(selector.ok()) << text;
     EXPECT_EQ(selector->Matches(object), matches) << text;
   }
-  EXPECT_TRUE(local::Selector::Parse("", "metadata.name=n,status.phase!=Failed")->Matches(object));
-  EXPECT_FALSE(local::Selector::Parse("", "spec.secret=1").ok());
-  EXPECT_FALSE(local::Selector::Parse("a ~ (b)", "").ok());
+  EXPECT_TRUE(local::Selector::Parse(kube::kPods, "", "metadata.name=n,status.phase!=Failed")->Matches(object));
+  EXPECT_FALSE(local::Selector::Parse(kube::kPods, "", "spec.secret=1").ok());
+  EXPECT_FALSE(local::Selector::Parse(kube::kPods, "a ~ (b)", "").ok());
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include "operator/api/crd.h"
 #include "operator/api/job_file.h"
+#include "operator/api/json.h"
+#include "operator/api/quantity.h"
 #include "operator/api/rules.h"
 #include "tests/operator/builders.h"
 
@@ -95,6 +97,47 @@ TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
     for (const char* word : c.words)
       EXPECT_NE(problems[0].find(word), std::string::npos) << c.patch << ": " << problems[0];
   }
+}
+
+// What kube-apiserver refuses in a pod, and `validate` before it.
+TEST(Validation, PodsThatAClusterWouldRefuse) {
+  const struct {
+    const char *pod, *says;
+  } cases[] = {
+      {R"({"containers":[{"name":"a"},{"name":"a"}]})", R"(containers[1].name: "a")"},
+      {R"({"containers":[{"name":"a"}],"initContainers":[{"name":"a"}]})", R"(initContainers[0].name: "a")"},
+      {R"({"containers":[{"name":"A b"}]})", "containers[0].name"},
+      {R"({"containers":[{"name":"a"}],"volumes":[{"name":"v"},{"name":"v"}]})", R"(volumes[1].name: "v")"},
+      {R"({"containers":[{"name":"a","env":[{"name":"A=B"}]}]})", R"(env[0].name: "A=B")"},
+      {R"({"containers":[{"name":"a","resources":{"limits":{"cpu":"lots"}}}]})", R"(limits[cpu]: "lots")"},
+      {R"({"containers":[{"name":"a","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"1500m"}}}]})",
+       "less than or equal to cpu limit of 1500m"},
+      {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"data"}]}]})",
+       R"(volumeMounts[0].mountPath: "data")"},
+      {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"/d"},{"name":"w","mountPath":"/d"}]}]})",
+       "volumeMounts[1].mountPath"},
+  };
+  for (const auto& c : cases) {
+    Json job = reconcile::JobObject("job", 2);
+    job["spec"]["template"]["spec"] = Json::parse(c.pod);
+    const std::vector<std::string> problems = CheckJob(job);
+    ASSERT_EQ(problems.size(), 1u) << c.pod;
+    EXPECT_NE(problems[0].find(c.says), std::string::npos) << problems[0];
+  }
+}
+
+TEST(Validation, ASpecOfAnotherTypeIsNotMissing) {
+  std::vector<FieldError> errors;
+  JobFromJson({{"spec", "x"}}, errors);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].value, "\"x\"");
+}
+
+TEST(Quantity, IsWhatKubernetesCounts) {
+  for (const auto& [a, b] : {std::pair{"1", "1000m"}, {"1.5Gi", "1536Mi"}, {"1e3", "1k"}, {"0.1", "100m"}, {"+2", "2"}})
+    EXPECT_EQ(Quantity(a), Quantity(b)) << a;
+  EXPECT_EQ(Quantity(2), Quantity("2"));
+  for (const char* bad : {"", "lots", "1 Gi", "Gi", "1.2.3", "--1", "1ee3", "1x"}) EXPECT_FALSE(Quantity(bad)) << bad;
 }
 
 TEST(Validation, AValueIsCutBetweenCharacters) {

@@ -1,0 +1,107 @@
+#include "operator/api/pod_checks.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "operator/api/json.h"
+#include "operator/api/metadata.h"
+#include "operator/api/quantity.h"
+#include "operator/base/json_access.h"
+
+namespace trainyard::api {
+namespace {
+
+constexpr char kLabel[] = "at most 63 characters of a-z, 0-9 and -, with a letter or digit at both ends";
+constexpr char kQuantity[] = "a quantity, such as 2, 500m or 16Gi";
+
+std::string At(const std::string& path, size_t i) { return path + "[" + std::to_string(i) + "]"; }
+
+class Checker {
+ public:
+  std::vector<Cause> causes;
+
+  void Check(const Json& spec, const std::string& path) {
+    const Json& volumes = json::List(spec, "volumes");
+    std::set<std::string> names;
+    for (size_t i = 0; i < volumes.size(); ++i) CheckName(volumes[i], At(path + ".volumes", i), names);
+    names.clear();
+    // The regular ones come first: of two, the other one is told.
+    for (const char* list : {"containers", "initContainers"}) {
+      const Json& containers = json::List(spec, list);
+      for (size_t i = 0; i < containers.size(); ++i) {
+        const std::string at = At(path + "." + list, i);
+        CheckName(containers[i], at, names);
+        CheckContainer(containers[i], at);
+      }
+    }
+  }
+
+ private:
+  void Wrong(const std::string& field, const Json& value, const std::string& allowed) {
+    causes.push_back(
+        {"FieldValueInvalid", "Invalid value: " + Shown(value) + ": must be " + allowed, field, Shown(value), allowed});
+  }
+
+  void CheckName(const Json& object, const std::string& path, std::set<std::string>& names) {
+    const std::string name = json::Text(object, "name");
+    if (!IsDnsLabel(name)) return Wrong(path + ".name", name, kLabel);
+    if (!names.insert(name).second)
+      causes.push_back({"FieldValueDuplicate", "Duplicate value: " + Shown(name), path + ".name", Shown(name),
+                        "a name that stands once"});
+  }
+
+  void CheckContainer(const Json& container, const std::string& path) {
+    const Json& variables = json::List(container, "env");
+    for (size_t i = 0; i < variables.size(); ++i) {
+      const std::string name = json::Text(variables[i], "name");
+      const bool good = !name.empty() &&
+                        std::all_of(name.begin(), name.end(), [](char c) { return c >= 0x20 && c < 0x7f && c != '='; });
+      if (!good) Wrong(At(path + ".env", i) + ".name", name, "printable ASCII characters other than '='");
+    }
+    std::set<std::string> places;
+    const Json& mounts = json::List(container, "volumeMounts");
+    for (size_t i = 0; i < mounts.size(); ++i) {
+      const std::string place = json::Text(mounts[i], "mountPath");
+      if (!places.insert(place).second) Wrong(At(path + ".volumeMounts", i) + ".mountPath", place, "unique");
+    }
+    CheckResources(json::Field(container, "resources"), path + ".resources");
+  }
+
+  void CheckResources(const Json& resources, const std::string& path) {
+    const Json& limits = json::Field(resources, "limits");
+    for (const char* list : {"limits", "requests"}) {
+      for (const auto& [name, value] : json::Field(resources, list).items()) {
+        const std::string field = path + "." + list + "[" + name + "]";
+        const std::optional<long double> quantity = Quantity(value);
+        if (!quantity) {
+          causes.push_back({"FieldValueTypeInvalid", "Invalid value: " + Shown(value) + ": must be " + kQuantity, field,
+                            Shown(value), kQuantity});
+        } else if (*quantity < 0) {
+          Wrong(field, value, "greater than or equal to 0");
+        }
+      }
+    }
+    for (const auto& [name, value] : json::Field(resources, "requests").items()) {
+      const Json& limit = json::Field(limits, name.c_str());
+      const std::optional<long double> wanted = Quantity(value), most = Quantity(limit);
+      if (!wanted || !most) continue;
+      // Only the node's own resources, which have no domain, may be promised to several.
+      const bool device = name.find('/') != std::string::npos && !name.starts_with("kubernetes.io/");
+      const std::string text = limit.is_string() ? limit.get<std::string>() : limit.dump();
+      if (device && *wanted != *most) Wrong(path + ".requests", value, "equal to " + name + " limit of " + text);
+      if (!device && *wanted > *most)
+        Wrong(path + ".requests", value, "less than or equal to " + name + " limit of " + text);
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<Cause> CheckPodSpec(const Json& spec, const std::string& path) {
+  Checker checker;
+  checker.Check(spec, path);
+  return std::move(checker.causes);
+}
+
+}  // namespace trainyard::api

@@ -1,0 +1,19 @@
+// What kube-apiserver refuses in a pod beyond the types of its fields, as far as people get it wrong: names that stand
+// twice, names of variables, quantities, requests above limits.
+// Source: Kubernetes' pkg/apis/core/validation.
+#ifndef TRAINYARD_OPERATOR_API_POD_CHECKS_H_
+#define TRAINYARD_OPERATOR_API_POD_CHECKS_H_
+
+#include <string>
+#include <vector>
+
+#include "operator/api/schema.h"
+
+namespace trainyard::api {
+
+// REQUIRES: `spec` fits the pod's schema (pod_fields.h). `path`: of `spec`.
+std::vector<Cause> CheckPodSpec(const Json& spec, const std::string& path);
+
+}  // namespace trainyard::api
+
+#endif  // TRAINYARD_OPERATOR_API_POD_CHECKS_H_

@@ -1,0 +1,37 @@
+"""`validate`: what it asks the trainer about spec.config."""
+
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+
+def validate(tmp_path, spec, program=harness.OPERATOR):
+    path = harness.write_config(tmp_path / "job.json", {"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "job"}, "spec": spec})
+    return subprocess.run([program, "validate", "-f", path], capture_output=True, text=True, timeout=90, env=harness.environment())
+
+
+def spec(command, **config):
+    return {"workers": 2, "config": harness.merged(harness.SMALL, data={"path": "/nowhere"}, **config), "template": {"spec": {"containers": [{"name": "trainer", "image": "x", "command": command}]}}}
+
+
+def test_a_typing_error_in_the_configuration(tmp_path):
+    result = validate(tmp_path, spec(["trainyard", "launch"], task={"losss": "x"}))
+    assert result.returncode == 64 and "spec.config: unknown key task.losss; did you mean task.loss?" in result.stderr
+    good = validate(tmp_path, spec(["trainyard", "launch"]))
+    assert good.returncode == 0 and "not checked" not in good.stdout, good.stderr
+
+
+@pytest.mark.parametrize("command", [["python", "train.py"], ["trainyard", "launch", "--config", "/else"]])
+def test_another_programs_configuration_is_its_own(tmp_path, command):
+    assert validate(tmp_path, spec(command, task={"losss": "x"})).returncode == 0
+
+
+def test_without_the_trainer_it_says_that_nobody_looked(tmp_path):
+    alone = tmp_path / "bin" / "trainyard-operator"
+    alone.parent.mkdir()
+    shutil.copy(harness.OPERATOR, alone)
+    result = validate(tmp_path, spec(["trainyard", "launch"], task={"losss": "x"}), alone)
+    assert result.returncode == 0 and "spec.config is not checked" in result.stdout
