@@ -14,5 +14,10 @@ python="$(cmake/deps.sh --python)"
 TRAINYARD_BIN="${TRAINYARD_BIN:-build/release/bin/trainyard}" LD_LIBRARY_PATH="$(cmake/deps.sh --stubs)" \
   "$python" -m pytest -q -rs -p no:cacheprovider tests/integration/test_local.py tests/integration/test_transcript.py -k kubectl
 # The API server wants an address that is not loopback; a bridge holds it.
-exec unshare --net bash -c 'ip link set lo up && ip link add ty0 type bridge && ip addr add 10.250.0.1/24 dev ty0 && ip link set ty0 up && ip route add default dev ty0 && exec "$@"' \
-  bash "$python" -m pytest -q -rs -p no:cacheprovider tests/cluster "$@"
+inside() {
+  unshare --net bash -c 'ip link set lo up && ip link add ty0 type bridge && ip addr add 10.250.0.1/24 dev ty0 && ip link set ty0 up && ip route add default dev ty0 && exec "$@"' \
+    bash "$python" -m pytest -q -rs -p no:cacheprovider "$@"
+}
+inside tests/cluster "$@"
+# The conformance suite, which `make test` runs on the in-memory API. Arguments choose among the scenarios.
+[ $# -gt 0 ] || inside tests/conformance --server kubernetes

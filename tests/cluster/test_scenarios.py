@@ -5,7 +5,7 @@ import signal
 
 import pod_fields
 import pytest
-from conftest import ROOT, wait_until
+from servers import ROOT, wait_until
 
 
 def job(name, workers=2, **spec):
