@@ -8,6 +8,7 @@
 
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
+#include "operator/reconcile/conditions.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
@@ -43,6 +44,14 @@ void Keep(Status& first, const Status& status) {
 }
 
 bool IsGoing(const Json& object) { return !json::Text(json::Field(object, "metadata"), "deletionTimestamp").empty(); }
+
+bool HasEnded(const Json& job) {
+  const Json& conditions = json::List(json::Field(job, "status"), "conditions");
+  return std::any_of(conditions.begin(), conditions.end(), [](const Json& condition) {
+    const std::string type = json::Text(condition, "type");
+    return (type == kCompleteCondition || type == kFailedCondition) && json::Text(condition, "status") == "True";
+  });
+}
 
 std::string InUse(const std::string& what, const Json& object) {
   return what + " " + json::Text(json::Field(object, "metadata"), "name") + " is taken by uid " +
@@ -162,7 +171,7 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   if (!live.ok()) return live.status().With("confirm the attempt");
   const bool same = json::Text(json::Field(*live, "metadata"), "uid") == job.uid &&
                     json::Whole(json::Field(*live, "status"), "attempt") == plan.status.attempt &&
-                    !json::Flag(json::Field(*live, "spec"), "suspend") && !IsGoing(*live);
+                    !json::Flag(json::Field(*live, "spec"), "suspend") && !IsGoing(*live) && !HasEnded(*live);
   if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
   // The cache of pods may be old as well, after a start even older than this attempt: nothing of
   // another attempt may be alive when the first pod of this one is created.

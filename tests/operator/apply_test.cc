@@ -177,6 +177,20 @@ TEST_F(ApplyTest, AnOldCopyOfTheJobCreatesNothing) {
   EXPECT_EQ(PodCount(), 0u);
 }
 
+// A first list may be older than the job's end, when its pods are cleaned up already.
+TEST_F(ApplyTest, AJobThatHasEndedGetsNoPods) {
+  const Json conditions = Json::array({{{"type", "Complete"},
+                                        {"status", "True"},
+                                        {"reason", "AllWorkersSucceeded"},
+                                        {"message", ""},
+                                        {"lastTransitionTime", "2026-01-01T00:00:00Z"}}});
+  ASSERT_TRUE(api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge,
+                         {{"status", {{"conditions", conditions}}}}, {})
+                  .ok());
+  EXPECT_TRUE(executor_.Apply(job_, Creates(2), problem_).Is(Code::kConflict));
+  EXPECT_EQ(PodCount(), 0u);
+}
+
 TEST_F(ApplyTest, AnOperatorThatWasFrozenAsksAgain) {
   client_.quota = 1;
   ASSERT_TRUE(executor_.Apply(job_, Creates(4), problem_).ok());
