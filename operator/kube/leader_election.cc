@@ -102,7 +102,7 @@ Status LeaderElection::Acquire(Instant now) {
 }
 
 Status LeaderElection::Renew(Instant now) {
-  const Status status = Write(client_, options_.identity, false);
+  Status status = Write(client_, options_.identity, false);
   if (!status.Is(Code::kConflict) && !status.Is(Code::kNotFound)) return status;
   // Someone wrote it: perhaps ourselves, in a request whose answer was lost.
   const Result<Json> lease = client_.Get(kLeases, options_.ns, options_.name);
