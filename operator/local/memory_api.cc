@@ -263,7 +263,8 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
       case PatchType::kMerge:
         if (!patch.is_object()) return BadRequest("the patch is no object");
         next.merge_patch(patch);
-        if (const std::string uid = TextAt(next, "/metadata/uid"); custom && uid != TextAt(old, "/metadata/uid"))
+        if (const std::string uid = TextAt(next, "/metadata/uid");
+            custom && !uid.empty() && uid != TextAt(old, "/metadata/uid"))
           return Invalid(resource, name,
                          {{"FieldValueInvalid", "Invalid value: " + Json(uid).dump() + ": field is immutable",
                            "metadata.uid", "", ""}});

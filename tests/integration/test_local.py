@@ -614,17 +614,15 @@ def test_kubectl(local):
         kubectl("delete", "tj", "other")
     # The whole of a file with a claim, and what a cluster's node would do.
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
-    both = json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim, other]})
+    both = json.dumps(claim) + "\n" + json.dumps(other)
     for flags in ([], [], ["--server-side", "--force-conflicts"]):
         kubectl("apply", *flags, "-f", "-", stdin=both)
     harness.wait_until(lambda: "Bound" in kubectl("get", "pvc", "data"), what="the claim to be bound")
     kubectl("delete", "-f", "-", stdin=both)
-    assert kubectl("auth", "can-i", "create", "tj").strip() == "yes" and kubectl("auth", "can-i", "create", "pods").strip() == "yes"
-    assert kubectl("auth", "can-i", "create", "deployments.apps", good=False).splitlines()[-1].startswith("no")
     assert "workingDir" in kubectl("explain", "pods.spec.containers")
     pod = kubectl("get", "pods", "-o", "name").split()[0]
     for words, says in ((["exec", pod, "--", "ls"], "run the command in a terminal"), (["attach", pod], "follows its output"), (["port-forward", pod, "9999:80"], "connect to its address, 127."),
-                        (["debug", pod, "--image=x"], "ephemeral containers are disabled")):
+                        (["debug", pod, "--image=x"], "a debugger can be attached")):
         assert says in kubectl(*words, good=False), words
     assert "may change only" in kubectl("scale", "tj", "job", "--replicas=3", good=False)
     assert "may change only" in kubectl("patch", "tj", "job", "--type", "merge", "-p", '{"spec":{"workers":3}}', good=False)

@@ -93,13 +93,20 @@ class ServerTest : public testing::Test {
   std::unique_ptr<local::ApiServer> server_;
 };
 
+// As a person writes it.
+kube::Json NewJob(const std::string& name) {
+  kube::Json job = JobObject(name, 2);
+  job["metadata"] = {{"name", name}};
+  return job;
+}
+
 TEST_F(ServerTest, TheClientSpeaksWithTheServer) {
   kube::RestClient client(Endpoint(), clock_, stop_);
-  const auto created = client.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {});
+  const auto created = client.Create(kube::kTrainingJobs, "default", NewJob("job"), {});
   ASSERT_TRUE(created.ok()) << created.status().ToString();
-  EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {}).status().Is(Code::kAlreadyExists));
+  EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", NewJob("job"), {}).status().Is(Code::kAlreadyExists));
   EXPECT_TRUE(client.Get(kube::kTrainingJobs, "default", "none").status().Is(Code::kNotFound));
-  EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", JobObject("Bad", 2), {}).status().Is(Code::kInvalid));
+  EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", NewJob("Bad"), {}).status().Is(Code::kInvalid));
   EXPECT_EQ((*client.List(kube::kTrainingJobs, "", {}))["items"].size(), 1u);
   const kube::Json stale = {{"metadata", {{"resourceVersion", "1"}}}, {"status", {{"attempt", 1}}}};
   EXPECT_TRUE(
@@ -163,7 +170,7 @@ TEST(ReportFromStatus, WhatIsNotKnownIsNotZero) {
 TEST(ReportFromStatus, NumbersForPeopleHaveFewDigits) {
   const auto report = ReportFromStatus(R"({"job_uid": "u", "attempt": 1, "loss": 1.253359317779541})", Time{});
   ASSERT_TRUE(report);
-  EXPECT_EQ(Json(report->progress.loss.value_or(0)).dump(), "1.25336");
+  EXPECT_EQ(kube::Json(report->progress.loss.value_or(0)).dump(), "1.25336");
 }
 
 TEST_F(ServerTest, AWatchDeliversAndIsInterrupted) {
