@@ -5,7 +5,7 @@
 
 #include "operator/local/memory_client.h"
 #include "tests/operator/builders.h"
-#include "tests/sim/world.h"
+#include "tests/sim/dice.h"
 
 namespace trainyard::reconcile {
 namespace {

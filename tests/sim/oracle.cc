@@ -1,0 +1,173 @@
+#include "tests/sim/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainyard::sim {
+namespace {
+
+constexpr double kEvidenceSeconds = 15, kLongRunSeconds = 600;
+constexpr double kSecond = 1;  // times of the API are whole ones
+
+}  // namespace
+
+Oracle::Oracle(Mirror& mirror, const Reports& reports, const Clock& clock,
+               std::function<void(const std::string&)> complain)
+    : mirror_(mirror), reports_(reports), clock_(clock), complain_(std::move(complain)) {
+  mirror.Listen(PodListener([this](const PodView* before, const PodView* after) { PodChanged(before, after); }));
+  mirror.Listen(JobListener([this](const JobView* before, const JobView* after) { JobChanged(before, after); }));
+}
+
+void Oracle::PodChanged(const PodView* before, const PodView* after) {
+  const PodView& pod = after ? *after : *before;
+  Log& log = logs_[{pod.owner_uid, pod.attempt}];
+  if (!before && clock_.Now() < log.not_before)
+    complain_("pod " + pod.name + " was created " + std::to_string(SecondsBetween(clock_.Now(), log.not_before)) +
+              " s before its restart's wait was over");
+  log.changes.push_back({.version = mirror_.version(),
+                         .worker = pod.rank,
+                         .pod = after ? std::optional(*after) : std::nullopt,
+                         .uid = pod.uid,
+                         .time = clock_.Now()});
+}
+
+void Oracle::JobChanged(const JobView* before, const JobView* after) {
+  if (!before || !after || !writer_) return;
+  const bool restarted = after->total != before->total, failed = after->failed && !before->failed;
+  if (after->attempt == before->attempt) JudgeDone(*before, *after);
+  if (restarted || failed) {
+    JudgeRestart(*before, *after);
+  } else if (after->succeeded && !before->succeeded) {
+    JudgeSuccess(*before, *after);
+  } else if (after->attempt != before->attempt && before->attempt != 0 && !before->suspend && !before->suspended) {
+    complain_("attempt " + std::to_string(after->attempt) + " of " + after->name + " began without a reason");
+  }
+  if (restarted) ExpectWait(*before, *after);
+  if (after->attempt != before->attempt) repeats_[after->uid].begun = clock_.Now();
+}
+
+std::vector<Attempt> Oracle::States(const JobView& job) const {
+  std::vector<Attempt> states(1);
+  const auto log = logs_.find({job.uid, job.attempt});
+  if (log == logs_.end()) return states;
+  for (const Change& change : log->second.changes) {
+    if (change.version > writer_->pods) states.push_back(states.back());  // else it had been seen
+    Attempt& now = states.back();
+    if (change.pod) {
+      now[change.worker] = *change.pod;
+    } else if (const auto old = now.find(change.worker); old != now.end() && old->second.uid == change.uid) {
+      now.erase(old);
+    }
+  }
+  return states;
+}
+
+void Oracle::JudgeRestart(const JobView& before, const JobView& after) {
+  std::string wrong;
+  for (const Attempt& pods : States(before)) {
+    // It was decided at some moment between these two.
+    for (const Time now : {clock_.Now(), writer_->began}) {
+      wrong = Compare(before, after, pods, now);
+      if (wrong.empty()) return;
+    }
+  }
+  complain_((after.failed ? after.name + " was failed: " : after.name + " was restarted: ") + wrong);
+}
+
+std::string Oracle::Compare(const JobView& before, const JobView& after, const Attempt& pods, Time unknown_time) const {
+  const std::vector<Casualty> casualties = Casualties(before, pods, unknown_time);
+  if (casualties.empty()) return "no worker had failed";
+  if (!EvidenceIsIn(before, pods)) return "the other workers' ends were not awaited";
+  const Verdict verdict = Judge(before, casualties);
+  if (after.culprit_pod != verdict.culprit.pod || after.culprit_reason != verdict.culprit.reason)
+    return "it blames " + after.culprit_pod + " (" + after.culprit_reason + ") and not " + verdict.culprit.pod + " (" +
+           verdict.culprit.reason + ")";
+  if (verdict.fail) {
+    const bool right = after.failed && after.failed_reason == verdict.culprit.reason;
+    return right ? "" : "a rule says that " + verdict.culprit.reason + " fails it";
+  }
+  return CompareLimits(before, after, verdict);
+}
+
+std::string Oracle::CompareLimits(const JobView& before, const JobView& after, const Verdict& verdict) const {
+  const bool progressed = after.checkpoint_step > before.durable_step;
+  // Where it was: by its own word, else by rank 0's last answer in this attempt, if that reached anyone.
+  std::optional<int64_t> step = verdict.culprit.step;
+  if (!step && after.streak && after.streak->step && reports_.Said(before.uid, before.attempt, *after.streak->step))
+    step = after.streak->step;
+  int64_t count = 0;
+  if (step) {
+    const std::optional<Streak>& old = before.streak;
+    const bool same = !progressed && old && old->reason == verdict.culprit.reason && old->step == step;
+    count = same ? old->count + 1 : 1;
+  }
+  const int64_t counted = after.streak ? after.streak->count : 0;
+  if (counted != count || (after.streak && after.streak->step != step))
+    return "its streak is " + std::to_string(counted) + " and not " + std::to_string(count);
+  const bool charged = !verdict.free && !progressed;
+  std::string reason;
+  if (!verdict.free && count >= before.same_step_limit) {
+    reason = "SameStepLimit";
+  } else if (charged && before.charged >= before.max_restarts) {
+    reason = "MaxRestarts";
+  }
+  if (after.failed_reason != reason) return "it failed by '" + after.failed_reason + "' and not by '" + reason + "'";
+  if (!reason.empty()) return "";
+  if (after.charged != before.charged + (charged ? 1 : 0))
+    return std::string("the restart is ") + (charged ? "not " : "") + "charged, after " + verdict.culprit.reason;
+  if (after.durable_step != std::max(before.durable_step, after.checkpoint_step))
+    return "its durable step is " + std::to_string(after.durable_step);
+  return "";
+}
+
+// All have ended, or the first failure is 15 s old.
+bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods) const {
+  if (std::all_of(pods.begin(), pods.end(), [](const auto& pod) { return pod.second.end.has_value(); })) return true;
+  Time first = Time::max();
+  for (const Casualty& casualty : Casualties(before, pods, clock_.Now())) first = std::min(first, casualty.time);
+  if (before.culprit_attempt == before.attempt && before.culprit_time) first = std::min(first, *before.culprit_time);
+  return SecondsBetween(first, clock_.Now()) >= kEvidenceSeconds - kSecond;
+}
+
+void Oracle::JudgeSuccess(const JobView& before, const JobView& after) {
+  for (const Attempt& pods : States(before)) {
+    bool all = true;
+    for (int64_t worker = 0; worker < before.workers; ++worker) {
+      const auto pod = pods.find(worker);
+      all &= before.done.contains(worker) || (pod != pods.end() && Succeeded(pod->second));
+    }
+    if (all) return;
+  }
+  complain_(after.name + " is said to have succeeded, and not all of its workers have");
+}
+
+// A worker that is called done has succeeded, in this attempt.
+void Oracle::JudgeDone(const JobView& before, const JobView& after) {
+  const auto log = logs_.find({after.uid, after.attempt});
+  for (const int64_t worker : after.done) {
+    if (before.done.contains(worker)) continue;
+    const bool true_once =
+        log != logs_.end() && std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& c) {
+          return c.worker == worker && c.pod && Succeeded(*c.pod);
+        });
+    if (!true_once) complain_("worker " + std::to_string(worker) + " of " + after.name + " is called done");
+  }
+}
+
+// A free restart comes at once; what repeats itself without a newer checkpoint, or a long run, waits.
+void Oracle::ExpectWait(const JobView& before, const JobView& after) {
+  Repeats& repeats = repeats_[after.uid];
+  const bool charged = after.charged > before.charged, progressed = after.checkpoint_step > before.durable_step;
+  // Whether that was a long run depends on when it began to run; then only the shortest wait is certain.
+  const bool maybe_long = SecondsBetween(repeats.begun, clock_.Now()) >= kLongRunSeconds;
+  const bool fresh = progressed || before.total == 0 || maybe_long;
+  repeats.count = fresh ? (charged ? 1 : 0) : repeats.count + 1;
+  if (repeats.count == 0) return;
+  const double wait = static_cast<double>(before.backoff_initial) *
+                      std::pow(2, static_cast<double>(std::min<int64_t>(repeats.count - 1, 30)));
+  const double least = std::min(wait, static_cast<double>(before.backoff_max));
+  // It counts from the decision, which is older than its write.
+  logs_[{after.uid, after.attempt}].not_before = After(writer_->began, least - kSecond);
+}
+
+}  // namespace trainyard::sim

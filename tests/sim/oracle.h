@@ -1,0 +1,68 @@
+// Judges every end of an attempt and of a job by the rules (verdict.h), at the moment at which its status is written:
+// on any state of the attempt's pods between the one that the operator had seen when it began to decide and the one
+// that there is now.
+#ifndef TRAINYARD_TESTS_SIM_ORACLE_H_
+#define TRAINYARD_TESTS_SIM_ORACLE_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/sim/reports.h"
+#include "tests/sim/troubled_client.h"
+#include "tests/sim/verdict.h"
+
+namespace trainyard::sim {
+
+class Oracle {
+ public:
+  // `complain` hears of each judgment that breaks a rule. All references must outlive it.
+  Oracle(Mirror& mirror, const Reports& reports, const Clock& clock, std::function<void(const std::string&)> complain);
+
+  // Whose request is at the server; null: nobody's.
+  void Writing(const Basis* basis) { writer_ = basis; }
+
+ private:
+  // One change of a pod of an attempt.
+  struct Change {
+    uint64_t version = 0;
+    int64_t worker = 0;
+    std::optional<PodView> pod;  // nothing: it is gone
+    std::string uid;
+    Time time{};
+  };
+  // What is known of an attempt.
+  struct Log {
+    std::vector<Change> changes;
+    Time not_before{};  // when its first pod may come
+  };
+  void PodChanged(const PodView* before, const PodView* after);
+  void JobChanged(const JobView* before, const JobView* after);
+  void JudgeRestart(const JobView& before, const JobView& after);
+  void JudgeSuccess(const JobView& before, const JobView& after);
+  void JudgeDone(const JobView& before, const JobView& after);
+  void ExpectWait(const JobView& before, const JobView& after);
+  // What is wrong with this restart or failure, if these were the pods; empty: nothing.
+  std::string Compare(const JobView& before, const JobView& after, const Attempt& pods, Time now) const;
+  std::string CompareLimits(const JobView& before, const JobView& after, const Verdict& verdict) const;
+  bool EvidenceIsIn(const JobView& before, const Attempt& pods) const;
+  // The states of the pods of `job`'s attempt that a decision may be based on, the oldest first.
+  std::vector<Attempt> States(const JobView& job) const;
+
+  const Mirror& mirror_;
+  const Reports& reports_;
+  const Clock& clock_;
+  const std::function<void(const std::string&)> complain_;
+  const Basis* writer_ = nullptr;
+  std::map<std::pair<std::string, int64_t>, Log> logs_;  // by job uid and attempt
+  struct Repeats {
+    int64_t count = 0;
+    Time begun{};  // the attempt
+  };
+  std::map<std::string, Repeats> repeats_;  // by job uid
+};
+
+}  // namespace trainyard::sim
+
+#endif  // TRAINYARD_TESTS_SIM_ORACLE_H_

@@ -1,0 +1,113 @@
+#include "tests/sim/verdict.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace trainyard::sim {
+namespace {
+
+// What the rules say of a code, the job's own before the ones that always stand.
+ExitRule RuleFor(const JobView& job, int64_t code) {
+  for (const ExitRule& rule : job.rules) {
+    if (rule.code == code) return rule;
+  }
+  static const std::set<int64_t> kFail = {2, 64, 65, 72, 126, 127};
+  return {.code = code, .fail = kFail.contains(code), .free = code == 75};
+}
+
+// What a Fail rule names, anywhere: a cause that no restart mends.
+bool Permanent(const JobView& job, int64_t code) { return RuleFor(job, code).fail; }
+
+// An end at the same second as the order to end may follow it.
+bool MayFollow(const std::optional<Time>& end, bool told, const std::optional<Time>& when) {
+  return told && !(end && when && *end < *when);
+}
+
+std::string ReasonOf(const PodView& pod) {
+  if (pod.disrupted) return "DisruptionTarget";
+  if (pod.deleting) return "PodDeleted";
+  const ContainerEnd& end = *pod.end;
+  if (!end.reason.empty() && end.reason != "Error" && end.reason != "Completed") return end.reason;
+  if (!end.said_reason.empty()) return end.said_reason;
+  if (end.code == 126) return "CommandNotExecutable";
+  if (end.code == 127) return "CommandNotFound";
+  if (end.code > 128 && end.code <= 192) return "Signal" + std::to_string(end.code - 128);
+  return "ExitCode" + std::to_string(end.code);
+}
+
+Casualty OfPod(int64_t worker, const PodView& pod, Time undated) {
+  Time time = pod.end->time.value_or(undated);
+  if (pod.deleted_at) time = std::min(time, *pod.deleted_at);
+  return {.worker = worker,
+          .pod = pod.name,
+          .reason = ReasonOf(pod),
+          .code = pod.end->code,
+          .told_to = pod.disrupted || pod.deleting,
+          .target = pod.disrupted,
+          .time = time,
+          .target_time = pod.disrupted_at.value_or(Time::min()),
+          .step = pod.end->step};
+}
+
+// DisruptionTarget, but for a permanent cause of before; permanent; hang; out of memory; gone without a word; any
+// other end of one's own or by someone else; a stop; a peer's end.
+int Rank(const JobView& job, const Casualty& casualty, Time first_target) {
+  if (!casualty.code) return 5;
+  if (casualty.target) return 1;
+  if (casualty.told_to) return 6;
+  if (Permanent(job, *casualty.code)) return casualty.time < first_target ? 0 : 2;
+  if (*casualty.code == 73) return 3;
+  if (*casualty.code == 71 || casualty.reason == "OOMKilled") return 4;
+  if (*casualty.code == 75) return 7;
+  if (*casualty.code == 69) return 8;
+  return 6;
+}
+
+}  // namespace
+
+bool Succeeded(const PodView& pod) {
+  return pod.end && pod.end->code == 0 && pod.end->reason != "Evicted" &&
+         !MayFollow(pod.end->time, pod.disrupted, pod.disrupted_at) &&
+         !MayFollow(pod.end->time, pod.deleting, pod.deleted_at);
+}
+
+std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now) {
+  std::vector<Casualty> out;
+  // The status dates the one that was blamed at first.
+  const auto undated = [&](const std::string& pod) {
+    const bool known = job.culprit_attempt == job.attempt && job.culprit_pod == pod;
+    return known ? job.culprit_time.value_or(now) : now;
+  };
+  for (int64_t worker = 0; worker < job.workers; ++worker) {
+    if (job.done.contains(worker)) continue;
+    if (const auto pod = pods.find(worker); pod != pods.end()) {
+      if (pod->second.end && !Succeeded(pod->second))
+        out.push_back(OfPod(worker, pod->second, undated(pod->second.name)));
+    } else if (job.created == job.workers) {
+      // All were there once: this one is gone and left nothing.
+      const std::string name = job.name + "-" + std::to_string(job.attempt) + "-" + std::to_string(worker);
+      out.push_back({.worker = worker, .pod = name, .reason = "PodVanished", .told_to = true, .time = undated(name)});
+    }
+  }
+  return out;
+}
+
+Verdict Judge(const JobView& job, const std::vector<Casualty>& casualties) {
+  Time first_target = Time::max();
+  for (const Casualty& casualty : casualties) {
+    if (casualty.target) first_target = std::min(first_target, casualty.target_time);
+  }
+  const auto key = [&](const Casualty& c) { return std::tuple(Rank(job, c, first_target), c.time, c.worker); };
+  Verdict verdict{.culprit = *std::min_element(casualties.begin(), casualties.end(),
+                                               [&](const Casualty& a, const Casualty& b) { return key(a) < key(b); })};
+  if (verdict.culprit.told_to) {
+    verdict.free = true;
+    return verdict;
+  }
+  const ExitRule rule = RuleFor(job, *verdict.culprit.code);
+  verdict.fail = rule.fail;
+  verdict.free = rule.free;
+  return verdict;
+}
+
+}  // namespace trainyard::sim
