@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/reconcile/worker_pod.h"
+#include "operator/api/worker_env.h"
 #include "tests/operator/builders.h"
 #include "tests/operator/peer.h"
 
@@ -11,34 +11,34 @@ namespace {
 
 using nlohmann::json;
 
-// A pod's own loopback address: the port is the same everywhere.
-constexpr char kGood[] = "127.91.7.1", kDripping[] = "127.91.7.2", kHuge[] = "127.91.7.3";
-
 class PollerTest : public testing::Test {
  protected:
-  void Add(const std::string& name, const std::string& ip) {
+  // A job whose rank 0 says where it serves its status.
+  void Add(const std::string& name, const Peer& peer) {
     json job = reconcile::JobObject(name, 1);
     job["metadata"]["uid"] = "uid-" + name;
     job["status"] = {{"attempt", 1}, {"phase", "Running"}};
     jobs_.Upsert(job);
-    pods_.Upsert({{"metadata",
-                   {{"name", name + "-1-0"},
-                    {"namespace", "default"},
-                    {"uid", "pod-" + name},
-                    {"labels",
-                     {{"trainyard.dev/job-name", name},
-                      {"trainyard.dev/job-uid", "uid-" + name},
-                      {"trainyard.dev/attempt", "1"},
-                      {"trainyard.dev/rank", "0"}}}}},
-                  {"status", {{"podIP", ip}, {"phase", "Running"}}}});
+    pods_.Upsert(
+        {{"metadata",
+          {{"name", name + "-1-0"},
+           {"namespace", "default"},
+           {"uid", "pod-" + name},
+           {"labels",
+            {{"trainyard.dev/job-name", name},
+             {"trainyard.dev/job-uid", "uid-" + name},
+             {"trainyard.dev/attempt", "1"},
+             {"trainyard.dev/rank", "0"}}}}},
+         {"spec",
+          {{"containers",
+            {{{"name", "trainer"}, {"env", {{{"name", env::kStatusPort}, {"value", std::to_string(peer.port())}}}}}}}}},
+         {"status", {{"podIP", "127.0.0.1"}, {"phase", "Running"}}}});
   }
   static void Report(int connection, const std::string& uid) {
     if (!Peer::ReadRequest(connection)) return;
     Peer::Send(connection, "HTTP/1.1 200 OK\r\n\r\n" +
                                json{{"job_uid", uid}, {"attempt", 1}, {"step", 7}, {"total_steps", 9}}.dump());
   }
-  static constexpr int kPort = static_cast<int>(reconcile::kStatusPort);
-
   SystemClock clock_;
   reconcile::JobStore jobs_{reconcile::JobFromApi, [](const auto&) { return std::string(); },
                             [](const std::string&) {}};
@@ -47,41 +47,40 @@ class PollerTest : public testing::Test {
 };
 
 TEST_F(PollerTest, StrangersCostNobodyElseTheirReports) {
-  const Peer good([](int connection) { Report(connection, "uid-good"); }, kGood, kPort);
-  const Peer dripping(
-      [](int connection) {
-        while (Peer::Send(connection, "x")) usleep(300'000);
-      },
-      kDripping, kPort);
-  const Peer huge(
-      [](int connection) {
-        Peer::Send(connection, "HTTP/1.1 200 OK\r\n\r\n{\"job_uid\": \"uid-huge\", \"x\": \"");
-        while (Peer::Send(connection, std::string(65536, 'x'))) {
-        }
-      },
-      kHuge, kPort);
-  Add("dripping", kDripping);
-  Add("good", kGood);
-  Add("huge", kHuge);
-  for (int i = 0; i < 200; ++i) Add("silent-" + std::to_string(i), kDripping);
+  const Peer good([](int connection) { Report(connection, "uid-good"); });
+  const Peer dripping([](int connection) {
+    while (Peer::Send(connection, "x")) usleep(300'000);
+  });
+  const Peer huge([](int connection) {
+    Peer::Send(connection, "HTTP/1.1 200 OK\r\n\r\n{\"job_uid\": \"uid-huge\", \"x\": \"");
+    while (Peer::Send(connection, std::string(65536, 'x'))) {
+    }
+  });
+  Add("dripping", dripping);
+  Add("good", good);
+  Add("huge", huge);
+  for (int i = 0; i < 200; ++i) Add("dripping-" + std::to_string(i), dripping);
   ProgressPoller poller(jobs_, pods_, clock_, 0.05, [](const std::string&) {});
   poller.Start();
-  for (int i = 0; i < 3000 && !poller.Get("uid-good"); ++i) usleep(10'000);
+  for (int i = 0; i < 6000 && !(poller.Get("uid-good") && huge.connections() > 0); ++i) usleep(10'000);
   ASSERT_TRUE(poller.Get("uid-good"));
   EXPECT_EQ(poller.Get("uid-good")->progress.step, 7);
   EXPECT_FALSE(poller.Get("uid-huge"));
+  EXPECT_GT(dripping.connections(), 100);
   const Instant start = SteadyNow();
   poller.Stop();
   EXPECT_LT(SecondsBetween(start, SteadyNow()), 10) << "in the middle of 200 exchanges";
 }
 
 TEST_F(PollerTest, AnAnswerOfAnotherJobIsDropped) {
-  const Peer other([](int connection) { Report(connection, "uid-other"); }, kGood, kPort);
-  Add("mine", kGood);
-  Add("other", kDripping);
+  const Peer other([](int connection) { Report(connection, "uid-other"); });
+  const Peer silent(Peer::Silent);
+  Add("mine", other);
+  Add("other", silent);
   ProgressPoller poller(jobs_, pods_, clock_, 0.01, [](const std::string& key) { ADD_FAILURE() << key; });
   poller.Start();
-  for (int i = 0; i < 3000 && other.connections() < 3; ++i) usleep(10'000);
+  for (int i = 0; i < 6000 && other.connections() < 3; ++i) usleep(10'000);
+  EXPECT_GE(other.connections(), 3);
   EXPECT_FALSE(poller.Get("uid-mine"));
   EXPECT_FALSE(poller.Get("uid-other")) << "an address says nothing for another job";
 }
