@@ -71,7 +71,8 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, CreateProblem& 
   Status first = DeletePods(job, plan);
   Keep(first, Relabel(job, plan));
   Keep(first, PatchMasters(job, plan));
-  if (!first.ok() || IsHeld(job, problem)) return first;
+  const bool wants = !plan.creates.empty() || plan.needs_service;  // else a problem of before is none now
+  if (!first.ok() || !wants || IsHeld(job, problem)) return first;
   first = Create(job, plan, problem);
   if (first.ok()) Remember(job, problem);
   return first;

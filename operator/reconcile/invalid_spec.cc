@@ -47,7 +47,9 @@ Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
   } else if (!observed.template_unknown.empty()) {
     status.observed_generation = observed.job.status.observed_generation;  // it is still to be asked for this one
     if (status.phase.empty()) status.phase = api::kPending;
-    Say(observed, plan, kWorkersReadyCondition, "TemplateNotChecked", observed.template_unknown, now);
+    // Where workers exist, that condition is theirs.
+    if (status.workers.created == 0)
+      Say(observed, plan, kWorkersReadyCondition, "TemplateNotChecked", observed.template_unknown, now);
     plan.RequeueIn(kAskAgainSeconds);
     return plan;
   } else if (!WasRefused(observed.job)) {

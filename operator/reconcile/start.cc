@@ -86,7 +86,7 @@ Plan StartOver(const Observed& observed, Plan plan, Time now) {
 
 Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
   if (IsBlocked(observed)) {
-    SetPhase(observed, plan, now);
+    if (plan.status.workers.created > 0) SetPhase(observed, plan, now);
     return plan;
   }
   const bool incomplete = plan.status.workers.created < static_cast<int64_t>(observed.current.size());

@@ -131,6 +131,9 @@ TEST_F(ApplyTest, WhatIsRefusedIsTriedAgainLessAndLess) {
     EXPECT_EQ(client_.pods, round + 1) << "whoever asks in between costs nothing";
     clock_.Advance(waited / 2 + 0.1);
   }
+  problem_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, {.status = job_.status}, problem_).ok());
+  EXPECT_EQ(problem_.reason, "") << "a plan that wants no pods, of a job that has ended perhaps, has no such problem";
   client_.quota = 1000;
   problem_ = {};
   ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());

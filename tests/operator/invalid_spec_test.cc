@@ -95,6 +95,26 @@ TEST(InvalidSpec, ATemplateThatCouldNotBeCheckedHoldsBackWhatIsNew) {
   EXPECT_EQ(MakePlan(observed, kNow).status.phase, api::kSuspended);
 }
 
+TEST(InvalidSpec, ATemplateThatCouldNotBeCheckedIsSaidOnce) {
+  for (const int64_t created : {0, 2}) {
+    Scene scene(2);
+    scene.status().workers.created = created;
+    scene.status().observed_generation = 0;
+    if (created > 0) scene.Run(2);
+    const auto decide = [&](double seconds) {
+      Observed observed = scene.Observe();
+      observed.template_unknown = "a webhook fails";
+      return MakePlan(observed, After(kNow, seconds));
+    };
+    scene.status() = decide(0).status;
+    const Plan again = decide(10);
+    EXPECT_TRUE(again.events.empty()) << created;
+    EXPECT_TRUE(api::MergeDiff(api::StatusToJson(scene.status()), api::StatusToJson(again.status)).empty())
+        << created << ": " << api::StatusToJson(again.status);
+    EXPECT_EQ(IsTrue(again.status, kWorkersReadyCondition), created > 0);
+  }
+}
+
 TEST(InvalidSpec, AMessageIsNeverLongerThanTheApiTakes) {
   Scene scene(1, 0);
   scene.record().errors.assign(512, {api::FieldError::Kind::kInvalid, std::string(2000, 'x'), "0", "1"});
