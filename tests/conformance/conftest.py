@@ -36,13 +36,21 @@ def started(request, tmp_path_factory):
             made.processes.stop_all()
 
 
-@pytest.fixture(scope="session")
-def api(started):
+def connect(started):
     if started.kind == "kubernetes":
         return api_client.Client("127.0.0.1", 6443, "admin", (started.folder / "ca.crt").read_text(), started.kind)
     config = dict(line.strip().split(": ", 1) for line in started.kubeconfig.read_text().splitlines() if ": " in line and "{" not in line)
     port = int(config["server"].rsplit(":", 1)[1])
     return api_client.Client("127.0.0.1", port, config["token"], base64.b64decode(config["certificate-authority-data"]).decode(), started.kind)
+
+
+@pytest.fixture(scope="session")
+def api(started):
+    client = connect(started)
+    # A real one answers 429 to the first lists of a kind: it fills its cache then.
+    for path in (api_client.JOBS, api_client.PODS, api_client.CLAIMS, api_client.LEASES):
+        servers.wait_until(lambda: client.get(path).code == 200, 60, f"a list of {path}")
+    return client
 
 
 @dataclasses.dataclass
