@@ -175,6 +175,34 @@ TEST_F(RestClientTest, AuthoritiesAreRotatedWithoutARestart) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
+TEST_F(RestClientTest, WhatCannotBeUsedLeavesTheOldInPlace) {
+  const TestCertificate mine("client", &authority_), other("other", &authority_);
+  const TlsPeer peer(server_, Good, "127.0.0.1", &authority_);
+  Endpoint endpoint = To(peer.port());
+  endpoint.ca_file = File("ca", authority_.pem());
+  endpoint.certificate_file = File("certificate", mine.pem());
+  endpoint.key_file = File("key", mine.key_pem());
+  endpoint.certificate_pem = mine.pem();
+  endpoint.key_pem = mine.key_pem();
+  RestClient client(endpoint, turned_, stop_);
+  const auto get = [&] {
+    turned_.Pass(61);
+    return client.Get(kPods, "default", "a").status();
+  };
+  EXPECT_TRUE(get().ok());
+  File("ca", "half a file, while it is writ");
+  EXPECT_TRUE(get().ok());
+  File("ca", authority_.pem());
+  File("certificate", other.pem());
+  EXPECT_TRUE(get().ok()) << "the new certificate, and the old key yet";
+  EXPECT_EQ(peer.connections(), 1) << "with an identity that did not change";
+  File("key", other.key_pem());
+  EXPECT_TRUE(get().ok());
+  EXPECT_EQ(peer.connections(), 2) << "and once more with the new one";
+  std::filesystem::remove(folder_ / "ca");
+  EXPECT_TRUE(get().ok());
+}
+
 TEST_F(RestClientTest, GoesThroughAProxy) {
   const TlsPeer peer(server_, Good);
   std::string request;
