@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_TESTS_OPERATOR_SCRIPTED_CLIENT_H_
 #define TRAINYARD_TESTS_OPERATOR_SCRIPTED_CLIENT_H_
 
+#include <atomic>
 #include <deque>
 #include <string>
 #include <vector>
@@ -51,9 +52,11 @@ class ScriptedClient : public Client {
   std::deque<Result<Json>> lists;  // what each list answers; behind the last: an empty one
   std::deque<Watched> watches;     // and each watch; behind the last: kStopped
   std::vector<std::string> list_versions, watch_versions;
+  std::atomic<int> calls{0};  // of List; for another thread that waits for one
 
   Result<Json> List(const Resource&, const std::string&, const ListOptions& options) override {
     list_versions.push_back(options.resource_version);
+    ++calls;
     if (lists.empty()) return ListAt(1);
     Result<Json> answer = lists.front();
     lists.pop_front();
