@@ -38,8 +38,11 @@ Result<std::vector<Address>> Resolve(const std::string& host, int port, const Wa
   if (const std::optional<Address> literal = ParseAddress(host, port)) return std::vector{*literal};
   const auto look_up = std::make_shared<LookUp>();
   std::thread([host, port, look_up] { Find(host, port, *look_up); }).detach();
-  if (Status status = WaitFor(look_up->done.descriptor(), POLLIN, wait); !status.ok())
-    return status.With("look up " + host);
+  // The flag is asked, not only the descriptor: what the other thread wrote is ours from then on.
+  while (!look_up->done) {
+    if (Status status = WaitFor(look_up->done.descriptor(), POLLIN, wait); !status.ok())
+      return status.With("look up " + host);
+  }
   if (look_up->addresses.empty())
     return Status(Code::kUnavailable, "look up " + host + ": " + gai_strerror(look_up->error));
   return look_up->addresses;
