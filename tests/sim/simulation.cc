@@ -95,7 +95,9 @@ Json Simulation::Spec() {
   // Short waits: the more attempts while there is trouble, the more can go wrong.
   const int64_t first = dice_.Below(3);
   Json rules = Json::array();
-  if (dice_.Chance(0.2)) rules.push_back({{"onExitCodes", {1, 69}}, {"action", "RestartUncharged"}});
+  // Not for a job that never gets well: its free restarts never end it, as they should not.
+  if (dice_.Chance(0.2) && !scenario_.doomed)
+    rules.push_back({{"onExitCodes", {1, 69}}, {"action", "RestartUncharged"}});
   if (scenario_.doomed && dice_.Chance(0.3)) rules.push_back({{"onExitCodes", {73, 74}}, {"action", "Fail"}});
   if (dice_.Chance(0.1)) rules.push_back({{"onExitCodes", {75}}, {"action", "Restart"}});
   return {{"restart",
