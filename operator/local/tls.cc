@@ -5,7 +5,6 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
-
 #include "operator/net/base64.h"
 
 namespace trainyard::local {
