@@ -56,7 +56,8 @@ const Json& Named(const Json& list, const std::string& name) {
 // that stands for a text would read as none.
 Status OnlyKnown(const Json& object, const std::string& where, const std::vector<std::string>& known) {
   for (const auto& [key, value] : object.items()) {
-    const bool unset = value.is_null() || value == "" || value == false || (value.is_structured() && value.empty());
+    const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
+    const bool unset = value.is_null() || no_text || value == false || (value.is_structured() && value.empty());
     if (value.is_number())
       return Status(Code::kInvalid, where + "." + key + ": " + value.dump() + " is no text; put it in quotes");
     if (unset || std::find(known.begin(), known.end(), key) != known.end()) continue;
