@@ -27,7 +27,9 @@ std::vector<std::string> Tokens(const std::string& text) {
   return tokens;
 }
 
-bool IsWord(const std::string& token) { return !token.empty() && std::string(kSpecial).find(token[0]) == token.npos; }
+bool IsWord(const std::string& token) {
+  return !token.empty() && std::string(kSpecial).find(token[0]) == std::string::npos;
+}
 
 bool IsInteger(const std::string& text) {
   int64_t number = 0;

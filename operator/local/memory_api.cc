@@ -43,7 +43,7 @@ std::optional<uint64_t> Version(const std::string& text) {
 ApiResult PageOf(const kube::ListOptions& options, bool exact, Page& page) {
   if (const std::string& token = options.continue_token; !token.empty()) {
     const size_t colon = token.find(':');
-    const std::optional<uint64_t> version = colon == token.npos ? std::nullopt : Version(token.substr(0, colon));
+    const std::optional<uint64_t> version = colon == std::string::npos ? std::nullopt : Version(token.substr(0, colon));
     if (!version) return BadRequest("invalid continue token: continue key is not valid: " + token);
     page = {.version = *version, .after = token.substr(colon + 1)};
   } else if (const std::optional<uint64_t> version = Version(options.resource_version)) {

@@ -79,8 +79,9 @@ void StrategicMerge(Json& object, const Json& patch) {
     if (key.starts_with(kDeleteItems)) {
       Json& list = object[key.substr(sizeof kDeleteItems - 1)];
       if (!list.is_array() || !value.is_array()) continue;
-      std::erase_if(list.get_ref<Json::array_t&>(),
-                    [&](const Json& item) { return std::find(value.begin(), value.end(), item) != value.end(); });
+      std::erase_if(list.get_ref<Json::array_t&>(), [&gone = value](const Json& item) {
+        return std::find(gone.begin(), gone.end(), item) != gone.end();
+      });
     } else if (key.starts_with("$")) {
       continue;
     } else if (value.is_null() || json::Text(value, kDirective) == "delete") {
