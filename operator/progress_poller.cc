@@ -94,7 +94,7 @@ void ProgressPoller::Loop() {
 void ProgressPoller::PollAll() {
   std::set<std::string> alive;
   std::vector<net::FetchTarget> targets;
-  std::vector<std::pair<std::string, std::string>> asked;  // job key and uid of each target
+  std::vector<std::string> asked;  // the job of each target, by key
   for (const std::string& key : jobs_.Keys()) {
     const auto record = jobs_.Get(key);
     if (!record) continue;
@@ -105,14 +105,12 @@ void ProgressPoller::PollAll() {
           pod->status_port == 0)
         continue;
       targets.push_back({pod->ip, pod->status_port, "/status"});
-      asked.emplace_back(key, record->job.uid);
+      asked.push_back(key);
     }
   }
   net::FetchAll(targets, {}, stop_, [&](size_t target, const Result<std::string>& body) {
     if (!body.ok()) return;
-    const auto& [key, uid] = asked[target];
-    const auto report = ReportFromStatus(*body, clock_.Now());
-    if (report && report->job_uid == uid) Keep(key, *report);
+    if (const auto report = ReportFromStatus(*body, clock_.Now())) Keep(asked[target], *report);
   });
   const MutexLock lock(mutex_);
   std::erase_if(reports_, [&](const auto& entry) { return !alive.contains(entry.first); });

@@ -40,9 +40,6 @@ struct AvoidNodes {
 
 // They stand behind every job's own.
 const std::vector<RestartRule>& DefaultRules();
-// Both, in the order in which they are tried.
-struct Restart;
-std::vector<RestartRule> RulesInForce(const Restart& restart);
 
 struct Restart {
   int64_t max_restarts = 10;
@@ -51,6 +48,9 @@ struct Restart {
   AvoidNodes avoid_nodes;
   std::vector<RestartRule> rules;  // the job's own
 };
+
+// The job's own and the defaults, in the order in which they are tried.
+std::vector<RestartRule> RulesInForce(const Restart& restart);
 
 struct Deadlines {
   std::optional<int64_t> schedule_seconds;

@@ -6,31 +6,19 @@
 #ifndef TRAINYARD_OPERATOR_KUBE_FENCED_CLIENT_H_
 #define TRAINYARD_OPERATOR_KUBE_FENCED_CLIENT_H_
 
-#include "operator/kube/client.h"
+#include "operator/kube/client_layer.h"
 
 namespace trainyard::kube {
 
 // Thread-safe. All references must outlive it.
-class FencedClient : public Client {
+class FencedClient : public ClientLayer {
  public:
   // `leads` is asked before each write; without it a write is kStopped. Reads pass.
-  FencedClient(Client& inner, std::function<bool()> leads) : inner_(inner), leads_(std::move(leads)) {}
-
-  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
-  Result<Json> List(const Resource& resource, const std::string& ns, const ListOptions& options) override;
-  Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
-                      const WriteOptions& options) override;
-  Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
-                          const std::string& subresource, const Json& patch, const WriteOptions& options) override;
-  Status Delete(const Resource& resource, const std::string& ns, const std::string& name,
-                const DeleteOptions& options) override;
-  Status Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,
-               const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) override;
+  FencedClient(Client& inner, std::function<bool()> leads) : ClientLayer(inner), leads_(std::move(leads)) {}
 
  private:
-  Status MayWrite() const;
+  Result<Json> Around(Kind kind, const Call& call) override;
 
-  Client& inner_;
   const std::function<bool()> leads_;
 };
 

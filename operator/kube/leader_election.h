@@ -1,8 +1,7 @@
 // Which of several operators works: the holder of a Lease (coordination.k8s.io/v1).
 //
 //   - Another's lease has run out when it did not change for its own duration, as seen here and measured with our
-//   steady
-//     clock; what it says about time is not believed.
+//     steady clock; what it says about time is not believed.
 //   - Every write carries the version that was read, so that of two who want it one gets it.
 //   - Who could not renew for `renew_seconds` leads no more, at once and for good: the process must end.
 //   - It does not fence: a request that was sent before may arrive after. Writes of ours are idempotent or carry

@@ -8,9 +8,6 @@ namespace {
 constexpr int kRepeats = 10;
 constexpr double kDefaultWait = 1, kLongestWait = 30;
 
-const Status& StatusOf(const Status& status) { return status; }
-Status StatusOf(const Result<Json>& result) { return result.status(); }
-
 }  // namespace
 
 std::optional<double> RetryingClient::WaitAfter(const Status& status, int repeated) {
@@ -21,43 +18,13 @@ std::optional<double> RetryingClient::WaitAfter(const Status& status, int repeat
   return std::clamp(status.retry_after_seconds().value_or(kDefaultWait), 0.1, kLongestWait) * jitter(random_);
 }
 
-template <class Call>
-auto RetryingClient::Repeat(const Call& call) -> decltype(call()) {
+Result<Json> RetryingClient::Around(Kind kind, const Call& call) {
   for (int repeated = 0;; ++repeated) {
-    auto result = call();
-    const std::optional<double> wait = WaitAfter(StatusOf(result), repeated);
+    Result<Json> result = call();
+    const std::optional<double> wait = kind == Kind::kWatch ? std::nullopt : WaitAfter(result.status(), repeated);
     if (!wait) return result;
     if (!stop_.Sleep(*wait)) return Status(Code::kStopped, "the operator stops");
   }
-}
-
-Result<Json> RetryingClient::Get(const Resource& resource, const std::string& ns, const std::string& name) {
-  return Repeat([&] { return inner_.Get(resource, ns, name); });
-}
-
-Result<Json> RetryingClient::List(const Resource& resource, const std::string& ns, const ListOptions& options) {
-  return Repeat([&] { return inner_.List(resource, ns, options); });
-}
-
-Result<Json> RetryingClient::Create(const Resource& resource, const std::string& ns, const Json& object,
-                                    const WriteOptions& options) {
-  return Repeat([&] { return inner_.Create(resource, ns, object, options); });
-}
-
-Result<Json> RetryingClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
-                                        const std::string& subresource, const Json& patch,
-                                        const WriteOptions& options) {
-  return Repeat([&] { return inner_.MergePatch(resource, ns, name, subresource, patch, options); });
-}
-
-Status RetryingClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,
-                              const DeleteOptions& options) {
-  return Repeat([&] { return inner_.Delete(resource, ns, name, options); });
-}
-
-Status RetryingClient::Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,
-                             const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) {
-  return inner_.Watch(resource, ns, options, on_event, stop);
 }
 
 }  // namespace trainyard::kube

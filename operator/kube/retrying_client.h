@@ -13,33 +13,20 @@
 #include <random>
 
 #include "operator/base/mutex.h"
-#include "operator/kube/client.h"
+#include "operator/kube/client_layer.h"
 
 namespace trainyard::kube {
 
 // Thread-safe. All references must outlive it.
-class RetryingClient : public Client {
+class RetryingClient : public ClientLayer {
  public:
-  RetryingClient(Client& inner, const StopFlag& stop, uint64_t seed) : inner_(inner), stop_(stop), random_(seed) {}
-
-  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
-  Result<Json> List(const Resource& resource, const std::string& ns, const ListOptions& options) override;
-  Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
-                      const WriteOptions& options) override;
-  Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
-                          const std::string& subresource, const Json& patch, const WriteOptions& options) override;
-  Status Delete(const Resource& resource, const std::string& ns, const std::string& name,
-                const DeleteOptions& options) override;
-  Status Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,
-               const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) override;
+  RetryingClient(Client& inner, const StopFlag& stop, uint64_t seed) : ClientLayer(inner), stop_(stop), random_(seed) {}
 
  private:
   // The seconds to wait before the call is made again; nothing when its status is the answer.
   std::optional<double> WaitAfter(const Status& status, int repeated);
-  template <class Call>
-  auto Repeat(const Call& call) -> decltype(call());
+  Result<Json> Around(Kind kind, const Call& call) override;
 
-  Client& inner_;
   const StopFlag& stop_;
   Mutex mutex_;
   std::mt19937_64 random_ GUARDED_BY(mutex_);

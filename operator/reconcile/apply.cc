@@ -37,8 +37,6 @@ constexpr char kNameInUse[] = "NameInUse";
 // Before what kept a pod from being created is tried again, in seconds; doubled each time.
 constexpr double kFirstWait = 2, kLongestWait = 60, kLongestNameWait = 10;
 
-constexpr double kServiceSeconds = 60;  // so long a service counts as there
-
 void Keep(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }

@@ -71,6 +71,12 @@ struct Plan {
   void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }
 };
 
+// So long a service counts as there since it was seen; nothing tells when someone deletes it.
+inline constexpr double kServiceSeconds = 60;
+
+// Rank 0's answer, if it is about this job and its newest attempt; else null: addresses are used again.
+const Report* CurrentReport(const Observed& observed);
+
 // The decision. Pure: depends on its arguments alone.
 Plan MakePlan(const Observed& observed, Time now);
 

@@ -30,8 +30,8 @@ void CountWorkers(const Observed& observed, api::Workers& workers) {
 }
 
 void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
-  const std::optional<Report>& report = observed.report;
-  if (!report || report->job_uid != observed.job.uid || report->attempt != status.attempt) return;
+  const Report* report = CurrentReport(observed);
+  if (!report) return;
   const bool first = !status.progress.last_update;
   const bool due = first || SecondsBetween(*status.progress.last_update, now) >= observed.progress_interval_seconds;
   const bool complete = report->progress.step && report->progress.step == report->progress.total_steps &&
@@ -46,6 +46,12 @@ void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
 }
 
 }  // namespace
+
+const Report* CurrentReport(const Observed& observed) {
+  const std::optional<Report>& report = observed.report;
+  const bool ours = report && report->job_uid == observed.job.uid && report->attempt == observed.job.status.attempt;
+  return ours ? &*report : nullptr;
+}
 
 Plan StatusFromPods(const Observed& observed, Time now) {
   Plan plan;

@@ -126,9 +126,8 @@ bool RanLong(const api::JobStatus& status, Time now) {
 
 // Where a worker was that could not say so itself, as one does that the kernel killed: what rank 0 answered last.
 std::optional<int64_t> ReportedStep(const Observed& observed) {
-  const std::optional<Report>& report = observed.report;
-  const bool ours = report && report->job_uid == observed.job.uid && report->attempt == observed.job.status.attempt;
-  return ours ? report->progress.step : std::nullopt;
+  const Report* report = CurrentReport(observed);
+  return report ? report->progress.step : std::nullopt;
 }
 
 struct Restarting {

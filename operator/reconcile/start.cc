@@ -7,9 +7,6 @@
 namespace trainyard::reconcile {
 namespace {
 
-// A service that someone deleted comes back after so long at most: nothing tells of it.
-constexpr double kServiceSeconds = 60;
-
 // Workers that are at a stage, or have succeeded.
 int64_t CountStage(const Observed& observed, bool (*holds)(const PodRecord&)) {
   int64_t count = 0;

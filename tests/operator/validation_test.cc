@@ -1,4 +1,4 @@
-// 39 ways to be wrong: each names the field, the value and what is allowed.
+// Ways to be wrong: each names the field, the value and what is allowed.
 #include "operator/api/validation.h"
 
 #include <gtest/gtest.h>
