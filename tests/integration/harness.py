@@ -193,8 +193,13 @@ def kill(pid, number=signal.SIGKILL):
         pass
 
 
-def alive(pid):
+def state(pid):
+    """R, S, T (stopped), Z, ...; empty: there is no such process."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
-        return False
+        return ""
+
+
+def alive(pid):
+    return state(pid) not in ("", "Z")

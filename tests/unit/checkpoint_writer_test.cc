@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -68,6 +70,26 @@ TEST_F(CheckpointWriterTest, RanksWriteTheirPartsAndRankZeroCommits) {
   EXPECT_EQ(Load(*choice.found), values_);
   EXPECT_EQ(ReadFile(directory_ / "latest"), "step-00000005\n");
   EXPECT_EQ(zero->last()->step, 5);
+}
+
+// Who was frozen between a look at the fence and its change would change what is another's.
+TEST_F(CheckpointWriterTest, NobodyTakesTheRunOverWhileItsOwnerChangesIt) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  std::thread newer;
+  std::atomic<bool> changed = false, taken = false;
+  writer->AsOwner([&] {
+    newer = std::thread([&] {
+      Fence::Take(directory_, {"uid", 2});
+      EXPECT_TRUE(changed);
+      taken = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // what takes no lock would have taken the run
+    EXPECT_FALSE(taken);
+    changed = true;
+  });
+  newer.join();
+  EXPECT_THROW(writer->AsOwner([] { FAIL() << "attempt 2 owns the run"; }), PeerError);
 }
 
 // A long run saves thousands of times, into the memory of one process.

@@ -66,25 +66,34 @@ void SyncDirectory(const fs::path& directory) {
   if (result != 0) Fail("sync directory", directory, error);
 }
 
-void ReplaceFile(const fs::path& path, const std::function<void(const fs::path& temporary)>& write) {
-  // Two hosts that share the directory may have processes of the same number.
-  const fs::path temporary = path.string() + Format(".tmp-%d-%08x", getpid(), std::random_device()());
+// Two hosts that share the directory may have processes of the same number.
+Replacement::Replacement(fs::path path, const std::function<void(const fs::path& temporary)>& write)
+    : path_(std::move(path)), temporary_(path_.string() + Format(".tmp-%d-%08x", getpid(), std::random_device()())) {
   try {
-    write(temporary);
-    if (rename(temporary.c_str(), path.c_str()) != 0) Fail("replace", path, errno);
+    write(temporary_);
   } catch (...) {
-    unlink(temporary.c_str());
+    unlink(temporary_.c_str());
     throw;
   }
-  SyncDirectory(path.parent_path().empty() ? "." : path.parent_path());
+}
+
+Replacement::~Replacement() {
+  if (!committed_) unlink(temporary_.c_str());
+}
+
+void Replacement::Commit() {
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) Fail("replace", path_, errno);
+  committed_ = true;
+  SyncDirectory(path_.parent_path().empty() ? "." : path_.parent_path());
 }
 
 void WriteFileAtomic(const fs::path& path, std::string_view content) {
-  ReplaceFile(path, [&](const fs::path& temporary) {
-    OutputFile file(temporary);
-    file.Write(content);
-    file.Close();
+  Replacement file(path, [&](const fs::path& temporary) {
+    OutputFile output(temporary);
+    output.Write(content);
+    output.Close();
   });
+  file.Commit();
 }
 
 void RequireWritableDirectory(const fs::path& directory, std::string_view field) {

@@ -25,9 +25,25 @@ fs::path ResolveVolume(const fs::path& path);
 // As large as it is when it is opened. What is not a regular file may never begin, or never end: it is refused.
 std::string ReadFile(const fs::path& path);
 
-// Replaces `path` in one step: a reader sees the old content or the new one, also after a crash. `write` makes the file
-// that it is given, and makes it durable; if it throws, nothing stays.
-void ReplaceFile(const fs::path& path, const std::function<void(const fs::path& temporary)>& write);
+// A file beside `path` that takes its place in one step: a reader sees the old content or the new one, also after a
+// crash.
+class Replacement {
+ public:
+  // `write` makes the file that it is given, and makes it durable; if it throws, nothing stays.
+  Replacement(fs::path path, const std::function<void(const fs::path& temporary)>& write);
+  // Without Commit nothing stays.
+  ~Replacement();
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+
+  // Once.
+  void Commit();
+
+ private:
+  const fs::path path_, temporary_;
+  bool committed_ = false;
+};
+
 void WriteFileAtomic(const fs::path& path, std::string_view content);
 
 void SyncDirectory(const fs::path& directory);

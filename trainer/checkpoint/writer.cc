@@ -199,6 +199,12 @@ void CheckpointWriter::RequireOwner() const {
     throw PeerError(options_.directory.string() + ": " + fence.Superseded(options_.writer));
 }
 
+void CheckpointWriter::AsOwner(const std::function<void()>& change) const {
+  const FenceLock lock(options_.directory, [this] { return cancelled_.load(); });
+  RequireOwner();
+  change();
+}
+
 // Waits for every rank's part; what the manifest says about them.
 Manifest CheckpointWriter::Collect(const Job& job) {
   Manifest manifest{.writer = options_.writer, .step = job.step, .tensors = {}, .files = {}, .state = job.state};
@@ -236,9 +242,7 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
   WriteFileAtomic(temporary / "manifest.json", text);
   const fs::path final = options_.directory / StepName(job.step);
   std::vector<fs::path> removed;
-  {
-    const FenceLock lock(options_.directory, [this] { return cancelled_.load(); });
-    RequireOwner();
+  AsOwner([&] {
     std::error_code error;
     if (fs::exists(final)) {
       const fs::path bad = final.string() + ".bad-" + TagOf(options_.writer);
@@ -253,7 +257,7 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
     RequireOwner();  // Where there are no locks, this keeps the time short in which a loser could remove steps.
     removed =
         Retain(options_.directory, Fence::Read(options_.directory), options_.writer, job.step, options_.retention);
-  }
+  });
   uint64_t bytes = text.size();
   for (const auto& [name, file] : manifest.files) bytes += file.bytes;
   for (const fs::path& path : removed) {

@@ -71,8 +71,9 @@ class CheckpointWriter {
   void Settle(std::chrono::duration<double> deadline);
   // Throws the error of a checkpoint that has failed meanwhile; never waits.
   void ThrowIfFailed();
-  // Throws PeerError when a newer attempt owns the directory, and so the run.
-  void RequireOwner() const;
+  // Makes `change` while no newer attempt can take the run over; it should need milliseconds. Throws PeerError, and
+  // changes nothing, when one has.
+  void AsOwner(const std::function<void()>& change) const;
   // The newest one that is durable: until one of this attempt's is, the one that it goes on from.
   std::optional<CommittedCheckpoint> last() const;
 
@@ -83,6 +84,8 @@ class CheckpointWriter {
     nlohmann::json state;
   };
   void Loop();
+  // Throws PeerError when a newer attempt owns the directory, and so the run.
+  void RequireOwner() const;
   nlohmann::json WritePart(const Job& job, const std::filesystem::path& temporary);
   void Save(const Job& job);
   void CopySources(const Job& job);

@@ -32,9 +32,7 @@ void ForEachTensor(const ModelDeclaration& model, const Parameter& parameter, co
   for (size_t i = 0; i < model.buffers.size(); ++i) buffer(model.buffers[i].name, BufferId{static_cast<int32_t>(i)});
 }
 
-// `source` has Engine's two Read, and is asked in the order of the file. Returns the number of tensors.
-template <class Source>
-size_t WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source, const Tick& tick = {}) {
+std::vector<SafetensorsHead> HeadsOf(const ModelDeclaration& model) {
   std::vector<SafetensorsHead> heads;
   ForEachTensor(
       model,
@@ -44,14 +42,19 @@ size_t WriteModel(const fs::path& path, const ModelDeclaration& model, Source& s
       [&](const std::string& name, BufferId id) {
         heads.push_back({name, model.buffers[static_cast<size_t>(id.index)].shape});
       });
-  ReplaceFile(path, [&](const fs::path& temporary) {
-    SafetensorsOutput file(temporary, heads, {{"format", "pt"}}, tick);
+  return heads;
+}
+
+// `source` has Engine's two Read, and is asked in the order of the file.
+template <class Source>
+Replacement WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source, const Tick& tick = {}) {
+  return Replacement(path, [&](const fs::path& temporary) {
+    SafetensorsOutput file(temporary, HeadsOf(model), {{"format", "pt"}}, tick);
     const Pieces piece = [&](std::span<const float> values) { file.Write(values); };
     const auto write = [&](const std::string&, auto id) { source.Read(id, piece); };
     ForEachTensor(model, write, write);
     file.Close();
   });
-  return heads.size();
 }
 
 class CheckpointSource {
@@ -121,9 +124,9 @@ std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const Model
 
 }  // namespace
 
-void ExportModel(Engine& engine, const std::string& path, const Tick& tick) {
+Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick) {
   fs::create_directories(fs::path(path).parent_path());
-  WriteModel(path, engine.declaration(), engine, tick);
+  return WriteModel(path, engine.declaration(), engine, tick);
 }
 
 void RemoveUnfinishedExports(const fs::path& run_dir) {
@@ -147,8 +150,8 @@ void ExportCheckpoint(const std::string& path, const std::string& out, const std
   ModelDeclaration model;
   DeclareModel(config, model);
   CheckpointSource source(checkpoint, model, config, OpenSource(saved, model, config, init_from));
-  const size_t tensors = WriteModel(out, model, source);
-  std::printf("%s: %zu tensors of %s\n", out.c_str(), tensors, checkpoint.path.c_str());
+  WriteModel(out, model, source).Commit();
+  std::printf("%s: %zu tensors of %s\n", out.c_str(), HeadsOf(model).size(), checkpoint.path.c_str());
 }
 
 }  // namespace trainyard

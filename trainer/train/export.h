@@ -7,14 +7,15 @@
 #include <filesystem>
 #include <string>
 
+#include "trainer/base/file.h"
 #include "trainer/base/input_file.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
 
-// For rank 0. Replaces `path` in one step; makes its folder. Holds a part of one tensor beside the engine. Throws
-// StorageError.
-void ExportModel(Engine& engine, const std::string& path, const Tick& tick);
+// For rank 0. What takes the place of `path` when it is committed; makes its folder. Holds a part of one tensor beside
+// the engine. Throws StorageError.
+Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick);
 
 // What killed attempts have not finished: large files that nobody would look for. For the attempt that owns the run,
 // before its own first export; one that it has ended may lose what it is writing.

@@ -214,14 +214,16 @@ void TrainLoop::KeepBest(double value) {
   }
   const fs::path folder = stage().best_dir;
   const auto write = [&](const Tick& tick) {
-    checkpoints_.writer()->RequireOwner();  // else a newer attempt writes there
-    // First of all: best.json must never stand beside the weights of another step.
-    std::error_code ignored;
-    fs::remove(folder / "best.json", ignored);
-    ExportModel(*engine_, folder / "model.safetensors", tick);
-    WriteFileAtomic(
-        folder / "best.json",
-        Json{{"step", train_.step}, {"metric", config_.checkpoint.keep_best}, {"value", value}}.dump(1) + "\n");
+    Replacement weights = ExportModel(*engine_, folder / "model.safetensors", tick);
+    checkpoints_.writer()->AsOwner([&] {
+      // First of all: best.json must never stand beside the weights of another step.
+      std::error_code ignored;
+      fs::remove(folder / "best.json", ignored);
+      weights.Commit();
+      WriteFileAtomic(
+          folder / "best.json",
+          Json{{"step", train_.step}, {"metric", config_.checkpoint.keep_best}, {"value", value}}.dump(1) + "\n");
+    });
   };
   rank_zero_.Do("writing the best weights", write);
 }
@@ -240,8 +242,8 @@ void TrainLoop::Finish() {
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   rank_zero_.Do("writing the export", [&](const Tick& tick) {
-    checkpoints_.writer()->RequireOwner();
-    ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
+    Replacement weights = ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
+    checkpoints_.writer()->AsOwner([&] { weights.Commit(); });
   });
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);
