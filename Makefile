@@ -3,10 +3,10 @@ SHELL := /bin/bash
 BIN := build/release/bin
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps build demo test test-cluster sanitize bench verify tidy generate format clean
+.PHONY: help deps build demo test test-thorough test-cluster sanitize bench verify tidy generate format clean
 
 help: ## Lists the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 deps: ## Installs what is missing: Debian packages, the pinned LibTorch, readers for the tests
 	@cmake/deps.sh
@@ -23,7 +23,10 @@ demo: deps build/release/build.ninja ## Runs a TrainingJob on this machine: two 
 	@tests/demo.sh
 
 test: build ## Every test that needs no GPU and no cluster
-	@ctest --test-dir build/release --output-on-failure --no-tests=error -j 2
+	@ctest --test-dir build/release --output-on-failure --no-tests=error -j 3
+
+test-thorough: build ## The same with every case of every kind, and 5,000 seeds of the simulation
+	@TRAINYARD_THOROUGH=1 TRAINYARD_SIM_SEEDS=1:5000 ctest --test-dir build/release --output-on-failure --no-tests=error -j 3
 
 test-cluster: build ## The operator against real Kubernetes components (needs Go 1.26 and root)
 	@tests/cluster/run.sh

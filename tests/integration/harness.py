@@ -12,9 +12,16 @@ import subprocess
 import time
 import typing
 
+import pytest
+
 BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
 TEST_TASKS = os.environ.get("TRAINYARD_TEST_TASKS_BIN", "build/release/bin/trainyard-with-test-tasks")
 OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
+
+
+# `make test` shows each property on fewer cases than `make test-thorough`, which is what a change has to pass.
+THOROUGH = os.environ.get("TRAINYARD_THOROUGH") == "1"
+thorough = pytest.mark.skipif(not THOROUGH, reason="one more case of its kind: make test-thorough runs it")
 
 
 def environment(**extra):
@@ -120,6 +127,9 @@ SMALL_JOBS = {
         "and other masks, and batch.micro below the share is refused",
     ),
 }
+
+# Patchwork has what the others lack, and language_model is the one whose batches can be cut anyhow.
+EVERY_TASK = [pytest.param(task, marks=thorough if task == "algorithm_distillation" else ()) for task in SMALL_JOBS]
 
 
 def kind(job):

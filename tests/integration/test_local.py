@@ -527,7 +527,7 @@ class Interrupted(Local):
 
 
 def test_interruptions_change_nothing(tmp_path, data):
-    """Every kind of interruption in every phase: the record and the weights stay the same, bit for bit."""
+    """Every kind of interruption in every phase (`make test`: twelve of them): the record and the weights stay the same, bit for bit."""
     seed = int(os.environ.get("TRAINYARD_TEST_SEED", "20"))
     print("TRAINYARD_TEST_SEED", seed)
     rng = random.Random(seed)
@@ -538,10 +538,12 @@ def test_interruptions_change_nothing(tmp_path, data):
     weights = load_file(whole.state / "claims/default/ckpt/run/export/model.safetensors")
     waiting = list(INTERRUPTIONS)
     rng.shuffle(waiting)
+    waiting = waiting[: len(waiting) if harness.THOROUGH else 12]
+    planned = len(waiting)
     trial, done, culprits = 0, 0, []
     while waiting:
         trial += 1
-        assert trial <= 2 * len(INTERRUPTIONS), f"jobs end before they can be interrupted: {waiting}"
+        assert trial <= 2 * planned, f"jobs end before they can be interrupted: {waiting}"
         folder = tmp_path / f"trial{trial}"
         folder.mkdir()
         run = Interrupted(folder, job(data), rng)
@@ -569,7 +571,7 @@ def test_interruptions_change_nothing(tmp_path, data):
         assert status["restarts"]["charged"] <= run.kills, (mine, status["restarts"])
         print("trial", trial, mine, "restarts", status["restarts"], "attempt", status["attempt"])
         waiting, done, culprits = waiting[len(mine):], done + len(mine), culprits + run.culprits
-    assert done == len(INTERRUPTIONS) and len(culprits) >= 3, culprits
+    assert done == planned and len(culprits) >= (3 if harness.THOROUGH else 1), culprits
 
 
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")

@@ -301,7 +301,7 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
 @pytest.mark.parametrize(
     "task, section, field, same, other",
     [
-        ("algorithm_distillation", "model", "ffn", 64, 96),
+        pytest.param("algorithm_distillation", "model", "ffn", 64, 96, marks=harness.thorough),
         ("algorithm_distillation", "batch", "global", 256, 128),
         ("language_model", "model", "dropout", 0, 0.25),
     ],

@@ -20,7 +20,9 @@ def train(tmp_path, job, name, world, threads=1, **sections):
     return harness.records(record), load_file(directory / "export" / "model.safetensors")
 
 
-JOBS = {name: (name, {}) for name in harness.SMALL_JOBS} | {"compressed": ("algorithm_distillation", COMPRESSED)}
+JOBS = [pytest.param(*task.values, {}, id=task.values[0], marks=task.marks) for task in harness.EVERY_TASK] + [
+    pytest.param("algorithm_distillation", COMPRESSED, id="compressed")
+]
 
 
 def refuses_other_micro_batches(tmp_path, job):
@@ -31,8 +33,8 @@ def refuses_other_micro_batches(tmp_path, job):
     assert "batch.micro: 4 is not allowed" in result.stderr and "share of 12 is one micro-batch" in result.stderr
 
 
-@pytest.mark.parametrize("task, sections", list(JOBS.values()), ids=list(JOBS))
-@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize("task, sections", JOBS)
+@pytest.mark.parametrize("accumulation", [pytest.param(1, marks=harness.thorough), 3])
 def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, accumulation):
     """Equal ids at every step; losses within 1e-5: sums in another order, nothing else, for 50 steps.
 
@@ -54,7 +56,7 @@ def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, 
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("task", list(harness.SMALL_JOBS))
+@pytest.mark.parametrize("task", harness.EVERY_TASK)
 def test_threads_do_not_change_a_bit(tmp_path, small_jobs, task, precision):
     """With the threads that read and collate the samples: they may change the order of nothing either."""
     job = harness.merged(small_jobs[task], train={"steps": 4}, model={"dropout": 0.1}, precision={"compute": precision})
@@ -65,7 +67,7 @@ def test_threads_do_not_change_a_bit(tmp_path, small_jobs, task, precision):
         assert all(weights[k].tobytes() == results[0][1][k].tobytes() for k in weights)
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [pytest.param(2, marks=harness.thorough), 3])
 def test_bucket_size_does_not_change_a_bit(tmp_path, small_job, world):
     results = [train(tmp_path, small_job, f"b{i}", world, batch={"global": 12}, parallel={"bucket_mib": mib}) for i, mib in enumerate((25, 0.01, 0.002))]
     for lines, weights in results[1:]:
