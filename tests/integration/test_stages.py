@@ -209,14 +209,15 @@ def peak(config, *args):
 
 def test_a_frozen_bfloat16_parameter_costs_two_bytes(tmp_path):
     """At the highest point of a whole run, its export included. Of 100 M parameters nothing else may be there at once but the float32 values of
-    one of the 100 layers (4 MB), while they are rounded or written: 16 MB are for them and for what the allocator keeps."""
+    one of the 100 layers (4 MB), while they are rounded or written. The allocator keeps some of them (12 to 20 MB were seen): 40 MB are a fifth of
+    what a second copy would cost in the smallest type that there is."""
     peaks = []
     for layers in (0, 100):
         job = harness.merged(harness.SMALL_PATCHWORK, model={"frozen_layers": layers}, run={"dir": str(tmp_path / str(layers))})
         peaks.append(peak(harness.write_config(tmp_path / f"{layers}.json", job)))
     cost = peaks[1] - peaks[0]
     print(f"{peaks[0] / 1e6:.0f} MB and {peaks[1] / 1e6:.0f} MB: {cost / 100e6:.2f} bytes a parameter")
-    assert 200e6 <= cost <= 216e6
+    assert 200e6 <= cost <= 240e6
 
 
 def test_frozen_parameters_come_from_their_source_at_every_start(tmp_path):
