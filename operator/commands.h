@@ -1,0 +1,27 @@
+// The commands that every build of the program has.
+#ifndef TRAINYARD_OPERATOR_COMMANDS_H_
+#define TRAINYARD_OPERATOR_COMMANDS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "operator/api/job_file.h"
+#include "operator/command_line.h"
+
+namespace trainyard {
+
+// The operator, in a cluster or with a kubeconfig.
+Action AddRun(CLI::App& app);
+
+// Lines about a job that is valid, such as what `local` ignores of it.
+using Notes = std::function<std::vector<std::string>(const api::JobFile&)>;
+// The checks that the operator would make, offline.
+Action AddValidate(CLI::App& app, const Notes& notes);
+
+// The CustomResourceDefinition, and docs/api.md.
+Action AddCrd(CLI::App& app);
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_OPERATOR_COMMANDS_H_
