@@ -23,8 +23,9 @@ case "${1:-}" in
   --torch-prefix) site_packages; exit 0 ;;
   --python) echo "$venv/bin/python"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
+  --promtool) echo "$cache/promtool"; exit 0 ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs]" >&2; exit 2 ;;
+  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool]" >&2; exit 2 ;;
 esac
 
 missing=()
@@ -64,6 +65,17 @@ if [ ! -e "$stubs/.complete" ]; then
   "$venv/bin/python" "$(dirname "$0")/cuda_stand_ins.py" "$(site_packages)" "$stubs"
   LD_LIBRARY_PATH="$stubs" "$venv/bin/python" -c 'import torch; assert torch.ones(2).sum() == 2'
   touch "$stubs/.complete"
+fi
+
+# The program alone: Debian's package, installed, starts a server.
+promtool="$cache/promtool"
+if [ ! -x "$promtool" ]; then
+  echo "deps: taking promtool out of Debian's package prometheus (tests only)"
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar xO ./usr/bin/promtool >promtool)
+  chmod +x "$folder/promtool"
+  mv "$folder/promtool" "$promtool"
+  rm -r "$folder"
 fi
 command -v go >/dev/null || echo "deps: note: no Go found; only \`make test-cluster\` needs it (1.26 or newer)"
 echo "deps: complete"

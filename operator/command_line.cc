@@ -5,6 +5,7 @@
 
 #include "operator/api/field_error.h"
 #include "operator/base/exit_codes.h"
+#include "operator/base/version.h"
 
 namespace trainyard {
 namespace {
@@ -40,7 +41,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error, int argc,
 int RunCommandLine(int argc, char** argv, const std::string& about, const std::vector<AddCommand>& commands) {
   CLI::App app{about};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "trainyard-operator 0.1.0");
+  app.set_version_flag("--version", std::string("trainyard-operator ") + kOperatorVersion);
   Action chosen;
   for (const AddCommand& add : commands) {
     const Action action = add(app);

@@ -3,7 +3,11 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <limits>
 #include <map>
+
+#include "operator/base/version.h"
+#include "operator/reconcile/record_bytes.h"
 
 namespace trainyard {
 namespace {
@@ -23,46 +27,76 @@ class Families {
     families_.back().metric.push_back(std::move(metric));
   }
   void Value(int64_t value, const std::vector<Label>& labels = {}) { Value(static_cast<double>(value), labels); }
+  void Value(const HistogramReading& reading, const std::vector<Label>& labels = {}) {
+    prometheus::ClientMetric metric;
+    for (const auto& [key, text] : labels) metric.label.push_back({key, text});
+    metric.histogram.sample_count = static_cast<uint64_t>(reading.count());
+    metric.histogram.sample_sum = reading.sum;
+    for (size_t i = 0; i < reading.counts.size(); ++i)
+      metric.histogram.bucket.push_back(
+          {static_cast<uint64_t>(reading.counts[i]),
+           i < reading.bounds.size() ? reading.bounds[i] : std::numeric_limits<double>::infinity()});
+    families_.back().metric.push_back(std::move(metric));
+  }
   std::string Text() const { return prometheus::TextSerializer().Serialize(families_); }
 
  private:
   std::vector<prometheus::MetricFamily> families_;
 };
 
-void Jobs(const reconcile::JobStore& jobs, Families& families) {
+void Jobs(const reconcile::JobStore& jobs, const reconcile::JobMetrics& metrics, Families& families) {
   std::map<std::string, int64_t> phases;
-  int64_t restarts = 0, charged = 0;
   for (const std::string& key : jobs.Keys()) {
     const auto record = jobs.Get(key);
-    if (!record) continue;
-    ++phases[record->job.status.phase.empty() ? "New" : record->job.status.phase];
-    restarts += record->job.status.restarts.total;
-    charged += record->job.status.restarts.charged;
+    if (record) ++phases[record->job.status.phase.empty() ? "New" : record->job.status.phase];
   }
-  families.Add("trainyard_jobs", MetricType::Gauge, "TrainingJobs by phase.");
+  families.Add("trainyard_jobs", MetricType::Gauge, "TrainingJobs that exist, by phase.");
   for (const auto& [phase, count] : phases) families.Value(count, {{"phase", phase}});
-  families.Add("trainyard_job_restarts", MetricType::Gauge, "Restarts of the jobs that exist.");
-  families.Value(charged, {{"charged", "true"}});
-  families.Value(restarts - charged, {{"charged", "false"}});
+  families.Add("trainyard_job_restarts_total", MetricType::Counter,
+               "Restarts that this operator decided, by the culprit's reason.");
+  for (const auto& [key, count] : metrics.restarts())
+    families.Value(count, {{"reason", key.first}, {"charged", key.second ? "true" : "false"}});
 }
 
-void Work(const kube::WorkQueue& queue, const kube::ControllerCounters& controller, Families& families) {
-  families.Add("trainyard_reconciles_total", MetricType::Counter, "Reconciles by outcome.");
-  families.Value(controller.succeeded, {{"outcome", "ok"}});
-  families.Value(controller.failed, {{"outcome", "error"}});
-  families.Value(controller.conflicts, {{"outcome", "conflict"}});
-  families.Add("trainyard_reconcile_seconds_total", MetricType::Counter, "Seconds in reconciles.");
-  families.Value(static_cast<double>(controller.microseconds) / 1e6);
-  families.Add("trainyard_queue_depth", MetricType::Gauge, "Keys that wait.");
+void Work(const kube::WorkQueue& queue, const kube::Controller& controller, Instant now, Families& families) {
+  families.Add("trainyard_reconcile_seconds", MetricType::Histogram, "Seconds that reconciles took, by outcome.");
+  families.Value(controller.seconds(kube::Outcome::kOk), {{"outcome", "ok"}});
+  families.Value(controller.seconds(kube::Outcome::kConflict), {{"outcome", "conflict"}});
+  families.Value(controller.seconds(kube::Outcome::kError), {{"outcome", "error"}});
+  families.Add("trainyard_queue_depth", MetricType::Gauge, "Keys that wait for a worker.");
   families.Value(static_cast<int64_t>(queue.depth()));
+  families.Add("trainyard_queue_age_seconds", MetricType::Gauge, "Seconds that the key which comes next has waited.");
+  const std::optional<Instant> since = queue.WaitingSince();
+  families.Value(since ? SecondsBetween(*since, now) : 0.0);
+  families.Add("trainyard_queue_wait_seconds", MetricType::Histogram,
+               "Seconds from when a key was due to when a worker took it.");
+  families.Value(queue.waits());
   families.Add("trainyard_queue_retries_total", MetricType::Counter, "Keys that came again after a failure.");
   families.Value(queue.retries());
 }
 
-void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
+template <class Records>
+int64_t CachedBytes(const Records& records) {
+  int64_t bytes = 0;
+  for (const std::string& key : records.Keys()) {
+    if (const auto record = records.Get(key)) bytes += reconcile::BytesOf(*record);
+  }
+  return bytes;
+}
+
+void Cached(const reconcile::Caches& caches, Families& families) {
   families.Add("trainyard_cached_objects", MetricType::Gauge, "Objects in the caches.");
   families.Value(static_cast<int64_t>(caches.jobs().size()), {{"resource", "trainingjobs"}});
   families.Value(static_cast<int64_t>(caches.pods().size()), {{"resource", "pods"}});
+  families.Add("trainyard_cached_bytes", MetricType::Gauge, "What is kept of them, estimated.");
+  families.Value(CachedBytes(caches.jobs()), {{"resource", "trainingjobs"}});
+  families.Value(CachedBytes(caches.pods()), {{"resource", "pods"}});
+  families.Add("trainyard_objects_skipped_total", MetricType::Counter, "Objects that could not be read.");
+  families.Value(caches.jobs().skips(), {{"resource", "trainingjobs"}});
+  families.Value(caches.pods().skips(), {{"resource", "pods"}});
+}
+
+void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
   const std::tuple<const char*, const char*, std::atomic<int64_t> kube::ReflectorCounters::*> counters[] = {
       {"trainyard_watch_lists_total", "Lists that the caches asked for.", &kube::ReflectorCounters::lists},
       {"trainyard_watch_starts_total", "Watches that were begun.", &kube::ReflectorCounters::watches},
@@ -85,29 +119,29 @@ void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
     const std::optional<kube::Trouble> trouble = reflector->trouble();
     families.Value(trouble ? SecondsBetween(trouble->since, now) : 0.0, {{"resource", reflector->resource().plural}});
   }
-  families.Add("trainyard_objects_skipped_total", MetricType::Counter, "Objects that could not be read.");
-  families.Value(caches.jobs().skips(), {{"resource", "trainingjobs"}});
-  families.Value(caches.pods().skips(), {{"resource", "pods"}});
 }
 
 }  // namespace
 
-std::string OperatorMetrics(const reconcile::Caches& caches, const kube::WorkQueue& queue,
-                            const kube::ControllerCounters& controller, Instant now) {
+std::string OperatorMetrics(const MeteredOperator& parts, Instant now) {
   Families families;
-  families.Add("trainyard_build_info", MetricType::Gauge, "The version, as a label.");
-  families.Value(1.0, {{"version", "0.1.0"}});
-  Jobs(caches.jobs(), families);
-  Work(queue, controller, families);
-  Watches(caches, now, families);
+  families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; the version is a label.");
+  families.Value(1.0, {{"version", kOperatorVersion}});
+  Jobs(parts.caches.jobs(), parts.jobs, families);
+  Work(parts.queue, parts.controller, now, families);
+  Watches(parts.caches, now, families);
+  Cached(parts.caches, families);
   return families.Text();
 }
 
-std::string ClientMetrics(const kube::TokenBucket& bucket, bool leads) {
+std::string ClientMetrics(const kube::TokenBucket& bucket, const kube::RequestMetrics& requests, bool leads) {
   const kube::TokenBucket::Counters counters = bucket.counters();
   Families families;
-  families.Add("trainyard_requests_total", MetricType::Counter, "Requests to the API server.");
-  families.Value(counters.taken);
+  families.Add("trainyard_request_seconds", MetricType::Histogram,
+               "Seconds of requests to the API server, by verb and by the answer's code; of watches until they began.");
+  requests.Visit([&](const char* verb, const char* code, const HistogramReading& seconds) {
+    families.Value(seconds, {{"verb", verb}, {"code", code}});
+  });
   families.Add("trainyard_requests_limited_total", MetricType::Counter, "Requests that waited for our own limit.");
   families.Value(counters.waited);
   families.Add("trainyard_limiter_wait_seconds_total", MetricType::Counter, "Seconds that they waited, all together.");

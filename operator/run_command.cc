@@ -33,10 +33,11 @@ constexpr double kLeaseRequestSeconds = 4;
 // /metrics, /healthz (alive, whatever the API server does) and /readyz (the caches are whole, and kept so).
 class OperatorServer {
  public:
-  OperatorServer(const Runtime& runtime, const kube::TokenBucket& bucket, const std::function<bool()>& leads) {
+  OperatorServer(const Runtime& runtime, const kube::TokenBucket& bucket, const kube::RequestMetrics& requests,
+                 const std::function<bool()>& leads) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(2); };
-    server_.Get("/metrics", [&runtime, &bucket, leads](const httplib::Request&, httplib::Response& response) {
-      response.set_content(runtime.Metrics() + ClientMetrics(bucket, leads()), "text/plain; version=0.0.4");
+    server_.Get("/metrics", [&, leads](const httplib::Request&, httplib::Response& response) {
+      response.set_content(runtime.Metrics() + ClientMetrics(bucket, requests, leads()), "text/plain; version=0.0.4");
     });
     server_.Get("/healthz",
                 [](const httplib::Request&, httplib::Response& response) { response.set_content("ok", "text/plain"); });
@@ -124,11 +125,12 @@ int Refuse(const Status& status, int code) {
 // The client's layers, from the one that reconciles use to the one that speaks HTTP.
 struct Clients {
   Clients(const kube::Endpoint& endpoint, const Clock& clock, const StopFlag& stop, std::function<bool()> leads)
-      : rest(endpoint, clock, stop),
+      : rest(endpoint, clock, stop, {.metrics = &requests}),
         fenced(rest, std::move(leads)),
         bucket(kRequestsPerSecond, kRequestBurst, clock),
         limited(fenced, bucket, stop),
         retrying(limited, stop, std::random_device()()) {}
+  kube::RequestMetrics requests;
   kube::RestClient rest;
   kube::FencedClient fenced;
   kube::TokenBucket bucket;
@@ -149,7 +151,7 @@ int Serve(const RunOptions& options, const std::string& host, int port, const ku
                    .progress_interval_seconds = 10,
                    .poll_seconds = 5,
                    .leads = leads});
-  OperatorServer server(runtime, clients.bucket, leads);
+  OperatorServer server(runtime, clients.bucket, clients.requests, leads);
   if (!server.Start(host, port))
     return Refuse(Status(Code::kUnavailable, "--listen: " + options.listen + " is in use or not ours"), kExitNetwork);
   runtime.Start();

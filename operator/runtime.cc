@@ -77,7 +77,8 @@ std::string Runtime::Unready() const {
 }
 
 std::string Runtime::Metrics() const {
-  return OperatorMetrics(caches_, queue_, controller_.counters(), clock_.Steady());
+  return OperatorMetrics({.caches = caches_, .queue = queue_, .controller = controller_, .jobs = reconciler_.metrics()},
+                         clock_.Steady());
 }
 
 }  // namespace trainyard

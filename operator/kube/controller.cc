@@ -1,23 +1,20 @@
 #include "operator/kube/controller.h"
 
-#include <chrono>
-
 namespace trainyard::kube {
 
-void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log,
-            ControllerCounters& counters) {
+Outcome Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log) {
+  Outcome outcome = Outcome::kOk;
   if (!result.status.ok()) {
-    const bool conflict = result.status.Is(Code::kConflict);
-    ++(conflict ? counters.conflicts : counters.failed);
-    if (!conflict && !result.status.Is(Code::kStopped))
+    outcome = result.status.Is(Code::kConflict) ? Outcome::kConflict : Outcome::kError;
+    if (outcome == Outcome::kError && !result.status.Is(Code::kStopped))
       log.Warning("reconcile failed; it is tried again", {{"job", key}, {"error", result.status.ToString()}});
     queue.AddFailed(key);
   } else {
-    ++counters.succeeded;
     queue.Forget(key);
     if (result.requeue_after_seconds) queue.AddAfter(key, *result.requeue_after_seconds);
   }
   queue.Done(key);
+  return outcome;
 }
 
 void Controller::Start(int workers) {
@@ -42,11 +39,10 @@ ReconcileResult Controller::Guarded(const std::string& key) {
 
 void Controller::Work() {
   while (const std::optional<std::string> key = queue_.Get()) {
-    const auto start = std::chrono::steady_clock::now();
+    const Instant start = SteadyNow();
     const ReconcileResult result = Guarded(*key);
-    counters_.microseconds +=
-        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
-    Settle(queue_, *key, result, log_, counters_);
+    const double seconds = SecondsBetween(start, SteadyNow());
+    seconds_[static_cast<size_t>(Settle(queue_, *key, result, log_))].Observe(seconds);
   }
 }
 

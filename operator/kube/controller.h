@@ -2,14 +2,15 @@
 #ifndef TRAINYARD_OPERATOR_KUBE_CONTROLLER_H_
 #define TRAINYARD_OPERATOR_KUBE_CONTROLLER_H_
 
-#include <atomic>
-#include <cstdint>
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "operator/base/histogram.h"
 #include "operator/base/log.h"
 #include "operator/base/status.h"
 #include "operator/kube/work_queue.h"
@@ -23,15 +24,14 @@ struct ReconcileResult {
   std::optional<double> requeue_after_seconds;
 };
 
-struct ControllerCounters {
-  std::atomic<int64_t> succeeded{0}, failed{0}, conflicts{0};
-  std::atomic<int64_t> microseconds{0};  // in reconciles, all together
-};
+enum class Outcome { kOk, kConflict, kError };
+inline constexpr size_t kOutcomes = 3;
 
 // Takes one result back to the queue and logs a failure, once. A conflict is the way of things, and so is a
 // stop: they are not logged.
-void Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log,
-            ControllerCounters& counters);
+Outcome Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& result, const Logger& log);
+
+inline constexpr std::array kReconcileBounds{0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0};
 
 class Controller {
  public:
@@ -44,7 +44,8 @@ class Controller {
   void Start(int workers);
   // Shuts the queue down and waits for the workers.
   void Stop();
-  const ControllerCounters& counters() const { return counters_; }
+  // The seconds that reconciles took which ended so.
+  HistogramReading seconds(Outcome outcome) const { return seconds_[static_cast<size_t>(outcome)].Read(); }
 
  private:
   void Work();
@@ -53,7 +54,7 @@ class Controller {
   WorkQueue& queue_;
   const ReconcileFunction reconcile_;
   const Logger& log_;
-  ControllerCounters counters_;
+  std::array<Histogram<kReconcileBounds>, kOutcomes> seconds_;
   std::vector<std::thread> threads_;
 };
 

@@ -32,6 +32,24 @@ Result<Answer> Exchange(net::Connection& connection, const net::HttpRequest& req
   return answer;
 }
 
+// Counts one attempt, from when it was made to when it was answered or given up.
+class Attempt {
+ public:
+  Attempt(RequestMetrics* metrics, std::string_view verb) : metrics_(metrics), verb_(verb) {}
+  ~Attempt() { Answered(0); }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  void Answered(int code) {
+    if (metrics_) metrics_->Observe(verb_, code, SecondsBetween(start_, SteadyNow()));
+    metrics_ = nullptr;
+  }
+
+ private:
+  RequestMetrics* metrics_;
+  const std::string_view verb_;
+  const Instant start_ = SteadyNow();
+};
+
 }  // namespace
 
 // One of the few that may be in flight at once.
@@ -105,6 +123,7 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const Identity& i
   if (!turn.mine()) return Status(Code::kDeadline, "all connections were in use until the deadline");
   std::unique_ptr<net::Connection> connection = TakeIdle(identity);
   for (bool repeated = false;; repeated = true) {
+    Attempt attempt(options_.metrics, request.method);
     if (!connection) {
       Result<std::unique_ptr<net::Connection>> opened = Open(identity, wait);
       if (!opened.ok()) return opened.status();
@@ -112,6 +131,7 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const Identity& i
     }
     bool sent, reusable;
     Result<Answer> answer = Exchange(*connection, request, wait, sent, reusable);
+    if (answer.ok()) attempt.Answered(answer->code);
     if (answer.ok() && reusable) PutBack(std::move(connection), identity);
     const bool harmless = request.method == "GET" || !sent;
     if (answer.ok() || repeated || !harmless || !answer.status().Is(Code::kUnavailable)) return answer;
@@ -139,6 +159,7 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
   const net::Wait wait = net::Wait::For(seconds, stop);
   const Result<Identity> identity = credentials_.Now(wait);
   if (!identity.ok()) return identity.status();
+  Attempt attempt(options_.metrics, "WATCH");
   const Result<std::unique_ptr<net::Connection>> connection =
       Open(*identity, net::Wait::For(std::min(seconds, options_.request_seconds), stop));
   if (!connection.ok()) return connection.status();
@@ -147,6 +168,7 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
   Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
+  attempt.Answered(head->code);
   if (head->code == 401) credentials_.Refuse(*identity);
   if (head->code == 200 && accepted) accepted();
   const Status status = reader.Body([&](const char* data, size_t size) {

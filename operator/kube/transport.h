@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "operator/kube/credentials.h"
+#include "operator/kube/request_metrics.h"
 #include "operator/net/http.h"
 
 namespace trainyard::kube {
@@ -32,6 +33,7 @@ class Transport {
     int max_connections = 16;
     // The API server itself gives up after 60 (--request-timeout).
     double request_seconds = 65;
+    RequestMetrics* metrics = nullptr;  // where each attempt is counted, if anywhere
   };
   // All references must outlive it.
   Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options);

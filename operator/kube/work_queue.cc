@@ -16,7 +16,7 @@ void WorkQueue::Add(const std::string& key) {
 }
 
 void WorkQueue::AddLocked(const std::string& key) {
-  if (stopping_ || !dirty_.insert(key).second) return;
+  if (stopping_ || !dirty_.try_emplace(key, clock_.Steady()).second) return;
   due_.erase(key);
   if (processing_.contains(key)) return;
   order_.push_back(key);
@@ -55,9 +55,9 @@ void WorkQueue::MoveDue() {
       ++entry;
       continue;
     }
-    const std::string key = entry->first;
+    const auto [key, since] = *entry;
     entry = due_.erase(entry);
-    if (!dirty_.insert(key).second || processing_.contains(key)) continue;
+    if (!dirty_.try_emplace(key, since).second || processing_.contains(key)) continue;
     order_.push_back(key);
   }
 }
@@ -67,7 +67,9 @@ std::optional<std::string> WorkQueue::Pop() {
   if (order_.empty() || stopping_) return std::nullopt;
   std::string key = std::move(order_.front());
   order_.pop_front();
-  dirty_.erase(key);
+  const auto waited = dirty_.find(key);
+  waits_.Observe(SecondsBetween(waited->second, clock_.Steady()));
+  dirty_.erase(waited);
   processing_.insert(key);
   return key;
 }
@@ -112,6 +114,11 @@ std::optional<Instant> WorkQueue::NextDue() const {
 size_t WorkQueue::depth() const {
   const MutexLock lock(mutex_);
   return order_.size();
+}
+
+std::optional<Instant> WorkQueue::WaitingSince() const {
+  const MutexLock lock(mutex_);
+  return order_.empty() ? std::nullopt : std::optional(dirty_.at(order_.front()));
 }
 
 int64_t WorkQueue::retries() const {

@@ -10,6 +10,7 @@
 #ifndef TRAINYARD_OPERATOR_KUBE_WORK_QUEUE_H_
 #define TRAINYARD_OPERATOR_KUBE_WORK_QUEUE_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -18,9 +19,12 @@
 #include <string>
 
 #include "operator/base/clock.h"
+#include "operator/base/histogram.h"
 #include "operator/base/mutex.h"
 
 namespace trainyard::kube {
+
+inline constexpr std::array kQueueBounds{0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0};
 
 // Thread-safe.
 class WorkQueue {
@@ -43,6 +47,10 @@ class WorkQueue {
   std::optional<Instant> NextDue() const;
   size_t depth() const;
   int64_t retries() const;
+  // Since when the key that comes next has waited; nothing when none does.
+  std::optional<Instant> WaitingSince() const;
+  // How long keys waited, from when they were due to when a worker took them.
+  HistogramReading waits() const { return waits_.Read(); }
 
  private:
   void AddLocked(const std::string& key) REQUIRES_LOCK(mutex_);
@@ -52,13 +60,14 @@ class WorkQueue {
   const Clock& clock_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<std::string> order_ GUARDED_BY(mutex_);     // every element is dirty and not processing
-  std::set<std::string> dirty_ GUARDED_BY(mutex_);       // to be worked on
-  std::set<std::string> processing_ GUARDED_BY(mutex_);  // being worked on
+  std::deque<std::string> order_ GUARDED_BY(mutex_);         // every element is dirty and not processing
+  std::map<std::string, Instant> dirty_ GUARDED_BY(mutex_);  // to be worked on, and since when
+  std::set<std::string> processing_ GUARDED_BY(mutex_);      // being worked on
   std::map<std::string, Instant> due_ GUARDED_BY(mutex_);
   std::map<std::string, int> failures_ GUARDED_BY(mutex_);
   int64_t retries_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;
+  Histogram<kQueueBounds> waits_;
 };
 
 }  // namespace trainyard::kube

@@ -145,6 +145,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& sta
   const Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
   if (!written.ok()) return written.status().With("write status");
+  metrics_.Count(job.status, status);
   const MutexLock lock(mutex_);
   written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds};
   return Status::Ok();

@@ -10,6 +10,7 @@
 #include "operator/kube/events.h"
 #include "operator/reconcile/apply.h"
 #include "operator/reconcile/caches.h"
+#include "operator/reconcile/job_metrics.h"
 
 namespace trainyard::reconcile {
 
@@ -34,6 +35,8 @@ class Reconciler {
              kube::EventRecorder& events, const Logger& log, Options options);
 
   kube::ReconcileResult Reconcile(const std::string& key);
+  // Thread-safe.
+  const JobMetrics& metrics() const { return metrics_; }
 
  private:
   Result<Observed> Observe(const JobRecord& record);
@@ -51,6 +54,7 @@ class Reconciler {
   const Logger& log_;
   const Options options_;
   Executor executor_;
+  JobMetrics metrics_;
   Mutex mutex_;
   // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
   struct Written {

@@ -11,13 +11,13 @@ import harness
 
 
 class ApiOnly:
-    """`local --api-only` in `state`, for a with-statement."""
+    """`local --api-only` in `state`, for a with-statement; port 0: any free one."""
 
-    def __init__(self, state):
-        self.state = state
+    def __init__(self, state, port=0):
+        self.state, self.port = state, port
 
     def __enter__(self):
-        self.process = subprocess.Popen([harness.OPERATOR, "local", "--api-only", "--serve", "0", "--state-dir", self.state], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        self.process = subprocess.Popen([harness.OPERATOR, "local", "--api-only", "--serve", str(self.port), "--state-dir", self.state], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         env=harness.environment())
         harness.wait_until(lambda: (self.state / "kubeconfig").exists(), 20, "the in-memory API")
         config = dict(line.strip().split(": ", 1) for line in (self.state / "kubeconfig").read_text().splitlines() if ": " in line and "{" not in line)

@@ -288,6 +288,43 @@ TEST_F(RestClientTest, RetryAfterIsTold) {
   EXPECT_EQ(status.retry_after_seconds(), 7.0);
 }
 
+TEST_F(RestClientTest, EachAttemptIsCountedByItsVerbAndItsAnswer) {
+  std::atomic<int> codes{0};
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    for (;;) {
+      if (stream.ReadRequest().empty()) return;
+      constexpr std::array kCodes{"200 OK", "429 Too Many Requests", "418 Teapot"};
+      if (!stream.Answer("{}", kCodes[static_cast<size_t>(codes++) % 3])) return;
+    }
+  });
+  RequestMetrics metrics;
+  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20, .metrics = &metrics});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client.Get(kPods, "default", "a").ok(), i == 0);
+  for (int i = 0; i < 3; ++i) (void)client.Delete(kPods, "default", "a", {});
+  (void)client.Watch(
+      kPods, "", {.timeout_seconds = 1}, [](const WatchEvent&) { return true; }, stop_);
+  int unused = 0;
+  {
+    const Peer nobody([](int) {});
+    unused = nobody.port();
+  }
+  RestClient lost(To(unused), clock_, stop_, {.request_seconds = 20, .metrics = &metrics});
+  EXPECT_FALSE(lost.MergePatch(kPods, "default", "a", "", Json::object(), {}).ok());
+  std::map<std::string, int64_t> seen;
+  metrics.Visit([&](const char* verb, const char* code, const HistogramReading& seconds) {
+    seen[std::string(verb) + " " + code] = seconds.count();
+    EXPECT_GE(seconds.sum, 0);
+  });
+  EXPECT_EQ(seen, (std::map<std::string, int64_t>{{"GET 200", 1},
+                                                  {"GET 429", 1},
+                                                  {"GET other", 1},
+                                                  {"DELETE 200", 1},
+                                                  {"DELETE 429", 1},
+                                                  {"DELETE other", 1},
+                                                  {"WATCH 200", 1},
+                                                  {"PATCH none", 1}}));
+}
+
 TEST_F(RestClientTest, ADripEndsAtTheDeadline) {
   const TlsPeer peer(server_, [](TlsStream& stream) {
     stream.ReadRequest();

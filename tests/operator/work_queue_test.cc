@@ -1,8 +1,12 @@
+// The queue of keys, and the controller that takes them out.
 #include "operator/kube/work_queue.h"
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
+
+#include "operator/kube/controller.h"
 
 namespace trainyard::kube {
 namespace {
@@ -82,12 +86,57 @@ TEST_F(WorkQueueTest, AFailureWhileDirtyComesAtOnce) {
   EXPECT_EQ(queue_.TryGet(), "a");
 }
 
+TEST_F(WorkQueueTest, TellsHowLongKeysWait) {
+  EXPECT_EQ(queue_.WaitingSince(), std::nullopt);
+  const auto begin = clock_.Steady();
+  queue_.Add("a");
+  queue_.AddAfter("b", 10);
+  clock_.now = After(clock_.now, 20);
+  queue_.Add("a");
+  EXPECT_EQ(queue_.WaitingSince(), begin) << "a second time it waits no shorter";
+  EXPECT_EQ(queue_.TryGet(), "a");
+  EXPECT_EQ(queue_.waits().sum, 20);
+  EXPECT_EQ(queue_.WaitingSince(), After(begin, 10)) << "since it was due";
+  EXPECT_EQ(queue_.TryGet(), "b");
+  EXPECT_EQ(queue_.waits().sum, 30);
+  EXPECT_EQ(queue_.waits().count(), 2);
+  queue_.Add("a");
+  clock_.now = After(clock_.now, 0.5);
+  queue_.Done("a");
+  EXPECT_EQ(queue_.TryGet(), "a");
+  EXPECT_EQ(queue_.waits().sum, 30.5) << "a key that was worked on has waited as well";
+}
+
 TEST_F(WorkQueueTest, ShutDownWakesWorkers) {
   std::thread worker([&] { EXPECT_EQ(queue_.Get(), std::nullopt); });
   queue_.ShutDown();
   worker.join();
   queue_.Add("a");
   EXPECT_EQ(queue_.TryGet(), std::nullopt);
+}
+
+TEST(Controller, ReconcilesAreCountedByTheirOutcome) {
+  const SystemClock clock;
+  WorkQueue queue(clock);
+  const Logger log(-1, Logger::Form::kJson, LogLevel::kError);
+  Controller controller(
+      queue,
+      [](const std::string& key) -> ReconcileResult {
+        if (key == "thrown") throw std::runtime_error("a defect");
+        if (key == "conflict") return {Status(Code::kConflict, "someone wrote"), {}};
+        return {key == "ok" ? Status::Ok() : Status(Code::kForbidden, "no"), {}};
+      },
+      log);
+  for (const char* key : {"ok", "conflict", "error", "thrown"}) queue.Add(key);
+  controller.Start(2);
+  const auto count = [&](Outcome outcome) { return controller.seconds(outcome).count(); };
+  const Instant start = SteadyNow();
+  while (count(Outcome::kError) < 4 && SecondsBetween(start, SteadyNow()) < 60) std::this_thread::yield();
+  controller.Stop();
+  EXPECT_EQ(count(Outcome::kOk), 1);
+  EXPECT_GE(count(Outcome::kConflict), 1) << "it comes again";
+  EXPECT_GE(count(Outcome::kError), 4) << "they come again, and cost the others nothing";
+  EXPECT_GT(queue.retries(), 3);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ void OperatorProcess::Loop(Worker& worker) {
     worker.idle = false;
     worker.basis = {.pods = client_.seen(kube::kPods), .began = clock_.Now()};
     try {
-      kube::Settle(queue_, *key, reconciler_.Reconcile(*key), log_, counters_);
+      kube::Settle(queue_, *key, reconciler_.Reconcile(*key), log_);
     } catch (const std::exception& error) {
       defect_ = std::string("the operator threw: ") + error.what();
     }

@@ -56,7 +56,6 @@ class OperatorProcess {
   kube::EventRecorder events_;
   Logger log_;
   reconcile::Reconciler reconciler_;
-  kube::ControllerCounters counters_;
   kube::StopFlag stop_;
   std::array<Time, 2> due_{};  // of each cache's next list or watch
   Time frozen_until_{};

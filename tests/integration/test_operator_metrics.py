@@ -1,0 +1,123 @@
+"""/metrics and /readyz of `trainyard-operator run`: what docs/metrics.md lists is there, and moves."""
+
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+import harness
+from local_api import ApiOnly
+from operators import JOB, JOBS, PODS, Operator
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def documented():
+    """Metric -> type and labels, as docs/metrics.md says."""
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in open(ROOT / "docs" / "metrics.md") if line.startswith("| trainyard_")]
+    return {name: (kind, frozenset(filter(None, labels.split(", ")))) for name, kind, labels, _ in rows}
+
+
+def served(text):
+    """The same of an answer; of a metric that has no sample the labels are unknown."""
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+    labels = {}
+    for name, inside in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+$", text, re.M):
+        labels.setdefault(name, set()).update(set(re.findall(r'(\w+)="', inside)) - {"le"})
+    return {name: (kind, frozenset(labels[name]) if name in labels else None) for name, kind in kinds.items()}
+
+
+def set_pod(api, name, **status):
+    code, answer = api.send("PATCH", f"{PODS}/{name}/status", {"status": status}, "application/merge-patch+json")
+    assert code == 200, answer
+
+
+def pod_fails(api, name):
+    set_pod(api, name, phase="Failed", podIP="127.0.0.1", containerStatuses=[{"name": "trainer", "state": {"terminated": {"exitCode": 70, "reason": "Error"}}}])
+
+
+@pytest.fixture
+def api(tmp_path):
+    with ApiOnly(tmp_path / "state", harness.free_port()) as running:
+        yield running
+
+
+@pytest.fixture
+def operator(api, tmp_path):
+    with Operator(api.state / "kubeconfig", tmp_path) as running:
+        harness.wait_until(running.ready, 60, "an operator that is ready")
+        yield running
+
+
+def test_every_metric_is_documented_and_served(api, operator):
+    assert api.send("POST", JOBS, JOB)[0] == 201
+    harness.wait_until(lambda: api.send("GET", f"{PODS}/job-1-0")[0] == 200, 60, "the job's pod")
+    pod_fails(api, "job-1-0")
+    harness.wait_until(lambda: any(name.startswith("trainyard_job_restarts_total") for name in operator.metrics()), 60, "a restart")
+    assert served(operator.get("/metrics")[1]) == documented()
+
+
+def test_promtool_accepts_what_is_served(operator):
+    promtool = shutil.which(os.environ.get("TRAINYARD_PROMTOOL", "promtool"))
+    if not promtool:
+        pytest.skip("promtool is not there; `make deps` brings it from Debian's package prometheus")
+    result = subprocess.run([promtool, "check", "metrics"], input=operator.get("/metrics")[1], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and not result.stdout + result.stderr, result.stdout + result.stderr
+
+
+def test_they_move(api, operator):
+    before = operator.metrics()
+    assert before["trainyard_leader"] == 1
+    assert before['trainyard_cached_objects{resource="trainingjobs"}'] == 0
+    api.send("POST", JOBS, JOB)
+    held = harness.wait_until(lambda: (lambda m: m if m['trainyard_cached_objects{resource="pods"}'] == 1 else None)(operator.metrics()), 60, "the job's pod in the cache")
+    for resource in ("trainingjobs", "pods"):
+        assert held[f'trainyard_cached_bytes{{resource="{resource}"}}'] > 100, resource
+    pod_fails(api, "job-1-0")
+    restarted = 'trainyard_job_restarts_total{reason="ExitCode70",charged="true"}'
+    after = harness.wait_until(lambda: (lambda m: m if m.get(restarted) == 1 else None)(operator.metrics()), 60, "a restart")
+    assert sum(value for name, value in after.items() if name.startswith("trainyard_jobs{")) == 1
+    for name in ('trainyard_reconcile_seconds_count{outcome="ok"}', 'trainyard_reconcile_seconds_sum{outcome="ok"}', "trainyard_queue_wait_seconds_count"):
+        assert after[name] > before[name], name
+    for verb, code in (("GET", "200"), ("POST", "201"), ("PATCH", "200"), ("DELETE", "200"), ("WATCH", "200")):
+        name = f'trainyard_request_seconds_count{{verb="{verb}",code="{code}"}}'
+        harness.wait_until(lambda name=name: operator.metrics().get(name), 60, name)
+    name = 'trainyard_queue_wait_seconds_bucket{le="+Inf"}'
+    assert after[name] == after["trainyard_queue_wait_seconds_count"]
+
+
+def test_an_api_that_is_gone_is_in_readyz_and_in_the_metrics(tmp_path):
+    port = harness.free_port()
+    with ApiOnly(tmp_path / "state", port) as api:
+        with Operator(api.state / "kubeconfig", tmp_path) as operator:
+            harness.wait_until(operator.ready, 60, "an operator that is ready")
+            assert operator.get("/readyz") == (200, "ok")
+            calm = operator.metrics()
+            assert calm['trainyard_watch_failing_seconds{resource="pods"}'] == 0
+            api.process.kill()
+            code, reason = harness.wait_until(lambda: (lambda a: a if a and a[0] == 503 else None)(operator.get("/readyz")), 120, "an operator that is not ready")
+            assert "watch" in reason and "API server" in reason, reason
+            assert operator.get("/healthz") == (200, "ok")
+            troubled = operator.metrics()
+            assert troubled['trainyard_watch_failing_seconds{resource="pods"}'] >= 10
+            assert troubled['trainyard_watch_idle_seconds{resource="pods"}'] >= 10
+            assert troubled['trainyard_watch_errors_total{resource="pods"}'] > calm['trainyard_watch_errors_total{resource="pods"}']
+            assert troubled['trainyard_request_seconds_count{verb="WATCH",code="none"}'] > 0
+            assert "the watch fails" in operator.said()
+
+
+def test_not_ready_before_the_caches_are_whole(tmp_path):
+    """A server that takes connections and says nothing."""
+    with ApiOnly(tmp_path / "state") as api, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(16)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text((api.state / "kubeconfig").read_text().replace(api.server, f"https://127.0.0.1:{silent.getsockname()[1]}"))
+        with Operator(kubeconfig, tmp_path) as operator:
+            harness.wait_until(lambda: operator.get("/healthz") == (200, "ok"), 60, "an operator that is alive")
+            assert operator.get("/readyz") == (503, "the caches have not had their first lists")
+            assert operator.metrics()['trainyard_reconcile_seconds_count{outcome="ok"}'] == 0
