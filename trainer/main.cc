@@ -131,7 +131,6 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
   if (!options.record.empty()) launch.command.insert(launch.command.end(), {"--record", options.record});
   launch.rank0_address = StatusAddressFromEnvironment();
   launch.status_port = StatusPortFromEnvironment();
-  launch.rendezvous_seconds = config.parallel.rendezvous_seconds;
   launch.termination_log = EnvText(env::kTerminationLog);
   launch.quiet = quiet;
   const StoreFactory stores{[&](int fd, int port) -> std::unique_ptr<Store> {

@@ -154,6 +154,11 @@ void Fields(V& v, JobSpec& s) {
   v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
   v.Object("scheduling", s.scheduling,
            {"How workers are scheduled together. Not in force yet: only the defaults are accepted."});
+  v.Text("rendezvous", s.rendezvous, Allowed{.values = {kByService, kByName}},
+         {"What MASTER_ADDR is for the workers behind the first: the address of the service <job>-master, which is in "
+          "their environment from the start, or, with dns, the first worker's name, for a cluster that has no service "
+          "proxy. Default service.",
+          false, kNotWhileRunning});
   v.Boolean("suspend", s.suspend,
             {"true ends the workers after a checkpoint and creates none; false goes on from there. Default false."});
   v.Text("managedBy", s.managed_by, Allowed{.max_length = 63},
@@ -227,7 +232,10 @@ void Fields(V& v, WorldStatus& w) {
 
 template <class V>
 void Fields(V& v, Master& m) {
-  v.Text("address", m.address, Allowed{}, {"Rank 0's name.", false, kByOperator});
+  v.Text("address", m.address, Allowed{},
+         {"The address of the service <job>-master, or with spec.rendezvous dns worker 0's name. Absent: there is none "
+          "yet.",
+          false, kByOperator});
   v.Integer("port", m.port, Range{}, {"The rendezvous port of this attempt.", false, kByOperator});
 }
 

@@ -13,13 +13,15 @@ inline constexpr char kLabelJobUid[] = "trainyard.dev/job-uid";
 inline constexpr char kLabelAttempt[] = "trainyard.dev/attempt";
 inline constexpr char kLabelRank[] = "trainyard.dev/rank";  // the worker's index, which is the node rank
 
-inline constexpr char kAnnotationMaster[] = "trainyard.dev/master";  // rank 0's address; behind TRAINYARD_MASTER_FILE
 inline constexpr char kAnnotationConfig[] = "trainyard.dev/config";  // spec.config as JSON; behind TRAINYARD_CONFIG
 inline constexpr char kAnnotationSpecHash[] = "trainyard.dev/spec-hash";  // of the spec that the pod was made from
 
 inline std::string PodName(const std::string& job, int64_t attempt, int64_t rank) {
   return job + "-" + std::to_string(attempt) + "-" + std::to_string(rank);
 }
+// The service of worker 0. A job that is called like it has a service of this name as well: the later one says
+// NameInUse.
+inline std::string MasterServiceName(const std::string& job) { return job + "-master"; }
 
 }  // namespace trainyard::api
 

@@ -15,7 +15,7 @@ bool NameIsShort(const Json& now, const Json*) {
 }
 
 // The parts of the spec that make the pods.
-constexpr const char* kPodFields[] = {"workers", "procsPerWorker", "config", "template", "checkpoint"};
+constexpr const char* kPodFields[] = {"workers", "procsPerWorker", "config", "template", "checkpoint", "rendezvous"};
 
 bool IsSame(const Json& now, const Json& old, const char* field) {
   return json::Field(json::Field(now, "spec"), field) == json::Field(json::Field(old, "spec"), field);

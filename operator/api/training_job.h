@@ -73,6 +73,9 @@ struct Scheduling {
   std::string gang = "none", queue, priority_class_name;
 };
 
+// How workers find worker 0: by the address of a service, or by its name.
+inline constexpr char kByService[] = "service", kByName[] = "dns";
+
 struct JobSpec {
   int64_t workers = 0;
   std::optional<int64_t> procs_per_worker;  // nothing: auto
@@ -83,6 +86,7 @@ struct JobSpec {
   Checkpoint checkpoint;
   SharedMemory shared_memory;
   Scheduling scheduling;
+  std::string rendezvous = kByService;
   bool suspend = false;
   std::string managed_by;
   std::string clean_pod_policy = "Running";

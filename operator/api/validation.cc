@@ -45,7 +45,6 @@ constexpr std::array kContractNames = {env::kMasterAddr,
                                        env::kGraceSeconds,
                                        env::kStatusPort,
                                        env::kPodIp,
-                                       env::kMasterFile,
                                        env::kTerminationLog,
                                        env::kVolumes};
 

@@ -31,7 +31,6 @@ inline constexpr char kCheckpointDir[] = "TRAINYARD_CHECKPOINT_DIR";
 inline constexpr char kGraceSeconds[] = "TRAINYARD_GRACE_SECONDS";
 inline constexpr char kStatusPort[] = "TRAINYARD_STATUS_PORT";
 inline constexpr char kPodIp[] = "TRAINYARD_POD_IP";
-inline constexpr char kMasterFile[] = "TRAINYARD_MASTER_FILE";
 inline constexpr char kTerminationLog[] = "TRAINYARD_TERMINATION_LOG";
 inline constexpr char kVolumes[] = "TRAINYARD_VOLUMES";
 

@@ -12,6 +12,7 @@
 #include "operator/api/rules.h"
 #include "operator/api/schema.h"
 #include "operator/base/json_access.h"
+#include "operator/local/service_address.h"
 
 namespace trainyard::local {
 namespace {
@@ -207,6 +208,12 @@ ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& ob
     if (std::vector<Cause> causes = CheckClaim(object, old); !causes.empty())
       return Invalid(resource, json::Text(object["metadata"], "name"), causes);
     if (!old) object["status"] = {{"phase", "Pending"}};
+  }
+  if (resource == kube::kServices) {
+    DefaultService(object, old);
+    std::vector<Cause> causes = CheckMetadata(object["metadata"]);
+    if (causes.empty()) causes = CheckService(object, old);
+    if (!causes.empty()) return Invalid(resource, json::Text(object["metadata"], "name"), causes);
   }
   if (!job && !pod) return {};
   const Json& schema = job ? JobSchema() : PodSchema();

@@ -1,15 +1,19 @@
 #include "operator/local/agent.h"
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
 #include "operator/base/json_access.h"
+#include "operator/local/service_address.h"
 #include "operator/local/session.h"
 
 namespace trainyard::local {
 namespace {
 
 constexpr double kTick = 0.02;
+
+std::string PodAddress(const Json& pod) { return json::Text(json::Field(pod, "status"), "podIP"); }
 
 Json WithStatus(const Json& status) { return {{"status", status}}; }
 
@@ -118,6 +122,36 @@ void Agent::Adopt(const Json& pod) {
   if (bound.ok()) pods_[uid] = std::make_unique<PodRunner>(node_, bound.body, clock_);
 }
 
+std::optional<std::string> Agent::AddressOfHost(const std::string& pod, const std::string& subdomain,
+                                                const std::string& ns) const {
+  for (const auto& [uid, runner] : pods_) {
+    const Json& spec = runner->pod()["spec"];
+    if (runner->pod()["metadata"]["namespace"] == ns && json::Text(spec, "hostname") == pod &&
+        json::Text(spec, "subdomain") == subdomain)
+      return PodAddress(runner->pod());
+  }
+  return std::nullopt;
+}
+
+// Of the first of them: whoever needs one of several asks for a service that selects one.
+std::optional<std::string> Agent::AddressBehind(const std::string& address) const {
+  const ApiResult services = api_.List(kube::kServices, "", {});
+  for (const Json& service : services.body["items"]) {
+    const Json& selector = json::Field(service["spec"], "selector");
+    if (AddressOf(service) != address || !selector.is_object() || selector.empty()) continue;
+    for (const auto& [uid, runner] : pods_) {
+      const Json& metadata = runner->pod()["metadata"];
+      const Json& labels = json::Field(metadata, "labels");
+      const bool selected = metadata["namespace"] == service["metadata"]["namespace"] &&
+                            std::all_of(selector.items().begin(), selector.items().end(), [&](const auto& each) {
+                              return json::Field(labels, each.key().c_str()) == each.value();
+                            });
+      if (selected) return PodAddress(runner->pod());
+    }
+  }
+  return std::nullopt;
+}
+
 void Agent::DrainAll() {
   for (auto& [uid, runner] : pods_) {
     if (runner->Ended()) continue;
@@ -127,17 +161,9 @@ void Agent::DrainAll() {
 }
 
 void Agent::AdvanceAll() {
-  const Resolver resolver = [&](const std::string& pod, const std::string& subdomain,
-                                const std::string& ns) -> std::optional<std::string> {
-    for (const auto& [uid, runner] : pods_) {
-      const Json& spec = runner->pod()["spec"];
-      if (runner->pod()["metadata"]["namespace"] == ns && json::Text(spec, "hostname") == pod &&
-          json::Text(spec, "subdomain") == subdomain) {
-        return json::Text(json::Field(runner->pod(), "status"), "podIP");
-      }
-    }
-    return std::nullopt;
-  };
+  const Resolver resolver{.host = [&](const std::string& pod, const std::string& subdomain,
+                                      const std::string& ns) { return AddressOfHost(pod, subdomain, ns); },
+                          .service = [&](const std::string& address) { return AddressBehind(address); }};
   int running = 0;
   for (auto& [uid, runner] : pods_) {
     runner->Advance(resolver);

@@ -1,5 +1,5 @@
-// The process node agent: what the scheduler, the kubelet and the cluster's DNS are on a cluster. Pods
-// of the in-memory API become processes; images are ignored, commands come from PATH.
+// The process node agent: what the scheduler, the kubelet, the cluster's DNS and its service proxy are on a cluster.
+// Pods of the in-memory API become processes; images are ignored, commands come from PATH.
 #ifndef TRAINYARD_OPERATOR_LOCAL_AGENT_H_
 #define TRAINYARD_OPERATOR_LOCAL_AGENT_H_
 
@@ -47,6 +47,9 @@ class Agent {
   // A claim is a folder: there is always room, and it is bound at once.
   void BindClaims();
   void AdvanceAll();
+  std::optional<std::string> AddressOfHost(const std::string& pod, const std::string& subdomain,
+                                           const std::string& ns) const;
+  std::optional<std::string> AddressBehind(const std::string& service) const;
   void DrainAll();
   void WriteStatus(PodRunner& runner);
   void EndEarlierLife();

@@ -7,6 +7,7 @@
 #include "operator/base/json_access.h"
 #include "operator/local/admission.h"
 #include "operator/local/apply.h"
+#include "operator/local/service_address.h"
 #include "operator/local/strategic_merge.h"
 
 namespace trainyard::local {
@@ -175,6 +176,12 @@ ApiResult MemoryApi::Create(const Resource& resource, const std::string& ns, Jso
   const auto& collection = collections_[Collection(resource)];
   if (const auto found = collection.find(Key(ns, name)); found != collection.end())
     return AlreadyExists(resource, name, !TextAt(*found->second, "/metadata/deletionTimestamp").empty());
+  if (resource == kube::kServices) {
+    std::set<std::string> taken;
+    for (const auto& [key, service] : collection) taken.insert(AddressOf(*service));
+    if (const std::vector<api::Cause> causes = AssignAddress(object, taken); !causes.empty())
+      return Invalid(resource, name, causes);
+  }
   Json& metadata = object["metadata"];
   metadata["uid"] = NewUid();
   metadata["creationTimestamp"] = FormatTime(clock_.Now());

@@ -45,14 +45,16 @@ std::string ThreadsEach(const std::map<std::string, std::string>& variables) {
   return std::to_string(std::max(1, AvailableCpus().count / ranks));
 }
 
-// Replaces names of services in `value`; returns the first that does not resolve.
+// Replaces names and addresses of services in `value`; returns the first that does not resolve.
 std::string ReplaceNames(std::string& value, const Resolver& resolver) {
   static const std::regex name(
-      R"(([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc(\.cluster\.local)?)");
+      R"(([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc(\.cluster\.local)?|)"
+      R"(\b127\.255\.[0-9]{1,3}\.[0-9]{1,3}\b)");  // kServiceRange
   std::string out;
   auto rest = value.cbegin();
   for (std::smatch match; std::regex_search(rest, value.cend(), match, name); rest = match[0].second) {
-    const std::optional<std::string> address = resolver(match[1], match[2], match[3]);
+    const std::optional<std::string> address =
+        match[1].matched ? resolver.host(match[1], match[2], match[3]) : resolver.service(match[0]);
     if (!address) return match[0];
     out.append(rest, match[0].first);
     out += *address;

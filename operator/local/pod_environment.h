@@ -16,17 +16,23 @@ namespace trainyard::local {
 
 using Json = nlohmann::json;
 
-// What a name of the form <pod>.<job>.<namespace>.svc stands for: an address, or nothing yet.
-using Resolver = std::function<std::optional<std::string>(const std::string& pod, const std::string& subdomain,
-                                                          const std::string& ns)>;
+// What a cluster's DNS and its service proxy know: the address of a pod, or nothing yet.
+struct Resolver {
+  // Of the pod with this host name in this subdomain: <pod>.<job>.<namespace>.svc.
+  std::function<std::optional<std::string>(const std::string& pod, const std::string& subdomain, const std::string& ns)>
+      host;
+  // Of the pod behind the service that has this ClusterIP.
+  std::function<std::optional<std::string>(const std::string& address)> service;
+};
 
 struct ContainerEnvironment {
   std::map<std::string, std::string> variables;
-  std::string waiting_for;  // a name that does not resolve yet; then the container is held
+  std::string waiting_for;  // a name, or a service's address, behind which there is no pod yet; then it is held
 };
 
 // The variables of `container`, on top of what this process has (without the names of the worker
-// contract): values, field references, $(NAME). Names of the job's service are replaced by addresses.
+// contract): values, field references, $(NAME). Names of the job's service, and the addresses of services, are replaced
+// by those of pods.
 // kInvalid for a source that one machine does not have (configMapKeyRef, secretKeyRef).
 Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& container, const ContainerView& view,
                                              const Resolver& resolver);

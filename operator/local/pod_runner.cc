@@ -153,7 +153,7 @@ void PodRunner::StartContainer(Container& container, const Resolver& resolver) {
   if (!environment.ok()) return Misconfigured(container, environment.status());
   if (!environment->waiting_for.empty()) {
     container.waiting_reason = "WaitingForName";
-    container.waiting_message = environment->waiting_for + " does not resolve yet";
+    container.waiting_message = "there is no pod behind " + environment->waiting_for + " yet";
     return;
   }
   const ProcessSpec spec = Specify(*container.spec, *environment, *view, files_.Log(container.name));

@@ -32,16 +32,12 @@ void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f
   for (std::thread& thread : pool) thread.join();
 }
 
-constexpr char kNameInUse[] = "NameInUse";
-
 // Before what kept a pod from being created is tried again, in seconds; doubled each time.
 constexpr double kFirstWait = 2, kLongestWait = 60, kLongestNameWait = 10;
 
 void Keep(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }
-
-bool IsGoing(const Json& object) { return !json::Text(json::Field(object, "metadata"), "deletionTimestamp").empty(); }
 
 bool HasEnded(const Json& job) {
   const Json& conditions = json::List(json::Field(job, "status"), "conditions");
@@ -51,16 +47,9 @@ bool HasEnded(const Json& job) {
   });
 }
 
-std::string InUse(const std::string& what, const Json& object) {
-  return what + " " + json::Text(json::Field(object, "metadata"), "name") + " is taken by uid " +
-         json::Text(json::Field(object, "metadata"), "uid") +
-         (IsGoing(object) ? ", which is being deleted" : ", which does not belong to this job") +
-         "; tried again until it is free";
-}
-
 }  // namespace
 
-Status Executor::Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem) {
+Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
     Memory& memory = memory_[job.Key()];
@@ -68,22 +57,22 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, CreateProblem& 
   }
   Status first = DeletePods(job, plan);
   Keep(first, Relabel(job, plan));
-  Keep(first, PatchMasters(job, plan));
-  const bool wants = !plan.creates.empty() || plan.needs_service;  // else a problem of before is none now
-  if (!first.ok() || !wants || IsHeld(job, problem)) return first;
-  first = Create(job, plan, problem);
-  if (first.ok()) Remember(job, problem);
+  const bool wants = !plan.creates.empty() || plan.needs_services;  // else a problem of before is none now
+  if (!first.ok() || !wants || IsHeld(job, outcome.problem)) return first;
+  first = Create(job, plan, outcome);
+  if (first.ok()) Remember(job, outcome.problem);
   return first;
 }
 
-Status Executor::Create(const TrainingJob& job, const Plan& plan, CreateProblem& problem) {
+Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   if (!plan.creates.empty()) {
     if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
   }
-  if (plan.needs_service) {
-    if (Status status = EnsureService(job, problem); !status.ok() || !problem.reason.empty()) return status;
+  if (plan.needs_services) {
+    const Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
+    if (!status.ok() || !outcome.problem.reason.empty()) return status;
   }
-  return CreatePods(job, plan, problem);
+  return CreatePods(job, plan, outcome);
 }
 
 bool Executor::IsHeld(const TrainingJob& job, CreateProblem& problem) {
@@ -114,6 +103,7 @@ void Executor::Remember(const TrainingJob& job, CreateProblem& problem) {
 }
 
 void Executor::Forget(const std::string& key) {
+  services_.Forget(key);
   const MutexLock lock(mutex_);
   memory_.erase(key);
 }
@@ -140,20 +130,6 @@ Status Executor::Relabel(const TrainingJob& job, const Plan& plan) {
     if (!status.ok() && !status.Is(Code::kNotFound)) return status.With("label pod " + pod.name);
   }
   return Status::Ok();
-}
-
-Status Executor::PatchMasters(const TrainingJob& job, const Plan& plan) {
-  Mutex mutex;
-  Status first;
-  InParallel(plan.master_patches.size(), parallel_, [&](size_t i) {
-    const MasterPatch& patch = plan.master_patches[i];
-    const Json body = {{"metadata", {{"annotations", {{api::kAnnotationMaster, patch.address}}}}}};
-    const Status status = client_.MergePatch(kube::kPods, job.ns, patch.name, "", body, {}).status();
-    if (status.ok() || status.Is(Code::kNotFound)) return;
-    const MutexLock lock(mutex);
-    Keep(first, status.With("annotate pod " + patch.name));
-  });
-  return first;
 }
 
 bool Executor::IsConfirmed(const TrainingJob& job, const Plan& plan) {
@@ -185,49 +161,19 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   }
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
-  if (memory.confirmed_attempt != plan.status.attempt) {
-    memory.created.clear();
-    memory.service_seen_at.reset();  // someone may have deleted it meanwhile
-  }
+  if (memory.confirmed_attempt != plan.status.attempt) memory.created.clear();
   memory.confirmed_attempt = plan.status.attempt;
   memory.confirmed_at = asked;
   return Status::Ok();
 }
 
-Status Executor::EnsureService(const TrainingJob& job, CreateProblem& problem) {
-  const Instant asked = clock_.Steady();
-  std::optional<Instant> seen;
-  {
-    const MutexLock lock(mutex_);
-    seen = memory_[job.Key()].service_seen_at;
-  }
-  if (seen && SecondsBetween(*seen, asked) < kServiceSeconds) return Status::Ok();
-  Result<Json> service = seen ? client_.Get(kube::kServices, job.ns, job.name)
-                              : client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
-  if (seen && service.status().Is(Code::kNotFound))
-    service = client_.Create(kube::kServices, job.ns, HeadlessService(job), {});
-  if (service.status().Is(Code::kAlreadyExists)) service = client_.Get(kube::kServices, job.ns, job.name);
-  if (service.status().Is(Code::kForbidden)) {
-    problem = {"Forbidden", "create service " + job.name + ": " + service.status().message()};
-    return Status::Ok();
-  }
-  if (!service.ok()) return service.status().With("service " + job.name);
-  if (!OwnedBy(*service, job.uid)) {
-    problem = {kNameInUse, InUse("service", *service)};
-    return Status::Ok();
-  }
-  const MutexLock lock(mutex_);
-  memory_[job.Key()].service_seen_at = asked;
-  return Status::Ok();
-}
-
-Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProblem& problem) {
+Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   std::vector<int64_t> ranks;
   {
     const MutexLock lock(mutex_);
     const auto& created = memory_[job.Key()].created;
     for (const int64_t rank : plan.creates) {
-      const auto found = created.find(api::PodName(job.name, plan.status.attempt, rank));
+      const auto found = created.find(rank);
       if (found == created.end() || SecondsBetween(found->second, clock_.Steady()) > kCacheLagSeconds)
         ranks.push_back(rank);
     }
@@ -236,7 +182,7 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProb
   Status first;
   size_t done = 0;
   // Slow start: a quota or a missing right shows at the first pod, not at the thousandth.
-  for (size_t batch = 1; done < ranks.size() && first.ok() && problem.reason.empty(); batch *= 2) {
+  for (size_t batch = 1; done < ranks.size() && first.ok() && outcome.problem.reason.empty(); batch *= 2) {
     first = ConfirmAttempt(job, plan);  // asks again when the last answer is old
     if (!first.ok()) break;
     const size_t count = std::min(batch, ranks.size() - done);
@@ -245,11 +191,13 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProb
       CreateProblem mine;
       const int64_t rank = ranks[done + i];
       const bool confirmed = IsConfirmed(job, plan);
-      const Status status = confirmed ? CreatePod(job, plan, rank, mine) : Status::Ok();
+      const Status status = confirmed
+                                ? CreatePod(job, rank, WorkerPod(job, plan.status.attempt, rank, outcome.master), mine)
+                                : Status::Ok();
       const MutexLock lock(mutex);
       if (!confirmed) late.push_back(rank);
       Keep(first, status);
-      if (problem.reason.empty()) problem = mine;
+      if (outcome.problem.reason.empty()) outcome.problem = mine;
     });
     done += count;
     ranks.insert(ranks.end(), late.begin(), late.end());
@@ -257,10 +205,9 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, CreateProb
   return first;
 }
 
-Status Executor::CreatePod(const TrainingJob& job, const Plan& plan, int64_t rank, CreateProblem& problem) {
-  const std::string name = api::PodName(job.name, plan.status.attempt, rank);
-  const Result<Json> created =
-      client_.Create(kube::kPods, job.ns, WorkerPod(job, plan.status.attempt, rank, plan.master_ip), {});
+Status Executor::CreatePod(const TrainingJob& job, int64_t rank, const Json& pod, CreateProblem& problem) {
+  const std::string name = json::Text(json::Field(pod, "metadata"), "name");
+  const Result<Json> created = client_.Create(kube::kPods, job.ns, pod, {});
   switch (created.status().code()) {
     case Code::kOk:
       break;
@@ -268,7 +215,7 @@ Status Executor::CreatePod(const TrainingJob& job, const Plan& plan, int64_t ran
       const Result<Json> existing = client_.Get(kube::kPods, job.ns, name);
       if (!existing.ok()) return existing.status().With("get pod " + name);
       if (!OwnedBy(*existing, job.uid) || IsGoing(*existing)) {
-        problem = {kNameInUse, InUse("pod", *existing)};
+        problem = TakenBy("pod", *existing);
         return Status::Ok();
       }
       break;
@@ -286,7 +233,7 @@ Status Executor::CreatePod(const TrainingJob& job, const Plan& plan, int64_t ran
       return created.status().With("create pod " + name);
   }
   const MutexLock lock(mutex_);
-  memory_[job.Key()].created[name] = clock_.Steady();
+  memory_[job.Key()].created[rank] = clock_.Steady();
   return Status::Ok();
 }
 

@@ -1,4 +1,4 @@
-// Carries out a plan: deletes, the service, pods, rank 0's address. No decision about the job is here.
+// Carries out a plan: deletes, services, pods. No decision about the job is here.
 #ifndef TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
 #define TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
 
@@ -9,6 +9,7 @@
 #include "operator/base/mutex.h"
 #include "operator/kube/client.h"
 #include "operator/reconcile/plan.h"
+#include "operator/reconcile/services.h"
 
 namespace trainyard::reconcile {
 
@@ -18,11 +19,10 @@ inline constexpr double kCacheLagSeconds = 10;
 // How long the answer that an attempt is the newest counts.
 inline constexpr double kConfirmedSeconds = 10;
 
-// Why some pods of a plan were not created, for the status; empty reason: all were.
-struct CreateProblem {
-  std::string reason;  // NameInUse, Forbidden (also quotas), Throttled or PodRefused
-  std::string message;
-  double retry_seconds = 0;  // until it is tried again
+// What came of a plan, for the status.
+struct Outcome {
+  CreateProblem problem;  // why some pods were not created
+  std::string master;     // where the workers find worker 0; empty: nobody asked, or it is not known
 };
 
 // Thread-safe for different jobs at once.
@@ -30,7 +30,7 @@ class Executor {
  public:
   // `parallel`: requests in flight while creating pods, >= 1.
   Executor(kube::Client& client, const Clock& clock, int parallel)
-      : client_(client), clock_(clock), parallel_(parallel) {}
+      : client_(client), clock_(clock), parallel_(parallel), services_(client, clock) {}
 
   // Does everything it can and returns the first error; a repeated call does the rest. Not found on
   // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
@@ -38,7 +38,7 @@ class Executor {
   // kConfirmedSeconds, also within a batch, so that an operator that was frozen, and may no longer lead, asks again.
   // What keeps pods from being created (a quota, a name in use) is tried again after a wait that doubles, and is the
   // answer of every call until then: nothing tells that it is over.
-  Status Apply(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
+  Status Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
 
@@ -47,27 +47,25 @@ class Executor {
     std::string uid;
     int64_t confirmed_attempt = 0;
     Instant confirmed_at{};
-    std::optional<Instant> service_seen_at;
-    std::map<std::string, Instant> created;  // pods that the cache may not show yet
+    std::map<int64_t, Instant> created;  // by rank: pods of that attempt that the cache may not show yet
     CreateProblem problem;
     int problems = 0;  // in a row
     Instant retry_at{};
   };
   Status DeletePods(const TrainingJob& job, const Plan& plan);
   Status Relabel(const TrainingJob& job, const Plan& plan);
-  Status PatchMasters(const TrainingJob& job, const Plan& plan);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
-  Status Create(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
+  Status Create(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   bool IsHeld(const TrainingJob& job, CreateProblem& problem);
   void Remember(const TrainingJob& job, CreateProblem& problem);
-  Status EnsureService(const TrainingJob& job, CreateProblem& problem);
-  Status CreatePods(const TrainingJob& job, const Plan& plan, CreateProblem& problem);
-  Status CreatePod(const TrainingJob& job, const Plan& plan, int64_t rank, CreateProblem& problem);
+  Status CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  Status CreatePod(const TrainingJob& job, int64_t rank, const Json& pod, CreateProblem& problem);
 
   kube::Client& client_;
   const Clock& clock_;
   const int parallel_;
+  Services services_;
   Mutex mutex_;
   std::map<std::string, Memory> memory_ GUARDED_BY(mutex_);  // by job key
 };

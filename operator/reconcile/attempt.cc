@@ -21,7 +21,8 @@ void PrepareAttempt(const Observed& observed, api::JobStatus& status) {
   status.workers = {};
   status.workers.desired = job.spec.workers;
   status.world = {.size = job.spec.workers * api::ProcsPerWorker(job.spec)};
-  status.master = {.address = MasterAddress(job, status.attempt), .port = MasterPort(job.uid, status.attempt)};
+  // The address is known once its service is there.
+  status.master = {.address = "", .port = MasterPort(job.uid, status.attempt)};
 }
 
 Plan DrainStale(const Observed& observed, Plan plan) {

@@ -48,22 +48,17 @@ struct Observed {
   double progress_interval_seconds = 10;  // progress alone is written so often at most
 };
 
-struct MasterPatch {
-  std::string name, address;
-};
 struct JobEvent {
   std::string type;  // Normal or Warning
   std::string reason, message;
 };
 
-// What to create, to delete and to patch, and the status to write.
+// What to create and to delete, and the status to write.
 struct Plan {
   std::vector<PodName> deletes;
   std::vector<PodName> relabels;  // that get our label back
   std::vector<int64_t> creates;   // ranks of status.attempt
-  bool needs_service = false;     // the attempt's workers look for each other, or may
-  std::string master_ip;          // rank 0's address for them, as far as it is known
-  std::vector<MasterPatch> master_patches;
+  bool needs_services = false;    // the attempt's workers look for each other, or may
   api::JobStatus status;
   std::vector<JobEvent> events;  // sent once the status is written
   std::optional<double> requeue_after_seconds;

@@ -113,7 +113,6 @@ PodRecord PodFromJson(const Json& pod) {
   record.job_uid = Entry(pod, "labels", api::kLabelJobUid);
   record.attempt = Number(Entry(pod, "labels", api::kLabelAttempt)).value_or(0);
   record.rank = Number(Entry(pod, "labels", api::kLabelRank)).value_or(-1);
-  record.master = Entry(pod, "annotations", api::kAnnotationMaster);
   record.node = Text(Field(pod, "spec"), "nodeName");
   record.deleting = !Text(metadata, "deletionTimestamp").empty();
   // The timestamp is the end of the grace.

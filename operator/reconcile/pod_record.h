@@ -29,7 +29,6 @@ struct PodRecord {
   int64_t attempt = 0, rank = -1;  // as labelled; rank -1 and attempt 0 when that is no number
   std::string node, ip;
   int status_port = 0;  // where its launcher serves /status; 0: nowhere that we know of
-  std::string master;   // the annotation behind the master file
   bool scheduled = false, ready = false;
   bool over = false;                 // every container has ended, a sidecar too: phase Succeeded or Failed
   std::optional<Time> deleted_at;    // when its deletion was asked for

@@ -27,7 +27,7 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now);
 void PrepareAttempt(const Observed& observed, api::JobStatus& status);
 Plan DrainStale(const Observed& observed, Plan plan);
 
-// start.cc: creates the workers that are missing, publishes rank 0's address, says what is waited for.
+// start.cc: creates the workers that are missing, says what is waited for.
 Plan CreateMissing(const Observed& observed, Plan plan, Time now);
 
 // restart.cc: workers failed. Collects evidence, judges the culprit once, restarts or fails.

@@ -51,9 +51,10 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   if (!observed.ok()) return {observed.status(), {}};
   const Time now = clock_.Now();
   Plan plan = MakePlan(*observed, now);
-  CreateProblem problem;
-  if (const Status status = executor_.Apply(job, plan, problem); !status.ok()) return {status, {}};
-  if (!problem.reason.empty()) NoteProblem(job, problem, plan, now);
+  Outcome outcome;
+  if (const Status status = executor_.Apply(job, plan, outcome); !status.ok()) return {status, {}};
+  if (!outcome.problem.reason.empty()) NoteProblem(job, outcome.problem, plan, now);
+  if (!outcome.master.empty()) plan.status.master.address = outcome.master;
   // A pod that went again before any cache saw it wakes nobody.
   if (!plan.creates.empty()) plan.RequeueIn(kCacheLagSeconds);
   if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};

@@ -41,7 +41,7 @@ size_t Outside(const nlohmann::json& value) {
 
 int64_t BytesOf(const PodRecord& pod) {
   size_t bytes = sizeof pod + OutsideOf(pod.name, pod.ns, pod.uid, pod.owner_uid, pod.job_name, pod.job_uid, pod.node,
-                                        pod.ip, pod.master, pod.disruption, pod.waiting_reason, pod.waiting_message);
+                                        pod.ip, pod.disruption, pod.waiting_reason, pod.waiting_message);
   bytes += Outside(pod.true_conditions);
   if (pod.end) {
     bytes += OutsideOf(pod.end->reason, pod.end->init_container, pod.end->words.reason, pod.end->words.message);

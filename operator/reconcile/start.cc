@@ -2,6 +2,7 @@
 
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
+#include "operator/reconcile/services.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
@@ -34,16 +35,6 @@ void SetStage(const Observed& observed, api::JobStatus& status, const char* type
     break;
   }
   SetCondition(status, type, all, reason, message, now, observed.job.generation);
-}
-
-void PublishMaster(const Observed& observed, Plan& plan) {
-  const Pod first = observed.current.empty() ? nullptr : observed.current.front();
-  if (!first || first->ip.empty()) return;
-  plan.master_ip = first->ip;
-  for (const Pod& pod : observed.current) {
-    if (pod && !pod->deleting && !pod->end && pod->master != first->ip)
-      plan.master_patches.push_back({pod->name, first->ip});
-  }
 }
 
 void SetPhase(const Observed& observed, Plan& plan, Time now) {
@@ -98,13 +89,12 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
       return plan;
     }
   }
-  plan.needs_service = true;
-  plan.RequeueIn(kServiceSeconds);
+  plan.needs_services = true;
+  plan.RequeueIn(kServiceSeconds);  // nothing tells of one that someone has deleted
   for (size_t i = 0; i < observed.current.size(); ++i) {
     const auto worker = static_cast<int64_t>(i);
     if (!observed.current[i] && !observed.done.contains(worker)) plan.creates.push_back(worker);
   }
-  PublishMaster(observed, plan);
   SetPhase(observed, plan, now);
   return plan;
 }

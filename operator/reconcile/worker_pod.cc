@@ -38,6 +38,16 @@ Json& ObjectAt(Json& object, const char* key) {
 
 Json Env(const char* name, const std::string& value) { return {{"name", name}, {"value", value}}; }
 Json Env(const char* name, int64_t value) { return Env(name, std::to_string(value)); }
+Json EnvOfField(const char* name, const char* field) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", field}}}}}};
+}
+
+constexpr char kPodAddress[] = "status.podIP";
+
+// Worker 0 does not look for itself: behind a service's address some networks do not lead a pod back to itself.
+Json EnvOfMaster(const char* name, int64_t rank, const std::string& master) {
+  return rank == 0 ? EnvOfField(name, kPodAddress) : Env(name, master);
+}
 
 std::string TerminationLog(const Json& container) {
   const std::string own = json::Text(container, "terminationMessagePath");
@@ -50,16 +60,16 @@ int64_t StatusPort(const TrainingJob& job, int64_t worker) {
   return 10000 + static_cast<int64_t>(Hash(job.uid + "/status/" + std::to_string(worker)) % 10000);
 }
 
-Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const Json& container) {
+Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master,
+                       const Json& container) {
   const int64_t procs = api::ProcsPerWorker(job.spec), port = MasterPort(job.uid, attempt);
-  const std::string master = MasterAddress(job, attempt);
   Json list = Json::array({
-      Env(env::kMasterAddr, master),
+      EnvOfMaster(env::kMasterAddr, rank, master),
       Env(env::kMasterPort, port),
       Env(env::kPetNodes, job.spec.workers),
       Env(env::kPetProcsPerNode, procs),
       Env(env::kPetNodeRank, rank),
-      Env(env::kPetMasterAddr, master),
+      EnvOfMaster(env::kPetMasterAddr, rank, master),
       Env(env::kPetMasterPort, port),
       Env(env::kPetRendezvousBackend, "static"),
       Env(env::kPetMaxRestarts, int64_t{0}),
@@ -69,9 +79,8 @@ Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, co
       Env(env::kAttempt, attempt),
       Env(env::kGraceSeconds, job.spec.checkpoint.grace_seconds),
       Env(env::kStatusPort, StatusPort(job, rank)),
-      Env(env::kMasterFile, std::string(kInfoPath) + "/master"),
       Env(env::kTerminationLog, TerminationLog(container)),
-      {{"name", env::kPodIp}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
+      EnvOfField(env::kPodIp, kPodAddress),
   });
   // torchrun's own names only where one process is the pod: they would mislead torchrun otherwise.
   if (procs == 1) {
@@ -95,16 +104,25 @@ Json OwnerReference(const TrainingJob& job) {
                        {"blockOwnerDeletion", true}}});
 }
 
-void AddInfoVolume(Json& spec, Json& container, bool config) {
-  Json items = Json::array(
-      {{{"path", "master"},
-        {"fieldRef", {{"fieldPath", std::string("metadata.annotations['") + api::kAnnotationMaster + "']"}}}}});
-  if (config)
-    items.push_back(
-        {{"path", "config.json"},
-         {"fieldRef", {{"fieldPath", std::string("metadata.annotations['") + api::kAnnotationConfig + "']"}}}});
+// The configuration as a file.
+void AddInfoVolume(Json& spec, Json& container) {
+  const Json items = Json::array(
+      {{{"path", "config.json"},
+        {"fieldRef", {{"fieldPath", std::string("metadata.annotations['") + api::kAnnotationConfig + "']"}}}}});
   Append(spec, "volumes", {{"name", kInfoVolume}, {"downwardAPI", {{"items", items}}}});
   Append(container, "volumeMounts", {{"name", kInfoVolume}, {"mountPath", kInfoPath}, {"readOnly", true}});
+}
+
+Json Service(const TrainingJob& job, const std::string& name) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Service"},
+          {"metadata",
+           {{"name", name},
+            {"namespace", job.ns},
+            {"labels", {{api::kLabelManaged, "true"}, {api::kLabelJobName, job.name}}},
+            {"ownerReferences", OwnerReference(job)}}},
+          // Ranks look for each other before they are ready.
+          {"spec", {{"publishNotReadyAddresses", true}}}};
 }
 
 void AddCheckpointVolume(const api::Checkpoint& checkpoint, Json& spec, Json& container) {
@@ -131,17 +149,17 @@ void KeepLastOutput(Json& container) {
     container["terminationMessagePolicy"] = "FallbackToLogsOnError";
 }
 
-void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, Json& spec) {
+void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master, Json& spec) {
   const Json* trainer = api::TrainerContainer(job.spec.pod_template);
   const Json name = json::Field(*trainer, "name");
   for (Json& container : spec["containers"]) {
     if (json::Field(container, "name") != name) continue;
-    Json variables = WorkerEnvironment(job, attempt, rank, container);
+    Json variables = WorkerEnvironment(job, attempt, rank, master, container);
     // Ours first: the template's values may then refer to them as $(RANK).
     for (const Json& variable : json::List(container, "env")) variables.push_back(variable);
     container["env"] = std::move(variables);
     KeepLastOutput(container);
-    AddInfoVolume(spec, container, !job.spec.config.is_null());
+    if (!job.spec.config.is_null()) AddInfoVolume(spec, container);
     AddCheckpointVolume(job.spec.checkpoint, spec, container);
     AddSharedMemory(spec, container);
     return;
@@ -155,7 +173,7 @@ bool OwnedBy(const Json& object, const std::string& uid) {
   return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return json::Text(owner, "uid") == uid; });
 }
 
-std::string MasterAddress(const TrainingJob& job, int64_t attempt) {
+std::string MasterName(const TrainingJob& job, int64_t attempt) {
   return api::PodName(job.name, attempt, 0) + "." + job.name + "." + job.ns + ".svc";
 }
 
@@ -165,15 +183,15 @@ int64_t MasterPort(const std::string& uid, int64_t attempt) {
 
 std::string SpecHash(const api::JobSpec& spec) {
   const Json parts = {
-      spec.workers,         api::ProcsPerWorker(spec),    spec.config, spec.pod_template, spec.checkpoint.volume,
-      spec.checkpoint.path, spec.checkpoint.grace_seconds};
+      spec.workers,         api::ProcsPerWorker(spec),     spec.config,    spec.pod_template, spec.checkpoint.volume,
+      spec.checkpoint.path, spec.checkpoint.grace_seconds, spec.rendezvous};
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
                 static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));
   return text;
 }
 
-Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip) {
+Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master) {
   Json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
   Json& metadata = pod["metadata"] = json::Field(job.spec.pod_template, "metadata");
   if (!metadata.is_object()) metadata = Json::object();
@@ -190,7 +208,6 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   annotations[api::kAnnotationSpecHash] = SpecHash(job.spec);
   if (!job.spec.config.is_null())
     annotations[api::kAnnotationConfig] = job.spec.config.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (!master_ip.empty()) annotations[api::kAnnotationMaster] = master_ip;
 
   Json& spec = pod["spec"] = job.spec.pod_template["spec"];
   spec["restartPolicy"] = "Never";
@@ -199,7 +216,7 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   const Json own_grace = spec.value("terminationGracePeriodSeconds", Json(0));
   spec["terminationGracePeriodSeconds"] =
       std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);
-  FillTrainer(job, attempt, rank, spec);
+  FillTrainer(job, attempt, rank, master, spec);
   if (json::Field(spec, "initContainers").is_array()) {
     for (Json& container : spec["initContainers"]) KeepLastOutput(container);
   }
@@ -207,16 +224,21 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
 }
 
 Json HeadlessService(const TrainingJob& job) {
-  const Json selector = {{api::kLabelJobName, job.name}, {api::kLabelJobUid, job.uid}};
-  return {{"apiVersion", "v1"},
-          {"kind", "Service"},
-          {"metadata",
-           {{"name", job.name},
-            {"namespace", job.ns},
-            {"labels", {{api::kLabelManaged, "true"}, {api::kLabelJobName, job.name}}},
-            {"ownerReferences", OwnerReference(job)}}},
-          // Ranks look for each other before they are ready.
-          {"spec", {{"clusterIP", "None"}, {"selector", selector}, {"publishNotReadyAddresses", true}}}};
+  Json service = Service(job, job.name);
+  service["spec"].update(
+      {{"clusterIP", "None"}, {"selector", {{api::kLabelJobName, job.name}, {api::kLabelJobUid, job.uid}}}});
+  return service;
+}
+
+Json MasterService(const TrainingJob& job, int64_t attempt, const std::string& address) {
+  const int64_t port = MasterPort(job.uid, attempt);
+  Json service = Service(job, api::MasterServiceName(job.name));
+  service["spec"].update(
+      {{"selector",
+        {{api::kLabelJobUid, job.uid}, {api::kLabelAttempt, std::to_string(attempt)}, {api::kLabelRank, "0"}}},
+       {"ports", Json::array({{{"name", "rendezvous"}, {"port", port}, {"targetPort", port}}})}});
+  if (!address.empty()) service["spec"]["clusterIP"] = address;
+  return service;
 }
 
 }  // namespace trainyard::reconcile

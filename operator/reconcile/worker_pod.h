@@ -14,18 +14,20 @@ using api::TrainingJob;
 
 inline constexpr int64_t kStatusPort = 9460;
 
-// Worker `rank` of `attempt`. `master_ip`: rank 0's address when it is known, else empty.
+// Worker `rank` of `attempt`. `master`: where the others find worker 0, which has its own address.
 // REQUIRES: api::Validate(job) found nothing.
-Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master_ip);
+Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master);
 
 // The headless service that gives workers their names.
 Json HeadlessService(const TrainingJob& job);
+// The service that is worker 0 of `attempt`. `address`: the ClusterIP that it should have; empty: any.
+Json MasterService(const TrainingJob& job, int64_t attempt, const std::string& address);
 
 // Whether an owner reference of `object` is to the job of this uid.
 bool OwnedBy(const Json& object, const std::string& uid);
 
 // "<job>-<attempt>-0.<job>.<namespace>.svc"
-std::string MasterAddress(const TrainingJob& job, int64_t attempt);
+std::string MasterName(const TrainingJob& job, int64_t attempt);
 // 20000 + hash(uid, attempt) mod 10000: outside the ephemeral range, new for every attempt.
 int64_t MasterPort(const std::string& uid, int64_t attempt);
 

@@ -71,11 +71,13 @@ def test_pods_have_the_contracts_environment(api):
     api.apply(job("env"))
     pods = wait_for_pods(api, "env", 1)
     uid = api.get("tj", "env")["metadata"]["uid"]
+    master = api.get("svc", "env-master")["spec"]
+    assert master["selector"] == {"trainyard.dev/job-uid": uid, "trainyard.dev/attempt": "1", "trainyard.dev/rank": "0"} and master["publishNotReadyAddresses"]
     for rank in (0, 1):
         pod = pods[f"env-1-{rank}"]
         env = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
         assert env["RANK"] == str(rank) and env["WORLD_SIZE"] == "2" and env["PET_NODE_RANK"] == str(rank)
-        assert env["MASTER_ADDR"] == "env-1-0.env.default.svc" and env["TRAINYARD_JOB_UID"] == uid and env["TRAINYARD_ATTEMPT"] == "1"
+        assert env["MASTER_ADDR"] == (master["clusterIP"] if rank else None) and env["TRAINYARD_JOB_UID"] == uid and env["TRAINYARD_ATTEMPT"] == "1"
         owner = pod["metadata"]["ownerReferences"][0]
         assert owner["uid"] == uid and owner["controller"] and owner["blockOwnerDeletion"]
         assert pod["metadata"]["labels"]["trainyard.dev/rank"] == str(rank)
@@ -92,8 +94,7 @@ def test_status_follows_the_pods(api):
     wait_for_pods(api, "follow", 1)
     assert status(api, "follow")["phase"] in ("Pending", "Starting")
     run_pods(api, "follow", 1)
-    # Rank 0's address reaches both pods.
-    wait_until(lambda: all(p["metadata"]["annotations"].get("trainyard.dev/master") == "10.0.0.1" for p in api.pods("follow").values()), what="the master's address")
+    assert status(api, "follow")["master"]["address"] == api.get("svc", "follow-master")["spec"]["clusterIP"]
     assert status(api, "follow")["workers"]["ready"] == 2
     for rank in (0, 1):
         api.set_pod(f"follow-1-{rank}", "Succeeded", code=0)
@@ -110,6 +111,8 @@ def test_restart_suspend_and_resume(api):
     api.set_pod("cycle-1-0", "Failed", code=69)
     run_pods(api, "cycle", 2)
     now = status(api, "cycle")
+    master = api.get("svc", "cycle-master")["spec"]
+    assert master["selector"]["trainyard.dev/attempt"] == "2" and [p["port"] for p in master["ports"]] == [now["master"]["port"]] and master["clusterIP"] == now["master"]["address"]
     assert now["restarts"]["total"] == 1 and now["restarts"]["charged"] == 0, "checkpoint 30 is newer than none: free"
     assert now["lastFailure"]["rank"] == 1 and now["lastFailure"]["exitCode"] == 70 and now["lastFailure"]["tail"] == ["last"]
     assert now["checkpoint"]["step"] == 30

@@ -9,6 +9,7 @@ import urllib.parse
 JOBS = "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+SERVICES = "/api/v1/namespaces/default/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE, STRATEGIC, JSON_PATCH, APPLY = (f"application/{kind}" for kind in ("merge-patch+json", "strategic-merge-patch+json", "json-patch+json", "apply-patch+yaml"))
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -130,6 +131,12 @@ def pod(name, metadata=None, **spec):
 def claim(name, **spec):
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}}
+
+
+def service(name, **spec):
+    """None leaves a field out."""
+    spec = {"selector": {"a": "1"}, "ports": [{"port": 80}], **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {key: value for key, value in spec.items() if value is not None}}
 
 
 def owned_by(owner, block=False):

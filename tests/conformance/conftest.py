@@ -48,7 +48,7 @@ def connect(started):
 def api(started):
     client = connect(started)
     # A real one answers 429 to the first lists of a kind: it fills its cache then.
-    for path in (api_client.JOBS, api_client.PODS, api_client.CLAIMS, api_client.LEASES):
+    for path in (api_client.JOBS, api_client.PODS, api_client.CLAIMS, api_client.SERVICES, api_client.LEASES):
         servers.wait_until(lambda: client.get(path).code == 200, 60, f"a list of {path}")
     return client
 
@@ -77,7 +77,7 @@ def name(request, api):
     own = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_").lower())
     own = f"{own[:20].strip('-')}-{abs(hash(request.node.nodeid)) % 100000}"
     yield own
-    for path in (api_client.JOBS, api_client.PODS, api_client.CLAIMS, api_client.LEASES):
+    for path in (api_client.JOBS, api_client.PODS, api_client.CLAIMS, api_client.SERVICES, api_client.LEASES):
         for item in api.get(path).ok()["items"]:
             each = item["metadata"]
             if not each["name"].startswith(own):

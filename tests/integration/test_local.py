@@ -223,7 +223,8 @@ def test_the_environment_is_the_contracts(local):
         "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "1"}
     assert env["PET_NNODES"] == "2" and env["PET_NPROC_PER_NODE"] == "1" and env["PET_NODE_RANK"] == "1"
     assert env["TRAINYARD_JOB_UID"] == uid and env["TRAINYARD_ATTEMPT"] == "1" and env["TRAINYARD_NAMESPACE"] == "default"
-    assert env["MASTER_ADDR"].startswith("127.") and 20000 <= int(env["MASTER_PORT"]) < 30000
+    first = dict(line.split("=", 1) for line in run.log("job-1-0").splitlines() if "=" in line)
+    assert env["MASTER_ADDR"] == env["PET_MASTER_ADDR"] == first["MASTER_ADDR"] == first["TRAINYARD_POD_IP"] != env["TRAINYARD_POD_IP"] and 20000 <= int(env["MASTER_PORT"]) < 30000
     assert env["TRAINYARD_CONFIG"] == "/etc/trainyard/config.json" and json.loads(next(run.state.glob("pods/*_job-1-1_*/volumes/trainyard-info/config.json")).read_text()) == {"task": {"name": "x"}}
 
 

@@ -58,7 +58,7 @@ class ApplyTest : public testing::Test {
     Plan plan;
     plan.status = job_.status;
     for (int64_t rank = 0; rank < count; ++rank) plan.creates.push_back(rank);
-    plan.needs_service = true;
+    plan.needs_services = true;
     return plan;
   }
   size_t PodCount() const { return api_.List(kube::kPods, "", {}).body["items"].size(); }
@@ -68,29 +68,29 @@ class ApplyTest : public testing::Test {
   QuotaClient client_{api_};
   Executor executor_{client_, clock_, 4};
   TrainingJob job_;
-  CreateProblem problem_;
+  Outcome outcome_;
 };
 
 TEST_F(ApplyTest, CreatesTheServiceAndThePodsOnce) {
-  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
-  EXPECT_EQ(problem_.reason, "");
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "");
   EXPECT_EQ(PodCount(), 20u);
   EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200);
   // The cache does not show them yet: nothing is asked for again.
-  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
   EXPECT_EQ(client_.pods, 20);
   // Another operator finds them there, and they are ours.
   Executor other(client_, clock_, 4);
-  EXPECT_TRUE(other.Apply(job_, Creates(20), problem_).ok());
-  EXPECT_EQ(problem_.reason, "");
+  EXPECT_TRUE(other.Apply(job_, Creates(20), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "");
   EXPECT_EQ(PodCount(), 20u);
 }
 
 TEST_F(ApplyTest, AQuotaShowsBeforeAllPodsWereTried) {
   client_.quota = 2;
-  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
-  EXPECT_EQ(problem_.reason, "Forbidden");
-  EXPECT_NE(problem_.message.find("exceeded quota"), std::string::npos);
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "Forbidden");
+  EXPECT_NE(outcome_.problem.message.find("exceeded quota"), std::string::npos);
   EXPECT_EQ(PodCount(), 2u);
   EXPECT_EQ(client_.pods, 3) << "one, then two at a time, and no more after the refusal";
 }
@@ -101,16 +101,16 @@ TEST_F(ApplyTest, SomeoneElsesNameIsLeftAlone) {
                     {"metadata", {{"name", "job-1-0"}}},
                     {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
   const std::string uid = api_.Create(kube::kPods, "default", pod, {}).body["metadata"]["uid"];
-  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
-  EXPECT_EQ(problem_.reason, "NameInUse");
-  EXPECT_NE(problem_.message.find(uid), std::string::npos) << problem_.message;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "NameInUse");
+  EXPECT_NE(outcome_.problem.message.find(uid), std::string::npos) << outcome_.problem.message;
   // A delete that means another object does not touch this one.
   Plan plan;
   plan.deletes = {{"job-1-0", "another-uid"}};
-  EXPECT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  EXPECT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
   EXPECT_EQ(PodCount(), 1u);
   plan.deletes = {{"job-1-0", uid}};
-  EXPECT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  EXPECT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
   EXPECT_EQ(PodCount(), 0u);
 }
 
@@ -118,36 +118,37 @@ TEST_F(ApplyTest, WhatIsRefusedIsTriedAgainLessAndLess) {
   client_.quota = 0;
   double waited = 0;
   for (int round = 0; round < 8; ++round) {
-    problem_ = {};
-    ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
-    EXPECT_EQ(problem_.reason, "Forbidden");
+    outcome_ = {};
+    ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
+    EXPECT_EQ(outcome_.problem.reason, "Forbidden");
     EXPECT_EQ(client_.pods, round + 1);
-    EXPECT_GT(problem_.retry_seconds, std::min(waited, 40.0));
-    waited = problem_.retry_seconds;
+    EXPECT_GT(outcome_.problem.retry_seconds, std::min(waited, 40.0));
+    waited = outcome_.problem.retry_seconds;
     clock_.Advance(waited / 2);
-    problem_ = {};
-    ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
-    EXPECT_EQ(problem_.reason, "Forbidden") << "and it is still said";
+    outcome_ = {};
+    ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
+    EXPECT_EQ(outcome_.problem.reason, "Forbidden") << "and it is still said";
     EXPECT_EQ(client_.pods, round + 1) << "whoever asks in between costs nothing";
     clock_.Advance(waited / 2 + 0.1);
   }
-  problem_ = {};
-  ASSERT_TRUE(executor_.Apply(job_, {.status = job_.status}, problem_).ok());
-  EXPECT_EQ(problem_.reason, "") << "a plan that wants no pods, of a job that has ended perhaps, has no such problem";
+  outcome_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, {.status = job_.status}, outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "")
+      << "a plan that wants no pods, of a job that has ended perhaps, has no such problem";
   client_.quota = 1000;
-  problem_ = {};
-  ASSERT_TRUE(executor_.Apply(job_, Creates(20), problem_).ok());
-  EXPECT_EQ(problem_.reason, "");
+  outcome_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "");
   EXPECT_EQ(PodCount(), 20u);
 }
 
 TEST_F(ApplyTest, ADeletedServiceComesBack) {
-  ASSERT_TRUE(executor_.Apply(job_, Creates(2), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(2), outcome_).ok());
   api_.Delete(kube::kServices, "default", "job", {});
-  ASSERT_TRUE(executor_.Apply(job_, Creates(0), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(0), outcome_).ok());
   EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 404) << "it was seen a moment ago";
   clock_.Advance(61);
-  ASSERT_TRUE(executor_.Apply(job_, Creates(0), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(0), outcome_).ok());
   EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200);
 }
 
@@ -157,18 +158,18 @@ TEST_F(ApplyTest, TheConfirmationHoldsWithinABatch) {
   slow.meanwhile = [&] { SetAttempt(2); };
   Executor executor(slow, clock_, 1);
   const TrainingJob old = job_;
-  EXPECT_TRUE(executor.Apply(old, Creates(20), problem_).Is(Code::kConflict));
+  EXPECT_TRUE(executor.Apply(old, Creates(20), outcome_).Is(Code::kConflict));
   EXPECT_LE(slow.pods, 11) << "the answer is ten seconds old by then, at a second a pod";
 }
 
 TEST_F(ApplyTest, APodThatLostItsLabelGetsItBack) {
-  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
   const Json pod = api_.Get(kube::kPods, "default", "job-1-0").body;
   api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge,
              {{"metadata", {{"labels", {{"trainyard.dev/managed", nullptr}}}}}}, {});
   Plan plan;
   plan.relabels = {{"job-1-0", pod["metadata"]["uid"]}, {"job-1-1", "gone"}};
-  ASSERT_TRUE(executor_.Apply(job_, plan, problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
   EXPECT_EQ(api_.Get(kube::kPods, "default", "job-1-0").body["metadata"]["labels"]["trainyard.dev/managed"], "true");
 }
 
@@ -176,7 +177,7 @@ TEST_F(ApplyTest, AnOldCopyOfTheJobCreatesNothing) {
   const TrainingJob old = job_;
   const Plan plan = Creates(1);
   SetAttempt(2);
-  EXPECT_TRUE(executor_.Apply(old, plan, problem_).Is(Code::kConflict));
+  EXPECT_TRUE(executor_.Apply(old, plan, outcome_).Is(Code::kConflict));
   EXPECT_EQ(PodCount(), 0u);
 }
 
@@ -190,39 +191,113 @@ TEST_F(ApplyTest, AJobThatHasEndedGetsNoPods) {
   ASSERT_TRUE(api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge,
                          {{"status", {{"conditions", conditions}}}}, {})
                   .ok());
-  EXPECT_TRUE(executor_.Apply(job_, Creates(2), problem_).Is(Code::kConflict));
+  EXPECT_TRUE(executor_.Apply(job_, Creates(2), outcome_).Is(Code::kConflict));
   EXPECT_EQ(PodCount(), 0u);
 }
 
 TEST_F(ApplyTest, AnOperatorThatWasFrozenAsksAgain) {
   client_.quota = 1;
-  ASSERT_TRUE(executor_.Apply(job_, Creates(4), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(4), outcome_).ok());
   client_.quota = 1000;
-  problem_ = {};
+  outcome_ = {};
   const TrainingJob old = job_;
   const Plan plan = Creates(4);
   SetAttempt(2);
   clock_.Advance(9);  // the wait after the refusal is over as well
-  EXPECT_TRUE(executor_.Apply(old, plan, problem_).ok()) << "the answer of nine seconds ago still counts";
+  EXPECT_TRUE(executor_.Apply(old, plan, outcome_).ok()) << "the answer of nine seconds ago still counts";
   EXPECT_EQ(PodCount(), 4u);
   clock_.Advance(2);
-  EXPECT_TRUE(executor_.Apply(old, plan, problem_).Is(Code::kConflict));
+  EXPECT_TRUE(executor_.Apply(old, plan, outcome_).Is(Code::kConflict));
 }
 
 TEST_F(ApplyTest, APodOfAnotherAttemptHoldsTheNextOneBack) {
-  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
   SetAttempt(2);
-  EXPECT_TRUE(executor_.Apply(job_, Creates(1), problem_).Is(Code::kConflict));
+  EXPECT_TRUE(executor_.Apply(job_, Creates(1), outcome_).Is(Code::kConflict));
   EXPECT_EQ(PodCount(), 1u);
 }
 
-TEST_F(ApplyTest, TheAddressReachesPodsThatAreThere) {
-  ASSERT_TRUE(executor_.Apply(job_, Creates(1), problem_).ok());
-  Plan plan;
-  plan.master_patches = {{"job-1-0", "10.0.0.9"}, {"job-1-1", "10.0.0.9"}};  // the second is gone
-  EXPECT_TRUE(executor_.Apply(job_, plan, problem_).ok());
-  EXPECT_EQ(api_.Get(kube::kPods, "default", "job-1-0").body["metadata"]["annotations"]["trainyard.dev/master"],
-            "10.0.0.9");
+std::string Variable(const Json& pod, const std::string& name) {
+  for (const Json& variable : pod["spec"]["containers"][0]["env"]) {
+    if (variable["name"] == name) return variable.value("value", variable.value("valueFrom", Json()).dump());
+  }
+  return "";
+}
+
+TEST_F(ApplyTest, WorkersAreMadeWithTheAddressOfTheFirst) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(2), outcome_).ok());
+  const Json service = api_.Get(kube::kServices, "default", "job-master").body;
+  const std::string address = service["spec"]["clusterIP"];
+  EXPECT_EQ(outcome_.master, address);
+  EXPECT_EQ(service["spec"]["selector"],
+            (Json{{"trainyard.dev/job-uid", job_.uid}, {"trainyard.dev/attempt", "1"}, {"trainyard.dev/rank", "0"}}));
+  EXPECT_EQ(service["spec"]["ports"].size(), 1u);
+  EXPECT_EQ(service["spec"]["ports"][0]["port"], MasterPort(job_.uid, 1));
+  EXPECT_EQ(service["spec"]["publishNotReadyAddresses"], true);
+  for (const char* name : {"MASTER_ADDR", "PET_MASTER_ADDR"}) {
+    EXPECT_EQ(Variable(api_.Get(kube::kPods, "default", "job-1-1").body, name), address);
+    EXPECT_EQ(Variable(api_.Get(kube::kPods, "default", "job-1-0").body, name),
+              R"({"fieldRef":{"fieldPath":"status.podIP"}})");
+  }
+}
+
+TEST_F(ApplyTest, TheServiceStandsForTheNewestAttempt) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  const Json before = api_.Get(kube::kServices, "default", "job-master").body["spec"];
+  api_.Delete(kube::kPods, "default", "job-1-0", {});
+  SetAttempt(2);
+  outcome_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  const Json after = api_.Get(kube::kServices, "default", "job-master").body["spec"];
+  EXPECT_EQ(after["clusterIP"], before["clusterIP"]);
+  EXPECT_EQ(outcome_.master, before["clusterIP"]);
+  EXPECT_EQ(after["selector"]["trainyard.dev/attempt"], "2");
+  EXPECT_EQ(after["ports"][0]["port"], MasterPort(job_.uid, 2));
+  EXPECT_EQ(after["ports"][0]["targetPort"], MasterPort(job_.uid, 2));
+}
+
+// The pods that are there have its address.
+TEST_F(ApplyTest, AServiceThatWasDeletedComesBackWithItsAddress) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(2), outcome_).ok());
+  job_.status.master.address = outcome_.master;
+  for (const bool taken : {false, true}) {
+    ASSERT_TRUE(api_.Delete(kube::kServices, "default", "job-master", {}).ok());
+    if (taken) {
+      const Json other = {{"apiVersion", "v1"},
+                          {"kind", "Service"},
+                          {"metadata", {{"name", "other"}}},
+                          {"spec", {{"clusterIP", outcome_.master}, {"ports", {{{"port", 1}}}}}}};
+      ASSERT_TRUE(api_.Create(kube::kServices, "default", other, {}).ok());
+    }
+    clock_.Advance(61);
+    Outcome again;
+    ASSERT_TRUE(executor_.Apply(job_, Creates(0), again).ok());
+    EXPECT_EQ(again.master == outcome_.master, !taken);
+    EXPECT_EQ(api_.Get(kube::kServices, "default", "job-master").body["spec"]["clusterIP"], again.master);
+  }
+}
+
+TEST_F(ApplyTest, AClusterWithoutAServiceProxyHasNames) {
+  job_.spec.rendezvous = api::kByName;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(2), outcome_).ok());
+  EXPECT_EQ(outcome_.master, "job-1-0.job.default.svc");
+  EXPECT_EQ(Variable(api_.Get(kube::kPods, "default", "job-1-1").body, "MASTER_ADDR"), outcome_.master);
+  EXPECT_EQ(api_.Get(kube::kServices, "default", "job-master").http, 404);
+}
+
+// A job may be called like another job's service.
+TEST_F(ApplyTest, TwoJobsThatWantOneNameSayWhose) {
+  const Json second = api_.Create(kube::kTrainingJobs, "default", JobObject("job-master", 1), {}).body;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  api_.Patch(kube::kTrainingJobs, "default", "job-master", "status", local::PatchType::kMerge,
+             {{"status", {{"attempt", 1}}}}, {});
+  const TrainingJob later = JobFromApi(api_.Get(kube::kTrainingJobs, "default", "job-master").body).job;
+  Plan plan = Creates(1);
+  plan.status = later.status;
+  ASSERT_TRUE(executor_.Apply(later, plan, outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "NameInUse");
+  EXPECT_NE(outcome_.problem.message.find("which belongs to TrainingJob job;"), std::string::npos)
+      << outcome_.problem.message;
 }
 
 }  // namespace

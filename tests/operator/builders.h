@@ -74,7 +74,6 @@ class Scene {
     pod->rank = rank;
     pod->scheduled = pod->ready = true;
     pod->ip = "10.0.0." + std::to_string(rank + 1);
-    pod->master = "10.0.0.1";
     pods_.push_back(pod);
     return *pod;
   }

@@ -14,15 +14,6 @@ TEST(Start, CreatesWhatIsMissing) {
   EXPECT_EQ(scene.Decide().creates, (std::vector<int64_t>{0, 2}));
 }
 
-TEST(Start, PublishesRankZerosAddress) {
-  Scene scene(2);
-  scene.Pod(0).master = "";
-  scene.Pod(1).master = "10.9.9.9";
-  const Plan plan = scene.Decide();
-  ASSERT_EQ(plan.master_patches.size(), 2u);
-  EXPECT_EQ(plan.master_patches[1].address, "10.0.0.1");
-}
-
 TEST(Start, SaysWhatItWaitsFor) {
   Scene scene(2);
   scene.Pod(0).ready = true;

@@ -33,8 +33,7 @@ class WorldTest : public testing::Test {
                              "SLURM_NODEID",
                              "SLURM_NNODES",
                              "SLURM_JOB_NODELIST",
-                             "SLURM_JOB_ID",
-                             "TRAINYARD_MASTER_FILE"}) {
+                             "SLURM_JOB_ID"}) {
       unsetenv(name);
     }
   }

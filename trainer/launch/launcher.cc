@@ -42,29 +42,6 @@ constexpr double kRefusalSeconds = 10;  // how far apart the nodes of a world ma
 
 const char* NameOf(int stop_signal) { return stop_signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
-// Waits for the operator to publish rank 0's address.
-std::string MasterAddress(const NodeWorld& world, double deadline_seconds, int signal_fd) {
-  if (world.master_file.empty()) return world.master_addr;
-  const double deadline = SteadySeconds() + deadline_seconds;
-  double next_message = SteadySeconds() + 5;
-  for (;;) {
-    std::error_code error;
-    if (fs::exists(world.master_file, error)) {
-      std::string text = ReadFile(world.master_file);
-      text.erase(text.find_last_not_of(" \n\t") + 1);
-      if (!text.empty()) return text;
-    }
-    if (SteadySeconds() > deadline)
-      throw PeerError("waited " + HumanSeconds(deadline_seconds) + " for rank 0's address in " + world.master_file);
-    if (SteadySeconds() > next_message) {
-      std::fprintf(stderr, "launch: waiting for rank 0's address in %s\n", world.master_file.c_str());
-      next_message = SteadySeconds() + 30;
-    }
-    pollfd stop = {signal_fd, POLLIN, 0};
-    if (poll(&stop, 1, 100) > 0) throw StoppedError("stopped on request while waiting for rank 0's address");
-  }
-}
-
 struct Rank {
   Child child;
   RankOutput output;
@@ -352,12 +329,8 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   const NodeWorld& world = options.world;
   Node node(options);
   std::pair<int, int> listening{-1, world.master_port};
-  std::string master = options.rank0_address;
-  if (world.node == 0) {
-    listening = Listen(env::kMasterPort, options.rank0_address, world.master_port);
-  } else {
-    master = MasterAddress(world, options.rendezvous_seconds, signal_fd);
-  }
+  const std::string master = world.node == 0 ? options.rank0_address : world.master_addr;
+  if (world.node == 0) listening = Listen(env::kMasterPort, options.rank0_address, world.master_port);
   StatusServer server(options.rank0_address, options.status_port, [&node] { return node.Statuses(); });
   if (StopPending()) throw StoppedError("stopped on request before the ranks were started");
   // Ranks start first: their connections wait in the socket's queue while this process makes the

@@ -5,7 +5,8 @@
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).
 //   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off.
-//     Another node's connects only then: a stop is obeyed while rank 0 is not there yet.
+//     Another node's connects only then: its ranks are what waits for the store until their deadline, and says so, and
+//     a stop is obeyed while rank 0 is not there yet.
 //   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log; the node's first rank's also to
 //     the terminal (of other ranks than 0 it is only what they wait for). Why a rank failed is its launcher's to
 //     say, once, and stands in the rank's log as well; of several failed ranks it says the cause.
@@ -28,7 +29,6 @@ struct LaunchOptions {
   std::vector<std::string> command;  // of one rank
   std::string rank0_address;         // where this node serves: TRAINYARD_POD_IP or 127.0.0.1
   int status_port = 0;               // 0: any free one
-  double rendezvous_seconds = 300;   // how long to wait for the master's address
   std::string termination_log;       // empty: none is written
   bool quiet = false;                // leaves rank 0's output to the log
 };

@@ -3,7 +3,6 @@
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
-#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -115,9 +114,7 @@ NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc) {
     if (const std::optional<int> port = EnvPort(name)) node.master_port = *port;
   }
   if (node.nodes > 1 && node.master_port == 0) node.master_port = kDefaultPort;
-  if (const std::string file = EnvText(env::kMasterFile); !file.empty())
-    node.master_file = ResolveVolume(file).string();
-  if (node.node > 0 && node.master_file.empty()) RequireAddress(node.master_addr, "this is not the first node");
+  if (node.node > 0) RequireAddress(node.master_addr, "this is not the first node");
   return node;
 }
 

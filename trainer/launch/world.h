@@ -31,9 +31,8 @@ World WorldFromEnvironment();
 struct NodeWorld {
   int node = 0, nodes = 1;
   int procs = 1;            // ranks of this node
-  std::string master_addr;  // empty only on node 0, or with a master_file
+  std::string master_addr;  // empty only on node 0
   int master_port = 0;      // 0: any free one; only with one node
-  std::string master_file;  // when set, holds the master's address once it is known
 };
 
 // `nproc`: --nproc, or nothing to take it from the environment (PET_NPROC_PER_NODE,

@@ -1,0 +1,121 @@
+#include "operator/reconcile/services.h"
+
+#include "operator/api/json.h"
+#include "operator/api/labels.h"
+#include "operator/base/json_access.h"
+#include "operator/reconcile/worker_pod.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// The part of it that says whom it stands for; the rest is the server's.
+Json TargetOf(const Json& service) {
+  const Json& spec = json::Field(service, "spec");
+  Json ports = Json::array();
+  for (const Json& port : json::List(spec, "ports"))
+    ports.push_back({{"port", json::Field(port, "port")}, {"targetPort", json::Field(port, "targetPort")}});
+  return {{"selector", json::Field(spec, "selector")},
+          {"ports", ports},
+          {"publishNotReadyAddresses", json::Field(spec, "publishNotReadyAddresses")}};
+}
+
+// What makes `service` stand for what `wanted` does; only the very one that was read is changed.
+Json Redirection(const Json& service, const Json& wanted) {
+  const Json& metadata = json::Field(service, "metadata");
+  const Json before = {{"selector", json::Field(json::Field(service, "spec"), "selector")}};
+  Json spec = api::MergeDiff(before, {{"selector", wanted["spec"]["selector"]}});
+  for (const char* key : {"ports", "publishNotReadyAddresses"}) spec[key] = wanted["spec"][key];
+  return {{"metadata",
+           {{"uid", json::Text(metadata, "uid")}, {"resourceVersion", json::Text(metadata, "resourceVersion")}}},
+          {"spec", spec}};
+}
+
+}  // namespace
+
+Status Services::Ensure(const TrainingJob& job, int64_t attempt, std::string& master, CreateProblem& problem) {
+  Seen seen = Recall(job, attempt);
+  Status status = EnsureNames(job, seen, problem);
+  const bool by_name = job.spec.rendezvous == api::kByName;
+  if (status.ok() && problem.reason.empty() && !by_name) status = EnsureMaster(job, seen, problem);
+  if (status.ok() && problem.reason.empty()) master = by_name ? MasterName(job, attempt) : seen.address;
+  Remember(job, seen);
+  return status;
+}
+
+void Services::Forget(const std::string& key) {
+  const MutexLock lock(mutex_);
+  seen_.erase(key);
+}
+
+Services::Seen Services::Recall(const TrainingJob& job, int64_t attempt) {
+  const MutexLock lock(mutex_);
+  const auto found = seen_.find(job.Key());
+  const bool known = found != seen_.end() && found->second.uid == job.uid && found->second.attempt == attempt;
+  return known ? found->second : Seen{.uid = job.uid, .attempt = attempt};
+}
+
+void Services::Remember(const TrainingJob& job, const Seen& seen) {
+  const MutexLock lock(mutex_);
+  seen_[job.Key()] = seen;
+}
+
+bool Services::IsFresh(const std::optional<Instant>& seen_at) const {
+  return seen_at && SecondsBetween(*seen_at, clock_.Steady()) < kServiceSeconds;
+}
+
+Status Services::Obtain(const TrainingJob& job, const Json& wanted, bool expected, Json& service,
+                        CreateProblem& problem) {
+  const std::string name = json::Text(json::Field(wanted, "metadata"), "name");
+  const auto get = [&] { return client_.Get(kube::kServices, job.ns, name); };
+  const auto create = [&] { return client_.Create(kube::kServices, job.ns, wanted, {}); };
+  Result<Json> found = expected ? get() : create();
+  if (expected && found.status().Is(Code::kNotFound)) found = create();
+  if (found.status().Is(Code::kAlreadyExists)) found = get();
+  if (found.status().Is(Code::kForbidden)) {
+    problem = {.reason = "Forbidden", .message = "create service " + name + ": " + found.status().message()};
+    return Status::Ok();
+  }
+  if (!found.ok()) return found.status().With("service " + name);
+  if (!OwnedBy(*found, job.uid) || IsGoing(*found)) {
+    problem = TakenBy("service", *found);
+  } else {
+    service = std::move(*found);
+  }
+  return Status::Ok();
+}
+
+Status Services::EnsureNames(const TrainingJob& job, Seen& seen, CreateProblem& problem) {
+  if (IsFresh(seen.names_at)) return Status::Ok();
+  const Instant asked = clock_.Steady();
+  const bool expected = seen.names_at || seen.attempt > 1 || job.status.workers.created > 0;
+  Json service;
+  const Status status = Obtain(job, HeadlessService(job), expected, service, problem);
+  if (status.ok() && problem.reason.empty()) seen.names_at = asked;
+  return status;
+}
+
+Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, CreateProblem& problem) {
+  if (IsFresh(seen.master_at)) return Status::Ok();
+  const Instant asked = clock_.Steady();
+  const bool expected = seen.master_at || seen.attempt > 1 || job.status.workers.created > 0;
+  // Pods of this attempt have the address already: one that comes back has it again, if it is still free.
+  const bool same = job.status.attempt == seen.attempt;
+  const Json wanted = MasterService(job, seen.attempt, same ? job.status.master.address : "");
+  Json service;
+  Status status = Obtain(job, wanted, expected, service, problem);
+  if (status.Is(Code::kInvalid) && wanted["spec"].contains("clusterIP"))
+    status = Obtain(job, MasterService(job, seen.attempt, ""), false, service, problem);
+  if (!status.ok() || !problem.reason.empty()) return status;
+  if (TargetOf(service) != TargetOf(wanted)) {
+    Result<Json> patched = client_.MergePatch(kube::kServices, job.ns, api::MasterServiceName(job.name), "",
+                                              Redirection(service, wanted), {});
+    if (!patched.ok())
+      return patched.status().With("point the master's service at attempt " + std::to_string(seen.attempt));
+    service = std::move(*patched);
+  }
+  seen.address = json::Text(json::Field(service, "spec"), "clusterIP");
+  seen.master_at = asked;
+  return Status::Ok();
+}
+
+}  // namespace trainyard::reconcile
