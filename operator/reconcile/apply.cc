@@ -102,6 +102,40 @@ void Executor::Remember(const TrainingJob& job, CreateProblem& problem) {
   memory.retry_at = After(clock_.Steady(), problem.retry_seconds);
 }
 
+// The cache of pods may be old as well, after a start even older than this attempt: nothing of another attempt may be
+// alive when the first pod of this one is created.
+Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
+  kube::ListOptions options{.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid + "," +
+                                              api::kLabelAttempt + "!=" + std::to_string(attempt),
+                            .limit = 1};  // one is enough to know, unless someone else has put our labels on it
+  do {
+    const Result<Json> pods = client_.List(kube::kPods, job.ns, options);
+    if (!pods.ok()) return pods.status().With("confirm that no pod is left");
+    for (const Json& pod : json::List(*pods, "items")) {
+      if (!OwnedBy(pod, job.uid)) continue;
+      return Status(Code::kConflict, "pod " + json::Text(json::Field(pod, "metadata"), "name") +
+                                         " of another attempt is left: the cached pods are old");
+    }
+    options.continue_token = json::Text(json::Field(*pods, "metadata"), "continue");
+    options.limit = 500;
+  } while (!options.continue_token.empty());
+  return Status::Ok();
+}
+
+IndexSet Executor::Coming(const TrainingJob& job, const IndexSet& shown) {
+  const MutexLock lock(mutex_);
+  const auto found = memory_.find(job.Key());
+  if (found == memory_.end() || found->second.uid != job.uid || found->second.confirmed_attempt != job.status.attempt)
+    return {};
+  Memory& memory = found->second;
+  IndexSet coming;
+  std::erase_if(memory.coming, [&](const auto& pod) {
+    return shown.contains(pod.first) || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
+  });
+  for (const auto& [worker, at] : memory.coming) coming.insert(worker);
+  return coming;
+}
+
 void Executor::Forget(const std::string& key) {
   services_.Forget(key);
   const MutexLock lock(mutex_);
@@ -148,36 +182,23 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
                     json::Whole(json::Field(*live, "status"), "attempt") == plan.status.attempt &&
                     !json::Flag(json::Field(*live, "spec"), "suspend") && !IsGoing(*live) && !HasEnded(*live);
   if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
-  // The cache of pods may be old as well, after a start even older than this attempt: nothing of
-  // another attempt may be alive when the first pod of this one is created.
-  const std::string others = std::string(api::kLabelJobUid) + "=" + job.uid + "," + api::kLabelAttempt +
-                             "!=" + std::to_string(plan.status.attempt);
-  const Result<Json> pods = client_.List(kube::kPods, job.ns, {.label_selector = others});
-  if (!pods.ok()) return pods.status().With("confirm that no pod is left");
-  for (const Json& pod : json::List(*pods, "items")) {
-    if (!OwnedBy(pod, job.uid)) continue;
-    return Status(Code::kConflict, "pod " + json::Text(json::Field(pod, "metadata"), "name") +
-                                       " of another attempt is left: the cached pods are old");
+  // Attempts count from 1, so nothing was before the first.
+  if (plan.status.attempt > 1) {
+    if (Status status = ConfirmAlone(job, plan.status.attempt); !status.ok()) return status;
   }
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
-  if (memory.confirmed_attempt != plan.status.attempt) memory.created.clear();
+  if (memory.confirmed_attempt != plan.status.attempt) {
+    memory.made.clear();
+    memory.coming.clear();
+  }
   memory.confirmed_attempt = plan.status.attempt;
   memory.confirmed_at = asked;
   return Status::Ok();
 }
 
 Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
-  std::vector<int64_t> ranks;
-  {
-    const MutexLock lock(mutex_);
-    const auto& created = memory_[job.Key()].created;
-    for (const int64_t rank : plan.creates) {
-      const auto found = created.find(rank);
-      if (found == created.end() || SecondsBetween(found->second, clock_.Steady()) > kCacheLagSeconds)
-        ranks.push_back(rank);
-    }
-  }
+  std::vector<int64_t> ranks = plan.creates;
   Mutex mutex;
   Status first;
   size_t done = 0;
@@ -202,6 +223,8 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
     done += count;
     ranks.insert(ranks.end(), late.begin(), late.end());
   }
+  const MutexLock lock(mutex_);
+  outcome.made = memory_[job.Key()].made;
   return first;
 }
 
@@ -233,7 +256,9 @@ Status Executor::CreatePod(const TrainingJob& job, int64_t rank, const Json& pod
       return created.status().With("create pod " + name);
   }
   const MutexLock lock(mutex_);
-  memory_[job.Key()].created[rank] = clock_.Steady();
+  Memory& memory = memory_[job.Key()];
+  memory.made.insert(rank);
+  memory.coming[rank] = clock_.Steady();
   return Status::Ok();
 }
 

@@ -23,6 +23,7 @@ inline constexpr double kConfirmedSeconds = 10;
 struct Outcome {
   CreateProblem problem;  // why some pods were not created
   std::string master;     // where the workers find worker 0; empty: nobody asked, or it is not known
+  IndexSet made;          // workers of the attempt whose pods this process has created or found
 };
 
 // Thread-safe for different jobs at once.
@@ -39,6 +40,9 @@ class Executor {
   // What keeps pods from being created (a quota, a name in use) is tried again after a wait that doubles, and is the
   // answer of every call until then: nothing tells that it is over.
   Status Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  // Workers of the job's attempt whose pods were created a moment ago, and which no cache has shown yet: `shown` are
+  // those that it has.
+  IndexSet Coming(const TrainingJob& job, const IndexSet& shown);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
 
@@ -47,7 +51,9 @@ class Executor {
     std::string uid;
     int64_t confirmed_attempt = 0;
     Instant confirmed_at{};
-    std::map<int64_t, Instant> created;  // by rank: pods of that attempt that the cache may not show yet
+    // Of that attempt: the workers whose pods were created, and those of them that no cache has shown.
+    IndexSet made;
+    std::map<int64_t, Instant> coming;
     CreateProblem problem;
     int problems = 0;  // in a row
     Instant retry_at{};
@@ -56,6 +62,7 @@ class Executor {
   Status Relabel(const TrainingJob& job, const Plan& plan);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
+  Status ConfirmAlone(const TrainingJob& job, int64_t attempt);
   Status Create(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   bool IsHeld(const TrainingJob& job, CreateProblem& problem);
   void Remember(const TrainingJob& job, CreateProblem& problem);

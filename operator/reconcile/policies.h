@@ -29,6 +29,9 @@ Plan DrainStale(const Observed& observed, Plan plan);
 
 // start.cc: creates the workers that are missing, says what is waited for.
 Plan CreateMissing(const Observed& observed, Plan plan, Time now);
+// Says how many workers of the attempt there have been. `made`: those whose pods were created, or found, just now and
+// before: better evidence than a cache, which a pod may leave before anyone looks.
+void CountCreated(const Observed& observed, const IndexSet& made, Plan& plan);
 
 // restart.cc: workers failed. Collects evidence, judges the culprit once, restarts or fails.
 // REQUIRES: failed is not empty.

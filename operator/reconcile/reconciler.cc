@@ -8,12 +8,15 @@
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
+#include "operator/reconcile/status_writes.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
 namespace {
 
 uint64_t Version(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
+
+constexpr size_t kMaxChecked = 4096;  // templates
 
 void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& plan, Time now) {
   const api::Condition* before = FindCondition(job.status, kWorkersReadyCondition);
@@ -55,8 +58,14 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   if (const Status status = executor_.Apply(job, plan, outcome); !status.ok()) return {status, {}};
   if (!outcome.problem.reason.empty()) NoteProblem(job, outcome.problem, plan, now);
   if (!outcome.master.empty()) plan.status.master.address = outcome.master;
+  if (plan.needs_services) CountCreated(*observed, outcome.made, plan);
   // A pod that went again before any cache saw it wakes nobody.
-  if (!plan.creates.empty()) plan.RequeueIn(kCacheLagSeconds);
+  if (!plan.creates.empty() || !observed->coming.empty()) plan.RequeueIn(kCacheLagSeconds);
+  if (const double delay = plan.events.empty() ? WriteDelay(job.status, plan.status, SinceWritten(key)) : 0;
+      delay > 0) {
+    plan.RequeueIn(delay);
+    return {Status::Ok(), plan.requeue_after_seconds};
+  }
   if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};
   for (const JobEvent& event : plan.events) {
     const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
@@ -74,8 +83,26 @@ bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
          Version(job.resource_version) < found->second.version;
 }
 
+std::optional<double> Reconciler::SinceWritten(const std::string& key) {
+  const MutexLock lock(mutex_);
+  const auto found = written_.find(key);
+  if (found == written_.end()) return std::nullopt;
+  return SecondsBetween(found->second.at, clock_.Steady());
+}
+
+// A pod that was just created and that no cache shows yet is not missing.
+void Reconciler::ExpectNew(Observed& observed) {
+  IndexSet shown;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    if (observed.current[i]) shown.insert(static_cast<int64_t>(i));
+  }
+  observed.coming = executor_.Coming(observed.job, shown);
+  std::erase_if(observed.missing, [&](int64_t worker) { return observed.coming.contains(worker); });
+}
+
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
+  ExpectNew(observed);
   const api::JobStatus& status = record.job.status;
   if (HandsOff(record.job) || IsFinished(status)) return observed;
   if (Status confirmed = ConfirmStale(observed); !confirmed.ok()) return confirmed;
@@ -124,14 +151,30 @@ Status Reconciler::ConfirmMissing(Observed& observed) {
 // instance because a webhook fails, keeps back what is new, and nothing that runs.
 void Reconciler::DryRun(Observed& observed) {
   const TrainingJob& job = observed.job;
+  const std::string what = job.ns + "/" + SpecHash(job.spec);
+  if (WasChecked(what)) return;
   const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),
                                              {.dry_run = true, .strict = true});
   if (answer.status().Is(Code::kInvalid)) {
     observed.template_error = answer.status().message();
-  } else if (!answer.ok() && !answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {
+  } else if (answer.ok()) {
+    NoteChecked(what);
+  } else if (!answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {
     // A name in use or a quota says nothing about the template; creating the pods will tell.
     observed.template_unknown = "the API server could not check the template: " + answer.status().message();
   }
+}
+
+// What the same template was checked for before needs no second look; creating its pods would tell if it did.
+bool Reconciler::WasChecked(const std::string& what) {
+  const MutexLock lock(mutex_);
+  return checked_.contains(what);
+}
+
+void Reconciler::NoteChecked(const std::string& what) {
+  const MutexLock lock(mutex_);
+  if (checked_.size() >= kMaxChecked) checked_.clear();
+  checked_.insert(what);
 }
 
 Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {
@@ -148,7 +191,8 @@ Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& sta
   if (!written.ok()) return written.status().With("write status");
   metrics_.Count(job.status, status);
   const MutexLock lock(mutex_);
-  written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds};
+  written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds,
+                         clock_.Steady()};
   return Status::Ok();
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "operator/kube/controller.h"
@@ -40,10 +41,15 @@ class Reconciler {
 
  private:
   Result<Observed> Observe(const JobRecord& record);
+  void ExpectNew(Observed& observed);
   void DryRun(Observed& observed);
+  bool WasChecked(const std::string& what);
+  void NoteChecked(const std::string& what);
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
   Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
+  // Seconds since our last write of the job's status; nothing: there is none.
+  std::optional<double> SinceWritten(const std::string& key);
   bool CacheIsBehind(const std::string& key, const TrainingJob& job);
 
   kube::Client& client_;
@@ -60,8 +66,10 @@ class Reconciler {
   struct Written {
     uint64_t version = 0;
     int64_t rewinds = 0;
+    Instant at{};
   };
   std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
+  std::set<std::string> checked_ GUARDED_BY(mutex_);           // templates that the server has found good, by namespace
 };
 
 }  // namespace trainyard::reconcile

@@ -91,8 +91,8 @@ Time FirstFailureTime(const Observed& observed, const std::vector<FailedWorker>&
 }
 
 bool EvidenceIsComplete(const Observed& observed, const std::vector<FailedWorker>& failed, Time now, double& left) {
-  const bool all_ended =
-      std::all_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return !pod || pod->end; });
+  const bool all_ended = observed.coming.empty() && std::all_of(observed.current.begin(), observed.current.end(),
+                                                                [](const Pod& pod) { return !pod || pod->end; });
   if (all_ended) return true;
   left = kEvidenceSeconds - SecondsBetween(FirstFailureTime(observed, failed, now), now);
   return left <= 0;

@@ -11,14 +11,9 @@
 #include "operator/base/mutex.h"
 #include "operator/kube/client.h"
 #include "operator/reconcile/create_problem.h"
+#include "operator/reconcile/plan.h"
 
 namespace trainyard::reconcile {
-
-using api::Json;
-using api::TrainingJob;
-
-// So long a service counts as there after it was seen.
-inline constexpr double kServiceSeconds = 60;
 
 // Thread-safe for different jobs at once.
 class Services {

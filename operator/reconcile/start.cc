@@ -2,7 +2,6 @@
 
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
-#include "operator/reconcile/services.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
@@ -93,10 +92,27 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
   plan.RequeueIn(kServiceSeconds);  // nothing tells of one that someone has deleted
   for (size_t i = 0; i < observed.current.size(); ++i) {
     const auto worker = static_cast<int64_t>(i);
-    if (!observed.current[i] && !observed.done.contains(worker)) plan.creates.push_back(worker);
+    if (!observed.current[i] && !observed.done.contains(worker) && !observed.coming.contains(worker))
+      plan.creates.push_back(worker);
   }
   SetPhase(observed, plan, now);
   return plan;
+}
+
+void CountCreated(const Observed& observed, const IndexSet& made, Plan& plan) {
+  int64_t count = 0;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    const auto worker = static_cast<int64_t>(i);
+    if (observed.current[i] || observed.done.contains(worker) || made.contains(worker)) ++count;
+  }
+  api::JobStatus& status = plan.status;
+  status.workers.created = std::max(status.workers.created, count);
+  if (count > 0 && status.phase == api::kPending) status.phase = api::kStarting;
+  const auto all = static_cast<int64_t>(observed.current.size());
+  if (status.workers.created == all && observed.job.status.workers.created < all)
+    plan.events.push_back(
+        {"Normal", "Created",
+         "the pods of all " + std::to_string(all) + " workers of attempt " + std::to_string(status.attempt)});
 }
 
 }  // namespace trainyard::reconcile

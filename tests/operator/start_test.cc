@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -12,6 +13,31 @@ TEST(Start, CreatesWhatIsMissing) {
   EXPECT_EQ(scene.Decide().creates, (std::vector<int64_t>{0, 1, 2}));
   scene.Pod(1);
   EXPECT_EQ(scene.Decide().creates, (std::vector<int64_t>{0, 2}));
+}
+
+TEST(Start, WhatWasJustCreatedIsNotCreatedAgain) {
+  Scene scene(3);
+  scene.status().workers.created = 0;
+  Observed observed = scene.Observe();
+  observed.coming = {1};
+  EXPECT_EQ(MakePlan(observed, kNow).creates, (std::vector<int64_t>{0, 2}));
+}
+
+// The server's word that a pod was made is better than a cache that has not heard of it.
+TEST(Start, AllAreThereOnceAllWereMade) {
+  Scene scene(3);
+  scene.status().workers.created = 0;
+  scene.Pod(1);
+  const Observed observed = scene.Observe();
+  Plan plan = MakePlan(observed, kNow);
+  CountCreated(observed, {0}, plan);
+  EXPECT_EQ(plan.status.workers.created, 2);
+  EXPECT_TRUE(plan.events.empty());
+  CountCreated(observed, {0, 1, 2}, plan);
+  EXPECT_EQ(plan.status.workers.created, 3);
+  EXPECT_EQ(plan.status.phase, api::kStarting);
+  ASSERT_EQ(plan.events.size(), 1u);
+  EXPECT_EQ(plan.events[0].reason, "Created");
 }
 
 TEST(Start, SaysWhatItWaitsFor) {
