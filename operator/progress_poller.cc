@@ -56,6 +56,8 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   progress.eta_seconds = KnownCount(answer, "eta_seconds");
   progress.loss = Rounded(Known(answer, "loss"));
   progress.last_update = now;
+  if (const double time = Number(answer, "last_progress_time"); time > 0 && time < kLastSecond)
+    progress.last_progress = After(Time{}, time);
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {
     report.checkpoint.step = Count(checkpoint, "step");
     report.checkpoint.bytes = Count(checkpoint, "bytes");

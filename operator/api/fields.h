@@ -66,8 +66,10 @@ void Fields(V& v, Backoff& b) {
 template <class V>
 void Fields(V& v, AvoidNodes& a) {
   v.Integer("afterFailures", a.after_failures, Range{1, 1000},
-            {"So many culprits on one node keep later attempts away from it. Default 2."});
-  v.Integer("forSeconds", a.for_seconds, Range{0, 31536000}, {"For how long, in seconds. Default 3600."});
+            {"So many culprits on one node, each within forSeconds of the one before, keep later attempts away from "
+             "it. Disruptions, hangs and what a rule restarts uncharged do not count. Default 2."});
+  v.Integer("forSeconds", a.for_seconds, Range{0, 31536000},
+            {"For how long after the last of them, in seconds; 0: no node is avoided. Default 3600."});
 }
 
 template <class V>
@@ -81,7 +83,8 @@ void Fields(V& v, Restart& r) {
              "uncharged never end the job: their restarts wait longer and longer instead. Default 3."});
   v.Object("backoff", r.backoff, {"The wait before a restart."});
   v.Object("avoidNodes", r.avoid_nodes,
-           {"Nodes on which workers keep failing. Not in force yet: only the defaults are accepted."});
+           {"Nodes on which workers keep failing: pods of later attempts require another "
+            "kubernetes.io/hostname. When pods find no node for two minutes, all are allowed again."});
   v.List("rules", r.rules,
          {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
           "restart. Behind the job's own stand always: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, "
@@ -91,15 +94,22 @@ void Fields(V& v, Restart& r) {
 template <class V>
 void Fields(V& v, Deadlines& d) {
   v.Integer("scheduleSeconds", d.schedule_seconds, Range{1, 31536000},
-            {"Seconds from the creation of an attempt's pods until all are scheduled. Absent: no limit."});
+            {"Seconds from the creation of an attempt's first pod until all are scheduled; then the attempt ends with "
+             "reason ScheduleDeadlineExceeded, and the next one asks anew. Absent: no limit, since queues may last for "
+             "hours."});
   v.Integer("startSeconds", d.start_seconds, Range{1, 31536000},
-            {"Seconds from there until all workers are ready. Default 1800."});
+            {"Seconds from there until all workers are ready; then the attempt ends with reason StartDeadlineExceeded. "
+             "Default 1800."});
   v.Integer("stallSeconds", d.stall_seconds, Range{1, 31536000},
-            {"Seconds without progress, by the trainer's own account, before an attempt counts as hung. Default 600."});
+            {"Seconds in which rank 0 answers on /status and its last_progress_time stays the same; then the attempt "
+             "ends with reason Hang. Time in which it does not answer does not count, and a program that never answers "
+             "never stalls. Default 600."});
   v.Integer("activeSeconds", d.active_seconds, Range{1, 31536000},
-            {"Seconds that the job may take in all. Absent: no limit."});
+            {"Seconds that the job may take in all, from status.startTime and without the time for which it was "
+             "suspended; then it fails with reason DeadlineExceeded. Absent: no limit."});
   v.Integer("terminateSeconds", d.terminate_seconds, Range{1, 86400},
-            {"Seconds after its deletion and grace before a pod that does not go is deleted by force. Default 60."});
+            {"Seconds after its metadata.deletionTimestamp, which contains its grace, before a pod that does not go "
+             "is deleted by force: its node may be lost. Default 60."});
 }
 
 template <class V>
@@ -118,7 +128,7 @@ template <class V>
 void Fields(V& v, SharedMemory& s) {
   v.Text("sizeLimit", s.size_limit, Allowed{.max_length = 32},
          {"Size of the memory-backed /dev/shm that workers get when the template mounts none, as a quantity such as "
-          "8Gi. Absent: the node's own limit. Not in force yet: only the default is accepted."});
+          "8Gi; a change holds from the next attempt on. Absent: the node's own limit."});
 }
 
 template <class V>
@@ -146,10 +156,9 @@ void Fields(V& v, JobSpec& s) {
           "restartPolicy is Never.",
           true, kNotWhileRunning});
   v.Object("restart", s.restart, {"What happens after a failure."});
-  v.Object(
-      "deadlines", s.deadlines,
-      {"How long each stage may take. Each ends in a reason that says which one passed. Not in force yet: only the "
-       "defaults are accepted."});
+  v.Object("deadlines", s.deadlines,
+           {"How long each stage may take. An attempt that a deadline ends is restarted, charged, unless a rule names "
+            "the reason."});
   v.Object("checkpoint", s.checkpoint, {"Where checkpoints lie, and the time to write one on a stop."});
   v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
   v.Object("scheduling", s.scheduling,
@@ -168,18 +177,18 @@ void Fields(V& v, JobSpec& s) {
   v.Text("cleanPodPolicy", s.clean_pod_policy, Allowed{.values = {"All", "Running", "None"}},
          {"Which pods are deleted when the job ends: all of them, those that still run, or none. Default Running."});
   v.Integer("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Range{0, 31536000},
-            {"Seconds after its end before the job is deleted. Absent: never. Not in force yet: only the default is "
-             "accepted."});
+            {"Seconds after its end before the job is deleted, and what is left of its pods with it. Absent: never."});
   v.Text("successPolicy", s.success_policy, Allowed{.values = {"AllWorkers", "RankZero"}},
-         {"Who must succeed for the job to succeed. Default AllWorkers. Not in force yet: only the default is "
-          "accepted."});
+         {"Who must succeed for the job to succeed: AllWorkers, or RankZero, where worker 0's end with 0 is the job's "
+          "and the others are ended by cleanPodPolicy. Default AllWorkers."});
 }
 
 template <class V>
 void Fields(V& v, Condition& c) {
-  v.Text(
-      "type", c.type, Allowed{.max_length = 316},
-      {"Scheduled, WorkersReady, Running, Restarting, Suspended, InvalidSpec, Complete or Failed.", true, kByOperator});
+  v.Text("type", c.type, Allowed{.max_length = 316},
+         {"Scheduled, WorkersReady, Running, Stalled, ProgressUnknown, Restarting, Suspended, InvalidSpec, Unfenced, "
+          "Complete or Failed.",
+          true, kByOperator});
   v.Text("status", c.status, Allowed{.values = {"True", "False", "Unknown"}}, {"Whether it holds.", true, kByOperator});
   v.Text("reason", c.reason, Allowed{.max_length = 1024}, {"Why, as one word.", true, kByOperator});
   v.Text("message", c.message, Allowed{.max_length = 32768}, {"Why, for people.", true, kByOperator});
@@ -252,6 +261,14 @@ void Fields(V& v, Progress& p) {
   v.Number("loss", p.loss,
            {"The newest global loss; absent while it is not known, or not finite.", false, kByOperator});
   v.Moment("lastUpdate", p.last_update, {"When rank 0 last answered.", false, kByOperator});
+  v.Moment("lastProgress", p.last_progress,
+           {"When this attempt's training last went on, by the trainer's own clock; absent while it has not said so.",
+            false, kByOperator});
+  v.Moment(
+      "lastProgressSeen", p.last_progress_seen,
+      {"Since when the operator knows no newer lastProgress: from here deadlines.stallSeconds counts. Later by the "
+       "time in which rank 0 did not answer.",
+       false, kByOperator});
 }
 
 template <class V>
@@ -289,6 +306,16 @@ void Fields(V& v, PastFailure& f) {
 }
 
 template <class V>
+void Fields(V& v, AvoidedNode& a) {
+  v.Text("node", a.node, Allowed{}, {"Its name.", false, kByOperator});
+  v.Integer("failures", a.failures, Range{}, {"Culprits that were there.", false, kByOperator});
+  v.Moment("until", a.until,
+           {"Until when they count. From restart.avoidNodes.afterFailures of them on, attempts that begin before it "
+            "avoid the node.",
+            false, kByOperator});
+}
+
+template <class V>
 void Fields(V& v, JobStatus& s) {
   v.Integer("observedGeneration", s.observed_generation, Range{},
             {"The generation of the spec that this status speaks of.", false, kByOperator});
@@ -303,6 +330,10 @@ void Fields(V& v, JobStatus& s) {
   v.Object("restarts", s.restarts, {"How often the job was restarted.", false, kByOperator});
   v.Moment("startTime", s.start_time, {"When the first attempt began.", false, kByOperator});
   v.Moment("completionTime", s.completion_time, {"When the job ended.", false, kByOperator});
+  v.Integer("suspendedSeconds", s.suspended_seconds, Range{},
+            {"Seconds between startTime and now for which the job was suspended, in all: deadlines.activeSeconds does "
+             "not count them.",
+             false, kByOperator});
   v.Object("workers", s.workers, {"The workers of this attempt.", false, kByOperator});
   v.Object("world", s.world, {"The ranks of this attempt.", false, kByOperator});
   v.Object("master", s.master, {"Where the ranks of this attempt meet.", false, kByOperator});
@@ -312,6 +343,9 @@ void Fields(V& v, JobStatus& s) {
            {"The cause of the newest failed attempt: the evidence that would otherwise go with the pods.", false,
             kByOperator});
   v.List("failures", s.failures, {"The causes of the last ten failed attempts, the newest first.", false, kByOperator});
+  v.List("avoidedNodes", s.avoided_nodes,
+         {"Nodes on which culprits were: restart.avoidNodes. Brought up to date when an attempt ends.", false,
+          kByOperator});
 }
 
 }  // namespace trainyard::api

@@ -134,6 +134,8 @@ struct Progress {
   std::optional<int64_t> eta_seconds;
   std::optional<double> loss;
   std::optional<Time> last_update;
+  std::optional<Time> last_progress;       // by the trainer's clock: only ever compared with itself
+  std::optional<Time> last_progress_seen;  // by the operator's, and later by the time in which nobody answered
 };
 
 // The newest durable one; nothing while none is known.
@@ -166,6 +168,13 @@ struct PastFailure {
   std::optional<Time> time;
 };
 
+// A node on which culprits were.
+struct AvoidedNode {
+  std::string node;
+  int64_t failures = 0;
+  std::optional<Time> until;  // so long they count
+};
+
 struct JobStatus {
   int64_t observed_generation = 0;
   std::string spec_hash, phase;
@@ -173,6 +182,7 @@ struct JobStatus {
   int64_t attempt = 0;
   Restarts restarts;
   std::optional<Time> start_time, completion_time;
+  int64_t suspended_seconds = 0;  // in all, since start_time
   Workers workers;
   WorldStatus world;
   Master master;
@@ -180,6 +190,7 @@ struct JobStatus {
   CheckpointStatus checkpoint;
   std::optional<Failure> last_failure;
   std::vector<PastFailure> failures;  // newest first
+  std::vector<AvoidedNode> avoided_nodes;
 };
 
 struct TrainingJob {

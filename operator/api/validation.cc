@@ -9,6 +9,7 @@
 #include "operator/api/metadata.h"
 #include "operator/api/pod_checks.h"
 #include "operator/api/pod_fields.h"
+#include "operator/api/quantity.h"
 #include "operator/api/rules.h"
 #include "operator/api/schema.h"
 #include "operator/api/worker_env.h"
@@ -146,30 +147,19 @@ void CheckCheckpoint(const Checkpoint& checkpoint, std::vector<FieldError>& erro
 void CheckNotYet(const JobSpec& spec, std::vector<FieldError>& errors) {
   const auto refuse = [&](const char* field, const Json& value, const Json& standard) {
     if (value != standard)
-      errors.push_back({Kind::kNotYetSupported, field, Shown(value),
-                        "the default, " + (standard.is_null() ? std::string("absent") : standard.dump())});
+      errors.push_back({Kind::kNotYetSupported, field, Shown(value), "the default, " + standard.dump()});
   };
-  const auto optional = [](const std::optional<int64_t>& value) { return value ? Json(*value) : Json(); };
   const JobSpec standard;
-  refuse("spec.restart.avoidNodes.afterFailures", spec.restart.avoid_nodes.after_failures,
-         standard.restart.avoid_nodes.after_failures);
-  refuse("spec.restart.avoidNodes.forSeconds", spec.restart.avoid_nodes.for_seconds,
-         standard.restart.avoid_nodes.for_seconds);
-  refuse("spec.deadlines.scheduleSeconds", optional(spec.deadlines.schedule_seconds),
-         optional(standard.deadlines.schedule_seconds));
-  refuse("spec.deadlines.startSeconds", spec.deadlines.start_seconds, standard.deadlines.start_seconds);
-  refuse("spec.deadlines.stallSeconds", spec.deadlines.stall_seconds, standard.deadlines.stall_seconds);
-  refuse("spec.deadlines.activeSeconds", optional(spec.deadlines.active_seconds),
-         optional(standard.deadlines.active_seconds));
-  refuse("spec.deadlines.terminateSeconds", spec.deadlines.terminate_seconds, standard.deadlines.terminate_seconds);
-  refuse("spec.sharedMemory.sizeLimit", spec.shared_memory.size_limit, standard.shared_memory.size_limit);
   refuse("spec.scheduling.gang", spec.scheduling.gang, standard.scheduling.gang);
   refuse("spec.scheduling.queue", spec.scheduling.queue, standard.scheduling.queue);
   refuse("spec.scheduling.priorityClassName", spec.scheduling.priority_class_name,
          standard.scheduling.priority_class_name);
-  refuse("spec.ttlSecondsAfterFinished", optional(spec.ttl_seconds_after_finished),
-         optional(standard.ttl_seconds_after_finished));
-  refuse("spec.successPolicy", spec.success_policy, standard.success_policy);
+}
+
+void CheckSharedMemory(const SharedMemory& memory, std::vector<FieldError>& errors) {
+  if (memory.size_limit.empty() || Quantity(memory.size_limit).value_or(0) > 0) return;
+  errors.push_back({Kind::kInvalid, "spec.sharedMemory.sizeLimit", Json(memory.size_limit).dump(),
+                    "a quantity above 0, such as 8Gi"});
 }
 
 void AddCauses(const std::vector<Cause>& causes, std::vector<FieldError>& errors) {
@@ -281,6 +271,7 @@ std::vector<FieldError> Validate(const TrainingJob& job) {
   CheckTemplate(job.spec, errors);
   CheckRules(job.spec.restart, errors);
   CheckCheckpoint(job.spec.checkpoint, errors);
+  CheckSharedMemory(job.spec.shared_memory, errors);
   CheckNotYet(job.spec, errors);
   return errors;
 }

@@ -58,6 +58,7 @@ struct WriteOptions {
 struct DeleteOptions {
   std::string uid;  // only this very object; empty: whatever has the name
   std::optional<int64_t> grace_seconds;
+  std::string resource_version = {};  // only as it was then; empty: however it has changed
 };
 
 // type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (then `object` is a metav1.Status).
@@ -85,7 +86,7 @@ class Client {
   // `subresource`: "status", or empty.
   virtual Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
                                   const std::string& subresource, const Json& patch, const WriteOptions& options) = 0;
-  // kNotFound when it is gone; kConflict when its uid is another.
+  // kNotFound when it is gone; kConflict when its uid or resource version is another.
   virtual Status Delete(const Resource& resource, const std::string& ns, const std::string& name,
                         const DeleteOptions& options) = 0;
   // Calls `on_event` for each event until the stream ends (ok), fails, or `stop` is set by another thread (ok,

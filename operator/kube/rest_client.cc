@@ -104,7 +104,8 @@ Result<Json> RestClient::MergePatch(const Resource& resource, const std::string&
 Status RestClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,
                           const DeleteOptions& options) {
   Json body = {{"kind", "DeleteOptions"}, {"apiVersion", "v1"}, {"propagationPolicy", "Background"}};
-  if (!options.uid.empty()) body["preconditions"] = {{"uid", options.uid}};
+  if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
+  if (!options.resource_version.empty()) body["preconditions"]["resourceVersion"] = options.resource_version;
   if (options.grace_seconds) body["gracePeriodSeconds"] = *options.grace_seconds;
   return Send("DELETE", resource.Path(ns) + "/" + Encoded(name), "application/json", body.dump()).status();
 }

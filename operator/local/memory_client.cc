@@ -41,7 +41,7 @@ Status MemoryClient::Delete(const Resource& resource, const std::string& ns, con
   return ToResult(api_.Delete(resource, ns, name,
                               {.dry_run = false,
                                .uid = options.uid,
-                               .resource_version = "",
+                               .resource_version = options.resource_version,
                                .grace_seconds = options.grace_seconds,
                                .propagation = ""}))
       .status();

@@ -146,9 +146,9 @@ Status Executor::DeletePods(const TrainingJob& job, const Plan& plan) {
   Mutex mutex;
   Status first;
   InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
-    const PodName& pod = plan.deletes[i];
-    const Status status =
-        client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = std::nullopt});
+    const PodDelete& pod = plan.deletes[i];
+    const std::optional<int64_t> grace = pod.force ? std::optional<int64_t>(0) : std::nullopt;
+    const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = grace});
     // Another uid has the name: the one we meant is gone.
     if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return;
     const MutexLock lock(mutex);

@@ -11,7 +11,11 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now) {
   ++status.attempt;
   PrepareAttempt(observed, status);
   if (!status.start_time) status.start_time = now;
-  for (const char* type : {kScheduledCondition, kWorkersReadyCondition, kRunningCondition})
+  // What rank 0 of the next attempt says is no continuation.
+  status.progress.last_progress.reset();
+  status.progress.last_progress_seen.reset();
+  for (const char* type :
+       {kScheduledCondition, kWorkersReadyCondition, kRunningCondition, kStalledCondition, kProgressUnknownCondition})
     ClearCondition(status, type, "NewAttempt", "", now, job.generation);
 }
 
@@ -25,11 +29,11 @@ void PrepareAttempt(const Observed& observed, api::JobStatus& status) {
   status.master = {.address = "", .port = MasterPort(job.uid, status.attempt)};
 }
 
-Plan DrainStale(const Observed& observed, Plan plan) {
+Plan DrainStale(const Observed& observed, Plan plan, Time now) {
   for (const Pod& pod : observed.stale) {
-    // One that is being deleted has its grace; the deadline after that belongs to a later version.
     if (!pod->deleting) plan.deletes.push_back({pod->name, pod->uid});
   }
+  ForceOverdue(observed, observed.stale, plan, now);
   return plan;
 }
 

@@ -11,6 +11,9 @@ namespace trainyard::reconcile {
 inline constexpr char kScheduledCondition[] = "Scheduled";
 inline constexpr char kWorkersReadyCondition[] = "WorkersReady";
 inline constexpr char kRunningCondition[] = "Running";
+inline constexpr char kStalledCondition[] = "Stalled";
+inline constexpr char kProgressUnknownCondition[] = "ProgressUnknown";
+inline constexpr char kUnfencedCondition[] = "Unfenced";
 inline constexpr char kRestartingCondition[] = "Restarting";
 inline constexpr char kSuspendedCondition[] = "Suspended";
 inline constexpr char kInvalidSpecCondition[] = "InvalidSpec";

@@ -5,6 +5,7 @@
 
 #include "operator/api/exit_reason.h"
 #include "operator/api/labels.h"
+#include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -63,6 +64,24 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, T
                     .message = MessageOf(*pod, signal),
                     .time = EndTime(observed, *pod, now),
                     .tail = end.words.tail};
+  return failed;
+}
+
+// Its node does not answer, or its kubelet cannot end it.
+FailedWorker Lost(const Observed& observed, int64_t worker, const Pod& pod) {
+  FailedWorker failed;
+  failed.worker = worker;
+  failed.pod = pod;
+  failed.disrupted = true;
+  failed.failure.attempt = observed.job.status.attempt;
+  failed.failure.rank = worker;
+  failed.failure.pod = pod->name;
+  failed.failure.node = pod->node;
+  failed.failure.reason = pod->disrupted ? "DisruptionTarget" : "PodDeleted";
+  failed.failure.message = "it should have been gone by " + FormatTime(*pod->gone_by) + ", and did not end within " +
+                           std::to_string(observed.job.spec.deadlines.terminate_seconds) +
+                           " s more (spec.deadlines.terminateSeconds)";
+  failed.failure.time = pod->deleted_at;
   return failed;
 }
 
@@ -125,6 +144,7 @@ std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
     const Pod& pod = observed.current[i];
     if (observed.done.contains(static_cast<int64_t>(i))) continue;
     if (pod && pod->end && IsFailure(*pod)) failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
+    if (pod && IsLost(observed, *pod, now)) failed.push_back(Lost(observed, static_cast<int64_t>(i), pod));
   }
   for (const int64_t worker : observed.missing) failed.push_back(Vanished(observed, worker, now));
   return failed;

@@ -23,8 +23,8 @@ struct FailedWorker {
 // script does that saves and exits in good order on SIGTERM. REQUIRES: pod.end.
 bool IsFailure(const PodRecord& pod);
 
-// Every worker of the attempt that failed. One that is missing counts as vanished: whoever observes makes
-// sure that the API does not have its pod either.
+// Every worker of the attempt that failed, also one whose pod does not go although it was deleted. One that is missing
+// counts as vanished: whoever observes makes sure that the API does not have its pod either.
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
 
 // The cause: DisruptionTarget > permanent codes > 73 > 71 and OOMKilled > a pod that vanished > 70, 74, any unlisted

@@ -7,6 +7,8 @@
 namespace trainyard::reconcile {
 namespace {
 
+constexpr char kRankZero[] = "RankZero";
+
 // Rank 0's last words are newer than its last answer, which a short run may never have given.
 void TakeLastWords(const PodRecord& first, api::Progress& progress) {
   const std::optional<int64_t> last = first.end->words.step;
@@ -22,7 +24,8 @@ void End(const Observed& observed, Plan& plan, const char* phase, Time now) {
   api::JobStatus& status = plan.status;
   status.phase = phase;
   status.completion_time = now;
-  for (const char* type : {kWorkersReadyCondition, kRunningCondition, kRestartingCondition})
+  for (const char* type :
+       {kWorkersReadyCondition, kRunningCondition, kRestartingCondition, kStalledCondition, kProgressUnknownCondition})
     ClearCondition(status, type, phase, "", now, observed.job.generation);
 }
 
@@ -34,7 +37,8 @@ bool IsFinished(const api::JobStatus& status) {
 
 bool HasSucceeded(const Observed& observed) {
   if (observed.job.status.attempt == 0 || observed.current.empty()) return false;
-  for (size_t i = 0; i < observed.current.size(); ++i) {
+  const size_t needed = observed.job.spec.success_policy == kRankZero ? 1 : observed.current.size();
+  for (size_t i = 0; i < needed; ++i) {
     const Pod& pod = observed.current[i];
     if (!observed.done.contains(static_cast<int64_t>(i)) && !(pod && pod->end && !IsFailure(*pod))) return false;
   }
@@ -45,8 +49,11 @@ Plan Succeed(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
   End(observed, plan, api::kSucceeded, now);
   if (const Pod& first = observed.current.front(); first && first->end) TakeLastWords(*first, status.progress);
-  const std::string message = "all " + std::to_string(observed.current.size()) + " workers ended with 0";
-  SetCondition(status, kCompleteCondition, true, "AllWorkersSucceeded", message, now, observed.job.generation);
+  const bool rank_zero = observed.job.spec.success_policy == kRankZero;
+  const std::string message = rank_zero ? "worker 0 ended with 0, and spec.successPolicy is RankZero"
+                                        : "all " + std::to_string(observed.current.size()) + " workers ended with 0";
+  SetCondition(status, kCompleteCondition, true, rank_zero ? "RankZeroSucceeded" : "AllWorkersSucceeded", message, now,
+               observed.job.generation);
   plan.events.push_back({"Normal", "Succeeded", message});
   return plan;
 }
@@ -58,8 +65,9 @@ Plan Fail(const Observed& observed, Plan plan, const std::string& reason, const 
   return plan;
 }
 
-Plan KeepFinished(const Observed& observed, Plan plan) {
+Plan KeepFinished(const Observed& observed, Plan plan, Time now) {
   plan.status.observed_generation = observed.job.generation;
+  DeleteInTime(observed.job, plan, now);
   const std::string& policy = observed.job.spec.clean_pod_policy;
   if (policy == "None") return plan;
   std::vector<Pod> pods = observed.stale;
@@ -67,6 +75,7 @@ Plan KeepFinished(const Observed& observed, Plan plan) {
   for (const Pod& pod : pods) {
     if (pod && !pod->deleting && (policy == "All" || !pod->over)) plan.deletes.push_back({pod->name, pod->uid});
   }
+  ForceOverdue(observed, pods, plan, now);
   return plan;
 }
 

@@ -31,7 +31,7 @@ bool HandsOff(const TrainingJob& job) {
 
 Plan MakePlan(const Observed& o, Time now) {
   if (HandsOff(o.job)) return LeaveAlone(o);
-  if (IsFinished(o.job.status)) return KeepFinished(o, LeaveAlone(o));
+  if (IsFinished(o.job.status)) return KeepFinished(o, LeaveAlone(o), now);
   if (!o.unlabelled.empty()) return TakeBack(o);  // Nothing can be decided while a pod is out of sight.
   Plan plan = JudgeSpec(o, StatusFromPods(o, now), now);
   if (HasSucceeded(o)) return Succeed(o, std::move(plan), now);
@@ -39,9 +39,14 @@ Plan MakePlan(const Observed& o, Time now) {
   // A spec that is wrong holds up what is new, and nothing that runs.
   if (IsTrue(o.job.status, kSuspendedCondition)) return IsBlocked(o) ? plan : Resume(o, std::move(plan), now);
   if (o.job.status.attempt == 0) return IsBlocked(o) ? plan : FirstAttempt(o, std::move(plan), now);
-  if (!o.stale.empty()) return DrainStale(o, std::move(plan));  // Never mix two attempts.
+  if (const auto why = UsedUp(o, plan, now)) return Fail(o, std::move(plan), "DeadlineExceeded", *why, now);
+  if (!o.stale.empty()) return DrainStale(o, std::move(plan), now);  // Never mix two attempts.
   if (const std::vector<FailedWorker> failed = FailedWorkers(o, now); !failed.empty())
     return RestartOrFail(o, failed, std::move(plan), now);
+  AwaitDeletions(o, plan, now);
+  if (FindsNoNode(o, plan, now)) return AllowAllNodes(o, std::move(plan), now);
+  if (const auto late = LateWorker(o, plan, now)) return EndAttempt(o, *late, std::move(plan), now);
+  if (const auto stalled = StalledWorker(o, plan, now)) return EndAttempt(o, *stalled, std::move(plan), now);
   return CreateMissing(o, std::move(plan), now);
 }
 

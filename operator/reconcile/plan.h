@@ -31,6 +31,10 @@ struct Report {
 struct PodName {
   std::string name, uid;
 };
+struct PodDelete {
+  std::string name, uid;
+  bool force = false;  // at once, whatever its node says
+};
 
 // One job and everything that belongs to it. Every pod of the job is in exactly one place.
 struct Observed {
@@ -56,12 +60,13 @@ struct JobEvent {
 
 // What to create and to delete, and the status to write.
 struct Plan {
-  std::vector<PodName> deletes;
+  std::vector<PodDelete> deletes;
   std::vector<PodName> relabels;  // that get our label back
   std::vector<int64_t> creates;   // ranks of status.attempt
   bool needs_services = false;    // the attempt's workers look for each other, or may
   api::JobStatus status;
   std::vector<JobEvent> events;  // sent once the status is written
+  bool delete_job = false;
   std::optional<double> requeue_after_seconds;
 
   void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }

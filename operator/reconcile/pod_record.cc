@@ -115,9 +115,14 @@ PodRecord PodFromJson(const Json& pod) {
   record.rank = Number(Entry(pod, "labels", api::kLabelRank)).value_or(-1);
   record.node = Text(Field(pod, "spec"), "nodeName");
   record.deleting = !Text(metadata, "deletionTimestamp").empty();
+  record.created = ParseTime(Text(metadata, "creationTimestamp"));
   // The timestamp is the end of the grace.
-  if (const auto end = ParseTime(Text(metadata, "deletionTimestamp")))
-    record.deleted_at = After(*end, -static_cast<double>(json::Count(metadata, "deletionGracePeriodSeconds")));
+  record.gone_by = ParseTime(Text(metadata, "deletionTimestamp"));
+  if (record.gone_by) {
+    const int64_t grace = json::Count(metadata, "deletionGracePeriodSeconds");
+    record.deleted_at = After(*record.gone_by, -static_cast<double>(grace));
+    record.forced = grace == 0;
+  }
   record.ip = Text(status, "podIP");
   if (const Json* trainer = api::TrainerContainer(pod)) record.status_port = StatusPort(*trainer);
   ReadConditions(status, record);

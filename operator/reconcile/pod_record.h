@@ -31,8 +31,11 @@ struct PodRecord {
   int status_port = 0;  // where its launcher serves /status; 0: nowhere that we know of
   bool scheduled = false, ready = false;
   bool over = false;                 // every container has ended, a sidecar too: phase Succeeded or Failed
+  std::optional<Time> created;       // by the API
   std::optional<Time> deleted_at;    // when its deletion was asked for
+  std::optional<Time> gone_by;       // its deletionTimestamp: when its grace is over
   bool deleting = false;             // it was
+  bool forced = false;               // without any grace: what still holds it then is a finalizer
   bool disrupted = false;            // DisruptionTarget is true
   std::optional<Time> disrupted_at;  // since when, if that is known
   std::string disruption;            // and why, by the condition

@@ -25,7 +25,7 @@ bool IsBlocked(const Observed& observed);
 void NextAttempt(const Observed& observed, Plan& plan, Time now);
 // The spec that the attempt is made from, which may change until its first pod exists.
 void PrepareAttempt(const Observed& observed, api::JobStatus& status);
-Plan DrainStale(const Observed& observed, Plan plan);
+Plan DrainStale(const Observed& observed, Plan plan, Time now);
 
 // start.cc: creates the workers that are missing, says what is waited for.
 Plan CreateMissing(const Observed& observed, Plan plan, Time now);
@@ -36,9 +36,39 @@ void CountCreated(const Observed& observed, const IndexSet& made, Plan& plan);
 // restart.cc: workers failed. Collects evidence, judges the culprit once, restarts or fails.
 // REQUIRES: failed is not empty.
 Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now);
+// The same for an attempt that is ended while its workers live: `culprit` says why. Nothing is waited for.
+Plan EndAttempt(const Observed& observed, FailedWorker culprit, Plan plan, Time now);
 // Seconds between a restart and the creation of its pods: none after progress or a first disruption, else doubled for
 // each restart in a row.
 double RestartWait(const api::JobSpec& spec, const api::JobStatus& status);
+
+// deadlines.cc. Each adds to `plan` when it has to be looked at again.
+// activeSeconds: why the job has had its time; nothing: it has not.
+std::optional<std::string> UsedUp(const Observed& observed, Plan& plan, Time now);
+// scheduleSeconds and startSeconds: the worker that keeps the attempt from starting; nothing: there is time.
+std::optional<FailedWorker> LateWorker(const Observed& observed, Plan& plan, Time now);
+
+// stall.cc: stallSeconds. Says in the conditions whether training goes on, as far as rank 0 tells; the culprit of an
+// attempt that was called stalled in a pass before this one, and still is.
+std::optional<FailedWorker> StalledWorker(const Observed& observed, Plan& plan, Time now);
+// So long rank 0 may be silent before its progress counts as unknown, in seconds.
+double SilenceSeconds(const Observed& observed);
+
+// terminate.cc: terminateSeconds.
+// Whether the pod should be gone, its grace and the deadline behind it included, and still has not ended.
+bool IsLost(const Observed& observed, const PodRecord& pod, Time now);
+// Deletes by force those of `pods` that are being deleted and overdue, and says what that may leave behind.
+void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& plan, Time now);
+// Looks again when a pod of the attempt that someone deletes would be lost.
+void AwaitDeletions(const Observed& observed, Plan& plan, Time now);
+
+// avoid_nodes.cc
+// Counts the culprit's node against it, and forgets those whose time is over.
+void NoteCulprit(const Observed& observed, const FailedWorker& culprit, Plan& plan, Time now);
+// Whether pods find no node, and it may be because of those that are avoided.
+bool FindsNoNode(const Observed& observed, Plan& plan, Time now);
+// Another attempt, which may use all nodes. No restart: nothing failed.
+Plan AllowAllNodes(const Observed& observed, Plan plan, Time now);
 
 // suspend.cc
 Plan Suspend(const Observed& observed, Plan plan, Time now);
@@ -49,7 +79,9 @@ bool IsFinished(const api::JobStatus& status);
 bool HasSucceeded(const Observed& observed);
 Plan Succeed(const Observed& observed, Plan plan, Time now);
 Plan Fail(const Observed& observed, Plan plan, const std::string& reason, const std::string& message, Time now);
-Plan KeepFinished(const Observed& observed, Plan plan);
+// ttl.cc: ttlSecondsAfterFinished. REQUIRES: the job has ended.
+void DeleteInTime(const TrainingJob& job, Plan& plan, Time now);
+Plan KeepFinished(const Observed& observed, Plan plan, Time now);
 
 }  // namespace trainyard::reconcile
 

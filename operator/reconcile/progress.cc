@@ -29,6 +29,22 @@ void CountWorkers(const Observed& observed, api::Workers& workers) {
   workers.created = std::max(created, workers.active + workers.failed + workers.succeeded);
 }
 
+// Two clocks are never compared: the trainer's is only asked whether it moved. Times of the API are whole seconds.
+bool IsSameMoment(Time a, Time b) {
+  return std::chrono::floor<std::chrono::seconds>(a) == std::chrono::floor<std::chrono::seconds>(b);
+}
+
+// Since when there is no progress, by the operator's clock, and without the time in which nobody answered.
+void DateProgress(const api::Progress& known, double silence, api::Progress& next) {
+  if (!next.last_progress) return;
+  next.last_progress_seen = next.last_update;
+  if (!known.last_progress || !known.last_progress_seen || !known.last_update ||
+      !IsSameMoment(*known.last_progress, *next.last_progress))
+    return;
+  const double gap = SecondsBetween(*known.last_update, *next.last_update);
+  next.last_progress_seen = After(*known.last_progress_seen, gap > silence ? gap : 0);
+}
+
 void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
   const Report* report = CurrentReport(observed);
   if (!report) return;
@@ -41,7 +57,9 @@ void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
       (report->progress.step != status.progress.step || report->checkpoint.step > status.checkpoint.step) &&
       std::any_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return pod && pod->end; });
   if (!due && !complete && !last) return;
-  status.progress = report->progress;
+  api::Progress next = report->progress;
+  DateProgress(status.progress, SilenceSeconds(observed), next);
+  status.progress = next;
   if (report->checkpoint.step > status.checkpoint.step) status.checkpoint = report->checkpoint;
 }
 

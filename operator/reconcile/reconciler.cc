@@ -73,6 +73,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
     if (!sent.ok())
       log_.Debug("an event was not sent", {{"job", key}, {"reason", event.reason}, {"error", sent.ToString()}});
   }
+  if (plan.delete_job) return {DeleteJob(job), {}};
   return {Status::Ok(), plan.requeue_after_seconds};
 }
 
@@ -194,6 +195,14 @@ Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& sta
   written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds,
                          clock_.Steady()};
   return Status::Ok();
+}
+
+// The very one that was judged: whoever has changed it since, also its TTL, is heard first.
+Status Reconciler::DeleteJob(const TrainingJob& job) {
+  const Status deleted =
+      client_.Delete(kube::kTrainingJobs, job.ns, job.name, {.uid = job.uid, .resource_version = job.resource_version});
+  if (deleted.ok() || deleted.Is(Code::kNotFound)) return Status::Ok();
+  return deleted.With("delete the job, ttlSecondsAfterFinished after its end");
 }
 
 }  // namespace trainyard::reconcile

@@ -50,6 +50,7 @@ class Reconciler {
   Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
   // Seconds since our last write of the job's status; nothing: there is none.
   std::optional<double> SinceWritten(const std::string& key);
+  Status DeleteJob(const TrainingJob& job);
   bool CacheIsBehind(const std::string& key, const TrainingJob& job);
 
   kube::Client& client_;

@@ -25,8 +25,9 @@ bool Matches(const api::RestartRule& rule, const FailedWorker& culprit) {
   if (!rule.on_reasons.empty()) {
     return std::find(rule.on_reasons.begin(), rule.on_reasons.end(), culprit.failure.reason) != rule.on_reasons.end();
   }
-  // A pod that was deleted was told to stop: its exit code says nothing about the training.
-  if (culprit.disrupted) return false;
+  // A pod that was deleted was told to stop: its exit code says nothing about the training. One that a deadline ended
+  // has none.
+  if (culprit.disrupted || !culprit.failure.exit_code) return false;
   return std::find(rule.on_exit_codes.begin(), rule.on_exit_codes.end(), *culprit.failure.exit_code) !=
          rule.on_exit_codes.end();
 }
@@ -91,8 +92,10 @@ Time FirstFailureTime(const Observed& observed, const std::vector<FailedWorker>&
 }
 
 bool EvidenceIsComplete(const Observed& observed, const std::vector<FailedWorker>& failed, Time now, double& left) {
-  const bool all_ended = observed.coming.empty() && std::all_of(observed.current.begin(), observed.current.end(),
-                                                                [](const Pod& pod) { return !pod || pod->end; });
+  const bool all_ended = observed.coming.empty() &&
+                         std::all_of(observed.current.begin(), observed.current.end(), [&](const Pod& pod) {
+                           return !pod || pod->end || IsLost(observed, *pod, now);
+                         });
   if (all_ended) return true;
   left = kEvidenceSeconds - SecondsBetween(FirstFailureTime(observed, failed, now), now);
   return left <= 0;
@@ -162,9 +165,12 @@ Plan Restart(const Observed& observed, Plan plan, const FailedWorker& culprit, R
 Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now) {
   if (double left = 0; !EvidenceIsComplete(observed, failed, now, left))
     return AwaitEvidence(observed, failed, left, std::move(plan), now);
+  return EndAttempt(observed, Culprit(failed, api::RulesInForce(observed.job.spec.restart)), std::move(plan), now);
+}
+
+Plan EndAttempt(const Observed& observed, FailedWorker culprit, Plan plan, Time now) {
   const api::Restart& policy = observed.job.spec.restart;
   const std::vector<api::RestartRule> rules = api::RulesInForce(policy);
-  FailedWorker culprit = Culprit(failed, rules);
   const Judgment judgment = Judge(policy, rules, culprit);
   api::JobStatus& status = plan.status;
   if (!culprit.failure.step) culprit.failure.step = ReportedStep(observed);
@@ -174,6 +180,7 @@ Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& fa
                 Describe(culprit) + "; " + judgment.rule + " says Fail", now);
   const bool progressed = status.checkpoint.step > status.restarts.durable_step;
   const bool free = judgment.action == api::kRestartUncharged;
+  if (!free) NoteCulprit(observed, culprit, plan, now);
   CountStreak(status.restarts, culprit.failure, progressed);
   if (!free && status.restarts.streak && status.restarts.streak->count >= policy.same_step_limit) {
     return Fail(observed, std::move(plan), "SameStepLimit",

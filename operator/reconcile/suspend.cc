@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
@@ -19,7 +20,7 @@ Plan Suspend(const Observed& observed, Plan plan, Time now) {
   }
   if (!observed.stale.empty()) {
     status.phase = api::kSuspending;
-    return DrainStale(observed, std::move(plan));
+    return DrainStale(observed, std::move(plan), now);
   }
   if (!IsTrue(status, kSuspendedCondition)) plan.events.push_back({"Normal", "Suspended", "no worker is left"});
   SetCondition(status, kSuspendedCondition, true, "Requested", "spec.suspend is true", now, observed.job.generation);
@@ -31,6 +32,10 @@ Plan Suspend(const Observed& observed, Plan plan, Time now) {
 
 Plan Resume(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
+  const api::Condition* suspended = FindCondition(status, kSuspendedCondition);
+  if (status.start_time && suspended && suspended->last_transition_time)
+    status.suspended_seconds +=
+        std::max<int64_t>(0, std::llround(SecondsBetween(*suspended->last_transition_time, now)));
   ClearCondition(status, kSuspendedCondition, "Resumed", "spec.suspend is false", now, observed.job.generation);
   // The suspension has begun an attempt already, if there were pods to end; no pod was made for it. The spec may have
   // changed since.

@@ -134,12 +134,14 @@ void AddCheckpointVolume(const api::Checkpoint& checkpoint, Json& spec, Json& co
 }
 
 // Kubernetes gives 64 MiB, and data loaders and NCCL die of it with a bus error.
-void AddSharedMemory(Json& spec, Json& container) {
+void AddSharedMemory(const std::string& size_limit, Json& spec, Json& container) {
   const Json mounts = json::List(container, "volumeMounts");
   for (const Json& mount : mounts) {
     if (mount.is_object() && json::Field(mount, "mountPath") == kSharedMemoryPath) return;
   }
-  Append(spec, "volumes", {{"name", kSharedMemoryVolume}, {"emptyDir", {{"medium", "Memory"}}}});
+  Json source = {{"medium", "Memory"}};
+  if (!size_limit.empty()) source["sizeLimit"] = size_limit;
+  Append(spec, "volumes", {{"name", kSharedMemoryVolume}, {"emptyDir", std::move(source)}});
   Append(container, "volumeMounts", {{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
 }
 
@@ -161,8 +163,29 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, const st
     KeepLastOutput(container);
     if (!job.spec.config.is_null()) AddInfoVolume(spec, container);
     AddCheckpointVolume(job.spec.checkpoint, spec, container);
-    AddSharedMemory(spec, container);
+    AddSharedMemory(job.spec.shared_memory.size_limit, spec, container);
     return;
+  }
+}
+
+// Required of every term, since one that matches is enough; a term without any requirement matches no node, and stays.
+void AvoidNodes(const TrainingJob& job, Json& spec) {
+  Json names = Json::array();
+  for (const api::AvoidedNode& node : job.status.avoided_nodes) {
+    if (node.failures >= job.spec.restart.avoid_nodes.after_failures) names.push_back(node.node);
+  }
+  if (names.empty()) return;
+  const Json other = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", names}};
+  Json& required =
+      ObjectAt(ObjectAt(ObjectAt(spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution");
+  Json& terms = required["nodeSelectorTerms"];
+  if (terms.is_null()) {
+    terms = Json::array({{{"matchExpressions", Json::array({other})}}});
+    return;
+  }
+  for (Json& term : terms) {
+    if (!json::List(term, "matchExpressions").empty() || !json::List(term, "matchFields").empty())
+      Append(term, "matchExpressions", other);
   }
 }
 
@@ -182,9 +205,12 @@ int64_t MasterPort(const std::string& uid, int64_t attempt) {
 }
 
 std::string SpecHash(const api::JobSpec& spec) {
-  const Json parts = {
-      spec.workers,         api::ProcsPerWorker(spec),     spec.config,    spec.pod_template, spec.checkpoint.volume,
-      spec.checkpoint.path, spec.checkpoint.grace_seconds, spec.rendezvous};
+  Json parts = {
+      spec.workers,         api::ProcsPerWorker(spec),    spec.config, spec.pod_template, spec.checkpoint.volume,
+      spec.checkpoint.path, spec.checkpoint.grace_seconds};
+  // Only where they are set: they came later, and the others' hashes stay what they were.
+  if (!spec.shared_memory.size_limit.empty()) parts.push_back(spec.shared_memory.size_limit);
+  if (spec.rendezvous != api::kByService) parts.push_back(spec.rendezvous);
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
                 static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));
@@ -217,6 +243,7 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   spec["terminationGracePeriodSeconds"] =
       std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);
   FillTrainer(job, attempt, rank, master, spec);
+  AvoidNodes(job, spec);
   if (json::Field(spec, "initContainers").is_array()) {
     for (Json& container : spec["initContainers"]) KeepLastOutput(container);
   }

@@ -303,5 +303,21 @@ TEST_F(ApplyTest, TwoJobsThatWantOneNameSayWhose) {
       << outcome_.problem.message;
 }
 
+TEST_F(ApplyTest, ForceTakesAPodFromANodeThatDoesNotAnswer) {
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, {{"spec", {{"nodeName", "n"}}}}, {});
+  const std::string uid = api_.Get(kube::kPods, "default", "job-1-0").body["metadata"]["uid"];
+  Plan plan;
+  plan.deletes = {{.name = "job-1-0", .uid = uid, .force = false}};
+  ASSERT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
+  EXPECT_EQ(PodCount(), 1u) << "it has its grace";
+  plan.deletes = {{.name = "job-1-0", .uid = "another", .force = true}};
+  ASSERT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
+  EXPECT_EQ(PodCount(), 1u) << "only the very pod";
+  plan.deletes = {{.name = "job-1-0", .uid = uid, .force = true}};
+  ASSERT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
+  EXPECT_EQ(PodCount(), 0u);
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

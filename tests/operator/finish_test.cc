@@ -20,6 +20,35 @@ TEST(Finish, SucceedsWhenAllDid) {
   EXPECT_EQ(plan.status.workers.succeeded, 2);
 }
 
+TEST(Finish, RankZeroAloneMaySucceedForAll) {
+  Scene scene(3);
+  scene.spec().success_policy = "RankZero";
+  scene.Pod(0);
+  scene.Ended(1, 0);
+  scene.Pod(2);
+  EXPECT_NE(scene.Decide().status.phase, api::kSucceeded);
+  Scene done(3);
+  done.spec().success_policy = "RankZero";
+  done.Ended(0, 0).over = true;
+  done.Ended(1, 1).over = true;
+  done.Pod(2);
+  const Plan plan = done.Decide();
+  EXPECT_EQ(plan.status.phase, api::kSucceeded) << "what the others do then does not count";
+  EXPECT_EQ(FindCondition(plan.status, kCompleteCondition)->reason, "RankZeroSucceeded");
+  done.status() = plan.status;
+  const Plan clean = done.Decide();
+  ASSERT_EQ(clean.deletes.size(), 1u) << "cleanPodPolicy ends those that still run";
+  EXPECT_EQ(clean.deletes[0].name, "job-1-2");
+}
+
+TEST(Finish, ARankZeroThatFailedIsAFailure) {
+  Scene scene(2);
+  scene.spec().success_policy = "RankZero";
+  scene.Ended(0, 70);
+  scene.Ended(1, 0);
+  EXPECT_EQ(scene.Decide().status.attempt, 2);
+}
+
 TEST(Finish, TheLastWordsAreNewerThanTheLastAnswer) {
   Scene scene(1);
   scene.Ended(0, 0, 1, R"({"v":1,"rank":0,"step":60,"checkpoint_step":60})");

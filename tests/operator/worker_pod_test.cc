@@ -67,6 +67,16 @@ TEST(WorkerPod, GetsSharedMemoryUnlessTheTemplateHasIt) {
   EXPECT_EQ(mounts(), std::pair(std::set<std::string>({"/dev/shm"}), size_t{0}));
 }
 
+TEST(WorkerPod, SharedMemoryHasTheSizeThatIsAsked) {
+  Scene scene(1);
+  const auto source = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"]["volumes"].back()["emptyDir"]; };
+  const std::string before = SpecHash(scene.spec());
+  EXPECT_EQ(source(), Json({{"medium", "Memory"}}));
+  scene.spec().shared_memory.size_limit = "8Gi";
+  EXPECT_EQ(source(), Json({{"medium", "Memory"}, {"sizeLimit", "8Gi"}}));
+  EXPECT_NE(SpecHash(scene.spec()), before) << "an attempt never mixes two";
+}
+
 TEST(WorkerPod, TheGraceCoversTheCheckpoint) {
   const std::pair<int64_t, int64_t> cases[] = {{0, 70}, {30, 70}, {600, 600}};  // template's, pod's
   for (const auto& [own, grace] : cases) {

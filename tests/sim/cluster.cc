@@ -73,16 +73,33 @@ void Cluster::Terminate(const PodView& pod) {
 
 void Cluster::Bind(const PodView& pod) {
   if (!dice_.Chance(0.6)) return;  // the scheduler takes its time
+  const auto job = mirror_.jobs().find(pod.owner_uid);
+  if (IsStuck(pod, job != mirror_.jobs().end() && job->second.schedule_seconds)) return;
   const std::string node = "node-" + std::to_string(dice_.Below(kNodes));
-  if (lost_.contains(node)) return;
+  if (pod.avoids.size() >= kNodes)
+    return PatchStatus(pod, {{"conditions", Json::array({{{"type", "PodScheduled"},
+                                                          {"status", "False"},
+                                                          {"reason", "Unschedulable"},
+                                                          {"message", "0/4 nodes are available"}}})}});
+  if (lost_.contains(node) || pod.avoids.contains(node)) return;
   api_.Patch(kube::kPods, kNamespace, pod.name, "", local::PatchType::kMerge, {{"spec", {{"nodeName", node}}}},
              {.manager = "scheduler"});
   PatchStatus(pod, {{"podIP", "10.0.0." + std::to_string(1 + dice_.Below(250))},
                     {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}}})}});
 }
 
+// A claim that never binds, an image that never comes. `may`: a deadline ends it.
+bool Cluster::IsStuck(const PodView& pod, bool may) {
+  const bool good = calm_ || pod.attempt >= options_.good_attempt;
+  if (may && !good && dice_.Chance(options_.stuck)) stuck_.insert(pod.uid);
+  return stuck_.contains(pod.uid);
+}
+
 void Cluster::Start(const PodView& pod) {
   if (Harm(pod)) return;
+  const auto job = mirror_.jobs().find(pod.owner_uid);
+  constexpr int64_t kSoon = 200;  // else the run would take too long
+  if (IsStuck(pod, job != mirror_.jobs().end() && job->second.start_seconds < kSoon)) return;
   const bool good = calm_ || pod.attempt >= options_.good_attempt;
   if (!good && dice_.Chance(options_.failure * 0.3)) return Reject(pod);
   processes_[pod.uid] = pod.node;
@@ -108,6 +125,7 @@ void Cluster::Live(const PodView& pod, const Run& run) {
   const bool good = calm_ || pod.attempt >= options_.good_attempt;
   if (buggy && pod.rank == pod.workers - 1 && dice_.Chance(0.5)) return Exit(pod, image.bug_code, "Error", false);
   if (!good && run.met && dice_.Chance(options_.failure)) return Fail(pod);
+  if (!good && run.met && image.ours && dice_.Chance(options_.hang)) training_.Hang(pod);
   if (run.met && run.step >= image.steps && dice_.Chance(0.5)) Exit(pod, 0, "Completed", false);
 }
 

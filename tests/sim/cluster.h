@@ -17,6 +17,8 @@ class Cluster {
     double disruption = 0;     // chance that a pod is evicted, or deleted by someone
     double lost_node = 0;      // chance that a node stops answering
     double silence = 0;        // chance that nobody hears of a worker's end
+    double hang = 0;           // chance, a step, that a run of ours stops getting on
+    double stuck = 0;          // chance that a pod is never scheduled, or never starts
     int64_t good_attempt = 3;  // from this attempt on nothing goes wrong by itself
   };
   Cluster(local::MemoryApi& api, const Mirror& mirror, const Clock& clock, Dice& dice, Training& training,
@@ -36,6 +38,7 @@ class Cluster {
   void Start(const PodView& pod);
   void Live(const PodView& pod, const Run& run);
   bool Harm(const PodView& pod);
+  bool IsStuck(const PodView& pod, bool may);
   void Fail(const PodView& pod);
   void Reject(const PodView& pod);
   void Exit(const PodView& pod, int64_t code, const std::string& reason, bool target);
@@ -49,7 +52,8 @@ class Cluster {
   Training& training_;
   Options options_;
   bool calm_ = false;
-  std::set<std::string> lost_;  // nodes
+  std::set<std::string> lost_;   // nodes
+  std::set<std::string> stuck_;  // pods, by uid
   std::map<std::string, Time> lost_since_;
   std::map<std::string, std::string> processes_;  // pod uid to node: what runs there, whatever the API says
 };

@@ -42,6 +42,9 @@ ContainerEnd EndOf(const Json& terminated) {
 void ReadStatus(const Json& status, PodView& view) {
   view.phase = Text(status, "phase");
   for (const Json& condition : List(status, "conditions")) {
+    const bool holds = Text(condition, "status") == "True";
+    view.scheduled |= holds && Text(condition, "type") == "PodScheduled";
+    view.ready |= holds && Text(condition, "type") == "Ready";
     if (Text(condition, "type") != "DisruptionTarget" || Text(condition, "status") != "True") continue;
     view.disrupted = true;
     view.disrupted_at = ParseTime(Text(condition, "lastTransitionTime"));
@@ -63,8 +66,18 @@ PodView ViewOfPod(const Json& pod) {
                .attempt = Number(Text(labels, "trainyard.dev/attempt")),
                .rank = Number(Text(labels, "trainyard.dev/rank")),
                .deleting = !Text(metadata, "deletionTimestamp").empty()};
-  if (const auto gone_by = ParseTime(Text(metadata, "deletionTimestamp")))
-    view.deleted_at = After(*gone_by, -static_cast<double>(Whole(metadata, "deletionGracePeriodSeconds")));
+  view.created = ParseTime(Text(metadata, "creationTimestamp"));
+  view.gone_by = ParseTime(Text(metadata, "deletionTimestamp"));
+  if (view.gone_by)
+    view.deleted_at = After(*view.gone_by, -static_cast<double>(Whole(metadata, "deletionGracePeriodSeconds")));
+  const Json& affinity =
+      Field(Field(Field(spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution");
+  for (const Json& term : List(affinity, "nodeSelectorTerms")) {
+    for (const Json& expression : List(term, "matchExpressions")) {
+      if (Text(expression, "operator") != "NotIn") continue;
+      for (const Json& node : List(expression, "values")) view.avoids.insert(node);
+    }
+  }
   for (const Json& owner : List(metadata, "ownerReferences")) view.owner_uid = Text(owner, "uid");
   for (const Json& container : List(spec, "containers")) {
     if (Text(container, "name") == "trainer") {
@@ -100,8 +113,9 @@ void ReadRules(const Json& restart, JobView& view) {
 
 void ReadConditions(const Json& status, JobView& view) {
   for (const Json& condition : List(status, "conditions")) {
-    if (Text(condition, "status") != "True") continue;
     const std::string type = Text(condition, "type");
+    if (type == "Suspended") view.suspended_changed = ParseTime(Text(condition, "lastTransitionTime"));
+    if (Text(condition, "status") != "True") continue;
     view.suspended |= type == "Suspended";
     view.succeeded |= type == "Succeeded" || type == "Complete";
     view.failed |= type == "Failed";
@@ -142,6 +156,16 @@ JobView ViewOfJob(const Json& job) {
                .checkpoint_step = Whole(Field(status, "checkpoint"), "step"),
                .created = Whole(Field(status, "workers"), "created"),
                .done = Indices(Text(Field(status, "workers"), "done"))};
+  const Json& deadlines = Field(spec, "deadlines");
+  view.schedule_seconds = Known(deadlines, "scheduleSeconds");
+  view.start_seconds = Whole(deadlines, "startSeconds", 1800);
+  view.stall_seconds = Whole(deadlines, "stallSeconds", 600);
+  view.active_seconds = Known(deadlines, "activeSeconds");
+  view.terminate_seconds = Whole(deadlines, "terminateSeconds", 60);
+  view.ttl_seconds = Known(spec, "ttlSecondsAfterFinished");
+  view.rank_zero = Text(spec, "successPolicy") == "RankZero";
+  view.start_time = ParseTime(Text(status, "startTime"));
+  view.completion_time = ParseTime(Text(status, "completionTime"));
   ReadRules(restart, view);
   ReadConditions(status, view);
   ReadFailures(status, view);

@@ -36,6 +36,9 @@ struct PodView {
   int64_t workers = 0;            // PET_NNODES
   bool deleting = false, disrupted = false, sidecar = false;
   std::optional<Time> disrupted_at, deleted_at;  // deleted_at: when somebody asked for it
+  std::optional<Time> created, gone_by;          // gone_by: when its grace is over
+  bool scheduled = false, ready = false;
+  std::set<std::string> avoids;  // nodes that its affinity excludes
   std::optional<ContainerEnd> end;
 
   bool over() const { return phase == "Succeeded" || phase == "Failed"; }
@@ -59,12 +62,16 @@ struct JobView {
   int64_t workers = 0, max_restarts = 0, same_step_limit = 0, backoff_initial = 0, backoff_max = 0;
   std::vector<ExitRule> rules;  // the job's own, on exit codes
   std::string clean_pod_policy;
+  std::optional<int64_t> schedule_seconds, active_seconds, ttl_seconds;
+  int64_t start_seconds = 0, stall_seconds = 0, terminate_seconds = 0;
+  bool rank_zero = false;  // successPolicy
   // status
   int64_t attempt = 0, total = 0, charged = 0, durable_step = 0, checkpoint_step = 0;
   int64_t created = 0;     // status.workers.created
   std::set<int64_t> done;  // status.workers.done
   std::optional<Streak> streak;
   bool suspended = false, succeeded = false, failed = false;
+  std::optional<Time> start_time, completion_time, suspended_changed;  // suspended_changed: the condition's transition
   std::string failed_reason;
   std::string culprit_pod, culprit_reason;  // of the newest failure, and
   int64_t culprit_attempt = 0;              // its attempt

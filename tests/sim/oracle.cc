@@ -19,6 +19,7 @@ Oracle::Oracle(Mirror& mirror, const Reports& reports, const Clock& clock,
 }
 
 void Oracle::PodChanged(const PodView* before, const PodView* after) {
+  if (writer_ && before && !after) JudgeForce(*before);
   const PodView& pod = after ? *after : *before;
   Log& log = logs_[{pod.owner_uid, pod.attempt}];
   if (!before && clock_.Now() < log.not_before)
@@ -32,14 +33,17 @@ void Oracle::PodChanged(const PodView* before, const PodView* after) {
 }
 
 void Oracle::JobChanged(const JobView* before, const JobView* after) {
+  if (writer_ && before && !after) JudgeDeletion(*before);
   if (!before || !after || !writer_) return;
+  CountSuspension(*before, *after);
   const bool restarted = after->total != before->total, failed = after->failed && !before->failed;
   if (after->attempt == before->attempt) JudgeDone(*before, *after);
   if (restarted || failed) {
     JudgeRestart(*before, *after);
   } else if (after->succeeded && !before->succeeded) {
     JudgeSuccess(*before, *after);
-  } else if (after->attempt != before->attempt && before->attempt != 0 && !before->suspend && !before->suspended) {
+  } else if (after->attempt != before->attempt && before->attempt != 0 && !before->suspend && !before->suspended &&
+             !FoundNoNode(*before)) {
     complain_("attempt " + std::to_string(after->attempt) + " of " + after->name + " began without a reason");
   }
   if (restarted) ExpectWait(*before, *after);
@@ -64,6 +68,10 @@ std::vector<Attempt> Oracle::States(const JobView& job) const {
 
 void Oracle::JudgeRestart(const JobView& before, const JobView& after) {
   std::string wrong;
+  if (after.failed_reason == "DeadlineExceeded") {
+    if (wrong = CompareActive(before); !wrong.empty()) complain_(after.name + " was failed: " + wrong);
+    return;
+  }
   for (const Attempt& pods : States(before)) {
     // It was decided at some moment between these two.
     for (const Time now : {clock_.Now(), writer_->began}) {
@@ -76,8 +84,8 @@ void Oracle::JudgeRestart(const JobView& before, const JobView& after) {
 
 std::string Oracle::Compare(const JobView& before, const JobView& after, const Attempt& pods, Time unknown_time) const {
   const std::vector<Casualty> casualties = Casualties(before, pods, unknown_time);
-  if (casualties.empty()) return "no worker had failed";
-  if (!EvidenceIsIn(before, pods)) return "the other workers' ends were not awaited";
+  if (casualties.empty()) return CompareDeadline(before, after, pods, unknown_time);
+  if (!EvidenceIsIn(before, pods, unknown_time)) return "the other workers' ends were not awaited";
   const Verdict verdict = Judge(before, casualties);
   if (after.culprit_pod != verdict.culprit.pod || after.culprit_reason != verdict.culprit.reason)
     return "it blames " + after.culprit_pod + " (" + after.culprit_reason + ") and not " + verdict.culprit.pod + " (" +
@@ -120,9 +128,96 @@ std::string Oracle::CompareLimits(const JobView& before, const JobView& after, c
   return "";
 }
 
+std::string Oracle::CompareDeadline(const JobView& before, const JobView& after, const Attempt& pods, Time now) const {
+  const auto lacks = [&](const auto& has) {
+    int64_t count = 0;
+    for (int64_t worker = 0; worker < before.workers; ++worker) {
+      const auto pod = pods.find(worker);
+      count += !before.done.contains(worker) && !(pod != pods.end() && (pod->second.end || has(pod->second)));
+    }
+    return count;
+  };
+  const auto unscheduled = lacks([](const PodView& pod) { return pod.scheduled; });
+  const auto unready = lacks([](const PodView& pod) { return pod.ready; });
+  const auto passed = [&](std::optional<Time> since, int64_t seconds) {
+    return since && SecondsBetween(*since, now) >= static_cast<double>(seconds) - kSecond;
+  };
+  const auto log = logs_.find({before.uid, before.attempt});
+  const std::string& reason = after.culprit_reason;
+  if (reason == "Hang") {
+    constexpr double kHeardWithin = 61;
+    const double stood = reports_.Stood(before.uid, before.attempt, After(writer_->began, -kHeardWithin));
+    if (stood < static_cast<double>(before.stall_seconds) - 2 * kSecond)
+      return "it is said to hang, and stood still for " + std::to_string(stood) + " s";
+  } else if (reason == "ScheduleDeadlineExceeded") {
+    if (unscheduled == 0 || !before.schedule_seconds || log == logs_.end() ||
+        !passed(log->second.changes.front().time, *before.schedule_seconds))
+      return "its pods still had time to be scheduled";
+  } else if (reason == "StartDeadlineExceeded") {
+    if (unscheduled > 0 || unready == 0 || !passed(AllScheduled(before), before.start_seconds))
+      return "its pods still had time to start";
+  } else {
+    return "no worker had failed";
+  }
+  return CompareLimits(before, after, {.culprit = {.pod = after.culprit_pod, .reason = reason}});
+}
+
+std::optional<Time> Oracle::AllScheduled(const JobView& job) const {
+  const auto log = logs_.find({job.uid, job.attempt});
+  std::set<int64_t> scheduled;
+  if (log == logs_.end()) return std::nullopt;
+  for (const Change& change : log->second.changes) {
+    if (change.pod && (change.pod->scheduled || change.pod->end)) scheduled.insert(change.worker);
+    if (static_cast<int64_t>(scheduled.size()) == job.workers) return change.time;
+  }
+  return std::nullopt;
+}
+
+std::string Oracle::CompareActive(const JobView& before) const {
+  if (!before.active_seconds || !before.start_time) return "it has no such deadline";
+  const auto suspended = suspended_.find(before.uid);
+  const double taken =
+      SecondsBetween(*before.start_time, clock_.Now()) - (suspended == suspended_.end() ? 0 : suspended->second);
+  if (taken >= static_cast<double>(*before.active_seconds) - kSecond) return "";
+  return "it had taken " + std::to_string(taken) + " of " + std::to_string(*before.active_seconds) + " s";
+}
+
+void Oracle::CountSuspension(const JobView& before, const JobView& after) {
+  if (before.suspended && !after.suspended && before.start_time)
+    suspended_[after.uid] += SecondsBetween(*before.suspended_changed, *after.suspended_changed) - kSecond;
+}
+
+bool Oracle::FoundNoNode(const JobView& job) const {
+  constexpr double kNoNodeSeconds = 120;
+  const auto log = logs_.find({job.uid, job.attempt});
+  return log != logs_.end() &&
+         std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& change) {
+           return change.pod && !change.pod->scheduled && !change.pod->avoids.empty() &&
+                  SecondsBetween(*change.pod->created, clock_.Now()) >= kNoNodeSeconds;
+         });
+}
+
+// By force: a pod that runs went at once. Its grace and the deadline behind it must be over.
+void Oracle::JudgeForce(const PodView& pod) {
+  if (pod.node.empty() || pod.end || pod.over()) return;
+  const auto job = mirror_.jobs().find(pod.owner_uid);
+  if (job == mirror_.jobs().end()) return;
+  if (!pod.gone_by || !IsOverdue(job->second, pod, clock_.Now()))
+    complain_("pod " + pod.name + " was deleted by force before its time");
+}
+
+void Oracle::JudgeDeletion(const JobView& job) {
+  const bool due =
+      job.finished() && job.ttl_seconds && job.completion_time &&
+      SecondsBetween(*job.completion_time, clock_.Now()) >= static_cast<double>(*job.ttl_seconds) - kSecond;
+  if (!due) complain_("an operator deleted " + job.name);
+}
+
 // All have ended, or the first failure is 15 s old.
-bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods) const {
-  if (std::all_of(pods.begin(), pods.end(), [](const auto& pod) { return pod.second.end.has_value(); })) return true;
+bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, Time now) const {
+  if (std::all_of(pods.begin(), pods.end(),
+                  [&](const auto& pod) { return pod.second.end.has_value() || IsOverdue(before, pod.second, now); }))
+    return true;
   Time first = Time::max();
   for (const Casualty& casualty : Casualties(before, pods, clock_.Now())) first = std::min(first, casualty.time);
   if (before.culprit_attempt == before.attempt && before.culprit_time) first = std::min(first, *before.culprit_time);
@@ -132,7 +227,7 @@ bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods) const {
 void Oracle::JudgeSuccess(const JobView& before, const JobView& after) {
   for (const Attempt& pods : States(before)) {
     bool all = true;
-    for (int64_t worker = 0; worker < before.workers; ++worker) {
+    for (int64_t worker = 0; worker < (before.rank_zero ? 1 : before.workers); ++worker) {
       const auto pod = pods.find(worker);
       all &= before.done.contains(worker) || (pod != pods.end() && Succeeded(pod->second));
     }

@@ -42,11 +42,21 @@ class Oracle {
   void JudgeRestart(const JobView& before, const JobView& after);
   void JudgeSuccess(const JobView& before, const JobView& after);
   void JudgeDone(const JobView& before, const JobView& after);
+  void JudgeDeletion(const JobView& job);
+  void JudgeForce(const PodView& pod);
   void ExpectWait(const JobView& before, const JobView& after);
+  void CountSuspension(const JobView& before, const JobView& after);
   // What is wrong with this restart or failure, if these were the pods; empty: nothing.
   std::string Compare(const JobView& before, const JobView& after, const Attempt& pods, Time now) const;
   std::string CompareLimits(const JobView& before, const JobView& after, const Verdict& verdict) const;
-  bool EvidenceIsIn(const JobView& before, const Attempt& pods) const;
+  // The same of an attempt whose workers live: a deadline must have passed.
+  std::string CompareDeadline(const JobView& before, const JobView& after, const Attempt& pods, Time now) const;
+  std::string CompareActive(const JobView& before) const;
+  bool EvidenceIsIn(const JobView& before, const Attempt& pods, Time now) const;
+  // When the last worker of the attempt had a node; nothing: one has none.
+  std::optional<Time> AllScheduled(const JobView& job) const;
+  // Whether its pods found no node for long, because of those that it avoids.
+  bool FoundNoNode(const JobView& job) const;
   // The states of the pods of `job`'s attempt that a decision may be based on, the oldest first.
   std::vector<Attempt> States(const JobView& job) const;
 
@@ -60,7 +70,8 @@ class Oracle {
     int64_t count = 0;
     Time begun{};  // the attempt
   };
-  std::map<std::string, Repeats> repeats_;  // by job uid
+  std::map<std::string, Repeats> repeats_;   // by job uid
+  std::map<std::string, double> suspended_;  // seconds, by job uid
 };
 
 }  // namespace trainyard::sim

@@ -26,6 +26,8 @@ Scenario::Scenario(Dice& dice)
              .disruption = disruptions ? 0.03 : 0,
              .lost_node = disruptions && dice.Chance(0.4) ? 0.02 : 0,
              .silence = dice.Chance(0.3) ? 0.5 : 0,
+             .hang = failures && dice.Chance(0.3) ? 0.05 : 0,
+             .stuck = failures && dice.Chance(0.3) ? 0.1 : 0,
              .good_attempt = doomed ? 1000000 : 1 + dice.Below(6)};
 }
 
@@ -35,7 +37,7 @@ Simulation::Simulation(uint64_t seed, bool trace)
       trouble_{.level = 0.5, .interleave = scenario_.interleave},
       api_(clock_, seed),
       mirror_(api_),
-      training_(dice_),
+      training_(dice_, clock_),
       reports_(training_, clock_, dice_),
       cluster_(api_, mirror_, clock_, dice_, training_, scenario_.cluster),
       invariants_(mirror_, training_, clock_, scenario_.operators),
@@ -100,10 +102,21 @@ Json Simulation::Spec() {
     rules.push_back({{"onExitCodes", {1, 69}}, {"action", "RestartUncharged"}});
   if (scenario_.doomed && dice_.Chance(0.3)) rules.push_back({{"onExitCodes", {73, 74}}, {"action", "Fail"}});
   if (dice_.Chance(0.1)) rules.push_back({{"onExitCodes", {75}}, {"action", "Restart"}});
-  return {{"restart",
+  Json deadlines = Json::object();
+  if (dice_.Chance(0.5)) deadlines["scheduleSeconds"] = 20 + dice_.Below(60);
+  if (dice_.Chance(0.5)) deadlines["startSeconds"] = 20 + dice_.Below(60);
+  if (dice_.Chance(0.8)) deadlines["stallSeconds"] = 40 + dice_.Below(60);
+  if (dice_.Chance(0.8)) deadlines["terminateSeconds"] = 1 + dice_.Below(20);
+  if (scenario_.doomed && dice_.Chance(0.3)) deadlines["activeSeconds"] = 30 + dice_.Below(300);
+  return {{"deadlines", deadlines},
+          {"checkpoint", {{"graceSeconds", dice_.Below(20)}}},
+          {"successPolicy", dice_.Chance(0.15) ? "RankZero" : "AllWorkers"},
+          {"ttlSecondsAfterFinished", dice_.Chance(0.1) ? Json(dice_.Below(20)) : Json()},
+          {"restart",
            {{"maxRestarts", scenario_.doomed ? dice_.Below(5) : 30},
             {"sameStepLimit", scenario_.doomed ? 1 + dice_.Below(4) : 1000},
             {"backoff", {{"initialSeconds", first}, {"maxSeconds", 5}}},
+            {"avoidNodes", {{"afterFailures", 1 + dice_.Below(3)}}},
             {"rules", rules}}},
           {"cleanPodPolicy", dice_.Chance(0.6)   ? "Running"
                              : dice_.Chance(0.5) ? "All"
@@ -173,7 +186,7 @@ void Simulation::Meddle() {
       if (scenario_.disruptions) HarmOnePod();
       return;
     case 3:  // a spec that is not accepted, and one that is
-      return Edit(name, {{"deadlines", dice_.Chance(0.5) ? Json{{"stallSeconds", 1}} : Json()}});
+      return Edit(name, {{"sharedMemory", dice_.Chance(0.5) ? Json{{"sizeLimit", "much"}} : Json()}});
     case 4:
       if (!scenario_.quota) return;
       trouble_.max_pods = dice_.Chance(0.5) ? std::optional(dice_.Below(6)) : std::nullopt;
@@ -210,7 +223,7 @@ void Simulation::Calm() {
   cluster_.Calm();
   std::vector<std::string> names;
   for (const auto& [uid, job] : mirror_.jobs()) names.push_back(job.name);
-  for (const std::string& name : names) Edit(name, {{"suspend", false}, {"deadlines", nullptr}});
+  for (const std::string& name : names) Edit(name, {{"suspend", false}, {"sharedMemory", nullptr}});
 }
 
 bool Simulation::AllEnded() const {

@@ -25,6 +25,7 @@ void Training::Meet(const Key& key, Run& run) {
     return;
   }
   fence.owners.push_back(key.second);
+  run.last_progress = clock_.Now();
   run.step = fence.committed;
 }
 
@@ -44,12 +45,13 @@ void Training::End(const std::string& pod_uid, double silence) {
 void Training::Step() {
   for (auto& [key, run] : runs_) {
     const Image& image = images_[key.first];
-    if (!run.met || run.broken || run.fenced_off || run.step >= image.steps || !dice_.Chance(0.7)) continue;
+    if (!run.met || run.broken || run.hung || run.fenced_off || run.step >= image.steps || !dice_.Chance(0.7)) continue;
     if (image.bug_step && run.step + 1 >= *image.bug_step) {
       run.step = *image.bug_step - 1;  // a process will fail in the next one
       continue;
     }
     ++run.step;
+    run.last_progress = clock_.Now();
     if (run.step % image.checkpoint_every == 0 || run.step == image.steps) Commit(key, run);
   }
 }

@@ -39,12 +39,14 @@ struct Run {
   bool met = false, fenced_off = false;
   bool broken = false;  // a member is gone: no step any more
   bool silent = false;  // and nobody hears of it
+  bool hung = false;    // all of them live, and none gets on
+  Time last_progress{};
   int64_t step = 0;
 };
 
 class Training {
  public:
-  explicit Training(Dice& dice) : dice_(dice) {}
+  Training(Dice& dice, const Clock& clock) : dice_(dice), clock_(clock) {}
 
   void SetImage(const std::string& job_uid, Image image) { images_[job_uid] = image; }
   const Image& ImageOf(const std::string& job_uid) const { return images_.at(job_uid); }
@@ -53,6 +55,8 @@ class Training {
   void End(const std::string& pod_uid, double silence);
   // Every run that can makes a step, or most do.
   void Step();
+  // The run of this pod hangs from now on.
+  void Hang(const PodView& pod) { runs_[{pod.job_uid, pod.fence_attempt}].hung = true; }
   // SIGTERM: rank 0 of ours saves what it has, if it still may.
   void Save(const PodView& pod);
 
@@ -76,6 +80,7 @@ class Training {
   void Commit(const Key& key, const Run& run);
 
   Dice& dice_;
+  const Clock& clock_;
   std::map<std::string, Image> images_;
   std::map<std::string, Process> processes_;  // by pod uid
   std::map<Key, Run> runs_;

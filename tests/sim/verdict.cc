@@ -52,7 +52,7 @@ Casualty OfPod(int64_t worker, const PodView& pod, Time undated) {
 // DisruptionTarget, but for a permanent cause of before; permanent; hang; out of memory; gone without a word; any
 // other end of one's own or by someone else; a stop; a peer's end.
 int Rank(const JobView& job, const Casualty& casualty, Time first_target) {
-  if (!casualty.code) return 5;
+  if (casualty.vanished) return 5;
   if (casualty.target) return 1;
   if (casualty.told_to) return 6;
   if (Permanent(job, *casualty.code)) return casualty.time < first_target ? 0 : 2;
@@ -71,6 +71,10 @@ bool Succeeded(const PodView& pod) {
          !MayFollow(pod.end->time, pod.deleting, pod.deleted_at);
 }
 
+bool IsOverdue(const JobView& job, const PodView& pod, Time now) {
+  return pod.gone_by && !pod.end && SecondsBetween(*pod.gone_by, now) >= static_cast<double>(job.terminate_seconds);
+}
+
 std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now) {
   std::vector<Casualty> out;
   // The status dates the one that was blamed at first.
@@ -83,10 +87,24 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time n
     if (const auto pod = pods.find(worker); pod != pods.end()) {
       if (pod->second.end && !Succeeded(pod->second))
         out.push_back(OfPod(worker, pod->second, undated(pod->second.name)));
+      // Nobody can end it: its node is lost, or its kubelet cannot.
+      if (IsOverdue(job, pod->second, now))
+        out.push_back({.worker = worker,
+                       .pod = pod->second.name,
+                       .reason = pod->second.disrupted ? "DisruptionTarget" : "PodDeleted",
+                       .told_to = true,
+                       .target = pod->second.disrupted,
+                       .time = *pod->second.deleted_at,
+                       .target_time = pod->second.disrupted_at.value_or(Time::min())});
     } else if (job.created == job.workers) {
       // All were there once: this one is gone and left nothing.
       const std::string name = job.name + "-" + std::to_string(job.attempt) + "-" + std::to_string(worker);
-      out.push_back({.worker = worker, .pod = name, .reason = "PodVanished", .told_to = true, .time = undated(name)});
+      out.push_back({.worker = worker,
+                     .pod = name,
+                     .reason = "PodVanished",
+                     .told_to = true,
+                     .vanished = true,
+                     .time = undated(name)});
     }
   }
   return out;

@@ -22,6 +22,7 @@ struct Casualty {
   std::optional<int64_t> code;  // nothing: it left nothing behind
   bool told_to = false;         // someone else ended it: DisruptionTarget, a deletion, or gone without a word
   bool target = false;          // by DisruptionTarget
+  bool vanished = false;        // it has no pod
   Time time{}, target_time{};
   std::optional<int64_t> step;
 };
@@ -35,6 +36,9 @@ struct Verdict {
 // Whether the container's end is a success: 0, and by its own will. Whoever ended in the second in which it was
 // told to, may have been told to.
 bool Succeeded(const PodView& pod);
+
+// Whether the pod was deleted, and has not ended within its grace and the deadline behind it.
+bool IsOverdue(const JobView& job, const PodView& pod, Time now);
 
 // Of the attempt that `job` is in. An end that nobody has dated counts as of `now`, when it is first seen.
 std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now);
