@@ -23,29 +23,37 @@ class SchemaBuilder {
   Json properties = Json::object();
   Json required = Json::array();
 
-  template <class T>
-  void Integer(const char* name, T&, Range range, const FieldText& text) {
+  void Integer(const char* name, int64_t& member, Range range, const FieldText& text) {
     Json& field = Add(name, text, {{"type", "integer"}, {"format", "int64"}});
     Limit(field, range);
+    Default(field, text, member);
+  }
+  void Integer(const char* name, std::optional<int64_t>&, Range range, const FieldText& text) {
+    Limit(Add(name, text, {{"type", "integer"}, {"format", "int64"}}), range);
   }
   void IntegerOrAuto(const char* name, std::optional<int64_t>&, Range, const FieldText& text) {
     Json& field = Add(name, text, {{"x-kubernetes-int-or-string", true}});
     field["anyOf"] = Json::array({{{"type", "integer"}}, {{"type", "string"}}});
+    Default(field, text, "auto");
   }
   void Number(const char* name, std::optional<double>&, const FieldText& text) {
     Add(name, text, {{"type", "number"}});
   }
-  void Boolean(const char* name, bool&, const FieldText& text) { Add(name, text, {{"type", "boolean"}}); }
-  void Text(const char* name, std::string&, const Allowed& allowed, const FieldText& text) {
+  void Boolean(const char* name, bool& member, const FieldText& text) {
+    Default(Add(name, text, {{"type", "boolean"}}), text, member);
+  }
+  void Text(const char* name, std::string& member, const Allowed& allowed, const FieldText& text) {
     Json& field = Add(name, text, {{"type", "string"}});
     for (const std::string_view value : allowed.values) field["enum"].push_back(value);
     if (allowed.max_length > 0) field["maxLength"] = allowed.max_length;
+    if (!member.empty()) Default(field, text, member);
   }
   void Moment(const char* name, std::optional<Time>&, const FieldText& text) {
     Add(name, text, {{"type", "string"}, {"format", "date-time"}});
   }
   void Free(const char* name, Json&, const FieldText& text) {
-    Add(name, text, {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}});
+    Add(name, text,
+        {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}, {"x-kubernetes-map-type", "atomic"}});
   }
   void Integers(const char* name, std::vector<int64_t>&, Range range, const FieldText& text) {
     Json& field = Add(name, text, {{"type", "array"}, {"maxItems", 256}, {"x-kubernetes-list-type", "set"}});
@@ -59,6 +67,10 @@ class SchemaBuilder {
   void Object(const char* name, T& member, const FieldText& text) {
     Json& field = Add(name, text, {});
     field.update(Schema(member));
+    // A default inside is given only to an object that is there.
+    const Json& inner = field["properties"];
+    if (std::any_of(inner.begin(), inner.end(), [](const Json& each) { return each.contains("default"); }))
+      Default(field, text, Json::object());
   }
   template <class T>
   void Object(const char* name, std::optional<T>&, const FieldText& text) {
@@ -93,6 +105,10 @@ class SchemaBuilder {
     if (schema.is_null()) schema = Json::object();
     schema["description"] = Description(text);
     return properties[name] = std::move(schema);
+  }
+  // What a member is before anything is read into it. Of the spec alone: a status tells what is, not what is usual.
+  static void Default(Json& field, const FieldText& text, const Json& value) {
+    if (!text.required && *text.changes) field["default"] = value;
   }
   static void Limit(Json& field, Range range) {
     field["minimum"] = range.min;
@@ -236,6 +252,7 @@ Json CustomResourceDefinition() {
       {"name", kVersion}, {"served", true}, {"storage", true}, {"subresources", {{"status", Json::object()}}}};
   version["subresources"]["scale"] = {{"specReplicasPath", ".spec.workers"},
                                       {"statusReplicasPath", ".status.workers.active"}};
+  version["selectableFields"] = Json::array({{{"jsonPath", ".spec.managedBy"}}, {{"jsonPath", ".status.phase"}}});
   version["schema"]["openAPIV3Schema"] = JobSchema();
   version["additionalPrinterColumns"] = {
       Column("Phase", "string", ".status.phase"),

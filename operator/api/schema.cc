@@ -147,6 +147,17 @@ std::vector<Cause> CheckSchema(const Json& schema, const Json& value, const std:
   return std::move(checker.causes);
 }
 
+void ApplyDefaults(const Json& schema, Json& value) {
+  if (value.is_array() && schema.contains("items")) {
+    for (Json& item : value) ApplyDefaults(schema["items"], item);
+  }
+  if (!value.is_object()) return;
+  for (const auto& [key, property] : json::Field(schema, "properties").items()) {
+    if (!value.contains(key) && property.contains("default")) value[key] = property["default"];
+    if (value.contains(key)) ApplyDefaults(property, value[key]);
+  }
+}
+
 std::vector<UnknownField> Prune(const Json& schema, Json& value, const std::string& path) {
   std::vector<UnknownField> unknown;
   PruneInto(schema, value, path, unknown);

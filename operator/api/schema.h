@@ -32,6 +32,9 @@ struct UnknownField {
 // Removes fields that the schema does not know, and returns them; those that are null go as well, silently.
 std::vector<UnknownField> Prune(const Json& schema, Json& value, const std::string& path);
 
+// Fills in the schema's `default` of each field that is absent, from outside in, as a server does once it has pruned.
+void ApplyDefaults(const Json& schema, Json& value);
+
 }  // namespace trainyard::api
 
 #endif  // TRAINYARD_OPERATOR_API_SCHEMA_H_

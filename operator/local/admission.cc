@@ -68,6 +68,12 @@ const Json& JobSchema() {
   return schema;
 }
 
+void FindAtomic(const Json& schema, const std::string& pointer, std::vector<std::string>& pointers) {
+  if (json::Text(schema, "x-kubernetes-map-type") == "atomic") return pointers.push_back(pointer);
+  for (const auto& [key, property] : json::Field(schema, "properties").items())
+    FindAtomic(property, pointer + "/" + key, pointers);
+}
+
 std::vector<Cause> CheckMetadata(const Json& metadata) {
   std::vector<Cause> causes = api::CheckSchema(api::MetadataSchema(), metadata, "metadata");
   return causes.empty() ? api::CheckLabels(metadata, "metadata") : causes;
@@ -223,6 +229,7 @@ ApiResult Admit(const Resource& resource, const Json* old, bool strict, Json& ob
     unknown.push_back(std::move(field));
   for (const api::UnknownField& field : unknown) result.warnings.push_back("unknown field \"" + field.path + "\"");
   if (strict && !result.warnings.empty()) return StrictDecodingError(resource, result.warnings);
+  if (job) api::ApplyDefaults(schema, object);
   std::vector<Cause> causes = api::CheckSchema(schema, object, "");
   if (causes.empty() && (!old || object["metadata"] != (*old)["metadata"])) causes = CheckMetadata(object["metadata"]);
   if (causes.empty() && job) causes = CheckRules(object, old);
@@ -242,6 +249,20 @@ std::string UnknownField(const Resource& resource, Json config) {
   const std::vector<api::UnknownField> unknown =
       api::Prune(resource == kube::kPods ? PodSchema() : JobSchema(), config, "");
   return unknown.empty() ? "" : unknown.front().path;
+}
+
+void ReadBack(const std::string& collection, Json& object) {
+  if (collection == kube::kTrainingJobs.plural + "." + kube::kTrainingJobs.group)
+    api::ApplyDefaults(JobSchema(), object);
+}
+
+const std::vector<std::string>& AtomicMaps(const Resource& resource) {
+  static const std::vector<std::string> none, job = [] {
+    std::vector<std::string> pointers;
+    FindAtomic(JobSchema(), "", pointers);
+    return pointers;
+  }();
+  return resource == kube::kTrainingJobs ? job : none;
 }
 
 void RaiseGeneration(const Resource& resource, const Json& old, Json& object) {

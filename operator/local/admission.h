@@ -37,6 +37,10 @@ ApiResult StrictDecodingError(const Resource& resource, const std::vector<std::s
 std::string UnknownField(const Resource& resource, Json config);
 
 // Counts a change of a TrainingJob's admitted spec.
+// An object as it is read back: one that was stored before its schema had a default has it now.
+void ReadBack(const std::string& collection, Json& object);
+// Where of the object of this kind a map is one value, as JSON pointers: whoever applies it has all of it.
+const std::vector<std::string>& AtomicMaps(const Resource& resource);
 void RaiseGeneration(const Resource& resource, const Json& old, Json& object);
 
 }  // namespace trainyard::local

@@ -11,6 +11,11 @@ namespace trainyard::local {
 namespace {
 
 using Leaves = std::set<std::string>;  // JSON pointers
+using Pointers = std::vector<std::string>;
+
+bool IsIn(const Pointers& pointers, const std::string& pointer) {
+  return std::find(pointers.begin(), pointers.end(), pointer) != pointers.end();
+}
 
 // What identifies an object belongs to nobody.
 bool IsIdentity(const std::string& pointer) {
@@ -29,23 +34,23 @@ std::string Escaped(const std::string& key) {
   return out;
 }
 
-void Collect(const Json& value, const std::string& pointer, Leaves& leaves) {
-  if (value.is_object() && !value.empty()) {
-    for (const auto& [key, item] : value.items()) Collect(item, pointer + "/" + Escaped(key), leaves);
+void Collect(const Json& value, const std::string& pointer, const Pointers& atomic, Leaves& leaves) {
+  if (value.is_object() && !value.empty() && !IsIn(atomic, pointer)) {
+    for (const auto& [key, item] : value.items()) Collect(item, pointer + "/" + Escaped(key), atomic, leaves);
   } else if (!IsIdentity(pointer)) {
     leaves.insert(pointer);
   }
 }
 
-Json ToFields(const Json& value, const std::string& pointer) {
+Json ToFields(const Json& value, const std::string& pointer, const Pointers& atomic) {
   Json fields = Json::object();
-  if (!value.is_object()) return fields;
+  if (!value.is_object() || IsIn(atomic, pointer)) return fields;
   for (const auto& [key, item] : value.items()) {
     const std::string inner = pointer + "/" + Escaped(key);
     if (IsIdentity(inner)) continue;
-    Json below = ToFields(item, inner);
+    Json below = ToFields(item, inner, atomic);
     // What holds nothing but an identity is not owned: as a leaf it would be all that others put into it.
-    if (item.is_object() && !item.empty() && below.empty()) continue;
+    if (item.is_object() && !item.empty() && below.empty() && !IsIn(atomic, inner)) continue;
     fields["f:" + key] = std::move(below);
   }
   return fields;
@@ -93,7 +98,7 @@ void Erase(Json& object, const Json::json_pointer& at) {
 }  // namespace
 
 Json ManagedFields(const Json& config, Json managed, const std::string& manager, const std::string& api_version,
-                   Time now) {
+                   Time now, const std::vector<std::string>& atomic) {
   if (!managed.is_array()) managed = Json::array();
   Json kept = Json::array();
   for (const Json& entry : managed) {
@@ -104,14 +109,14 @@ Json ManagedFields(const Json& config, Json managed, const std::string& manager,
                   {"apiVersion", api_version},
                   {"time", FormatTime(now)},
                   {"fieldsType", "FieldsV1"},
-                  {"fieldsV1", ToFields(config, "")}});
+                  {"fieldsV1", ToFields(config, "", atomic)}});
   return kept;
 }
 
 std::string Apply(const Json& old, const Json& config, const std::string& manager, bool force,
-                  const std::string& api_version, Time now, Json& next) {
+                  const std::string& api_version, Time now, const std::vector<std::string>& atomic, Json& next) {
   Leaves wanted, mine, others;
-  Collect(config, "", wanted);
+  Collect(config, "", atomic, wanted);
   Json managed = json::List(json::Field(old, "metadata"), "managedFields");
   for (Json& entry : managed) {
     Leaves theirs;
@@ -134,7 +139,10 @@ std::string Apply(const Json& old, const Json& config, const std::string& manage
   patch["metadata"].erase("managedFields");
   patch["metadata"].erase("creationTimestamp");
   next.merge_patch(patch);
-  next["metadata"]["managedFields"] = ManagedFields(config, std::move(managed), manager, api_version, now);
+  for (const std::string& pointer : atomic) {  // replaced, not merged
+    if (const Json::json_pointer at(pointer); config.contains(at)) next[at] = config[at];
+  }
+  next["metadata"]["managedFields"] = ManagedFields(config, std::move(managed), manager, api_version, now, atomic);
   return "";
 }
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "operator/base/clock.h"
 
@@ -13,14 +14,16 @@ namespace trainyard::local {
 
 using Json = nlohmann::json;
 
+// `atomic`: maps that are one leaf, whatever they hold, as JSON pointers.
+
 // `managed` (metadata.managedFields) with the entry of `manager` set to the leaves of `config`.
 Json ManagedFields(const Json& config, Json managed, const std::string& manager, const std::string& api_version,
-                   Time now);
+                   Time now, const std::vector<std::string>& atomic);
 
 // Makes `next` of `old`: `config` merged in, leaves that `manager` set before and no longer does removed
 // unless someone else also set them. Returns the conflict's message, or empty.
 std::string Apply(const Json& old, const Json& config, const std::string& manager, bool force,
-                  const std::string& api_version, Time now, Json& next);
+                  const std::string& api_version, Time now, const std::vector<std::string>& atomic, Json& next);
 
 }  // namespace trainyard::local
 

@@ -260,7 +260,7 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
     if (!json::Field(object, "metadata").is_object()) return BadRequest("the body is no object with metadata");
     object["metadata"]["name"] = name;
     object["metadata"]["managedFields"] =
-        ManagedFields(patch, Json::array(), request.manager, resource.ApiVersion(), clock_.Now());
+        ManagedFields(patch, Json::array(), request.manager, resource.ApiVersion(), clock_.Now(), AtomicMaps(resource));
     ApiResult created = Create(resource, ns, std::move(object), request);
     if (created.http != 409) return created;
   }
@@ -290,8 +290,8 @@ ApiResult MemoryApi::Patch(const Resource& resource, const std::string& ns, cons
         }
         break;
       case PatchType::kApply:
-        if (const std::string conflict =
-                Apply(old, patch, request.manager, request.force, resource.ApiVersion(), clock_.Now(), next);
+        if (const std::string conflict = Apply(old, patch, request.manager, request.force, resource.ApiVersion(),
+                                               clock_.Now(), AtomicMaps(resource), next);
             !conflict.empty())
           return FieldConflict(conflict);
         break;
@@ -444,7 +444,11 @@ Status MemoryApi::Load(const Json& dump) {
   collections_.clear();
   history_.clear();
   for (const auto& [name, objects] : dump["collections"].items()) {
-    for (const auto& [key, object] : objects.items()) collections_[name][key] = std::make_shared<const Json>(object);
+    for (const auto& [key, stored] : objects.items()) {
+      Json object = stored;
+      ReadBack(name, object);
+      collections_[name][key] = std::make_shared<const Json>(std::move(object));
+    }
   }
   // Watches of an earlier life start again with a list.
   version_ = oldest_ = dump["version"].get<uint64_t>() + 1;

@@ -111,3 +111,15 @@ def test_a_pod(api, name):
     api.patch(f"{PODS}/{name}", json.dumps(thing), APPLY, fieldManager="one").ok(201)
     thing["metadata"]["labels"] = {"b": "1"}
     assert api.patch(f"{PODS}/{name}", json.dumps(thing), APPLY, fieldManager="one").ok()["metadata"]["labels"] == {"b": "1"}
+
+
+@pytest.mark.parametrize("field, mine, theirs", [
+    ("config", {"a": 1, "b": {"c": 2}}, {"b": {"d": 3}}),
+    ("template", {"spec": {"containers": [{"name": "trainer", "image": "x"}]}}, {"metadata": {"labels": {"a": "1"}}, "spec": {"containers": [{"name": "trainer", "image": "x"}]}}),
+])
+def test_a_map_that_is_one_value(api, name, field, mine, theirs):
+    made = apply(api, name, **{field: mine}).ok(201)
+    assert made["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"][f"f:{field}"] == {}
+    answer = apply(api, name, "two", **{field: theirs}).refused(409, "Conflict", 'conflict with "one"')
+    assert [cause["field"] for cause in answer["details"]["causes"] if field in cause["field"]] == [f".spec.{field}"]
+    assert apply(api, name, "two", force="true", **{field: theirs}).ok()["spec"][field] == theirs

@@ -157,6 +157,9 @@ def test_field_selectors(api, name):
     make(api, name, 2)
     assert names(api.get(JOBS, fieldSelector=f"metadata.name={name}-1").ok()["items"]) == [f"{name}-1"]
     assert f"{name}-1" not in names(api.get(JOBS, fieldSelector=f"metadata.name!={name}-1,metadata.namespace=default").ok()["items"])
+    api.patch(f"{JOBS}/{name}-1/status", {"status": {"phase": f"Phase-{name}"}}).ok()
+    assert names(api.get(JOBS, fieldSelector=f"status.phase=Phase-{name}").ok()["items"]) == [f"{name}-1"]
+    assert f"{name}-1" in names(api.get(JOBS, fieldSelector="spec.managedBy=").ok()["items"])
     api.post(PODS, pod(f"{name}-p", nodeName="node-7")).ok(201)
     assert names(api.get(PODS, fieldSelector="spec.nodeName=node-7").ok()["items"]) == [f"{name}-p"]
     assert f"{name}-p" in names(api.get(PODS, fieldSelector="status.phase=Pending").ok()["items"])

@@ -187,3 +187,24 @@ def test_a_claim_does_not_change(api, name):
     answer = api.patch(f"{CLAIMS}/{name}", {"spec": {"accessModes": ["ReadWriteMany"]}}).refused(422, "Invalid", "spec is immutable after creation")
     assert answer.fields == ["spec"]
     api.patch(f"{CLAIMS}/{name}", {"metadata": {"labels": {"a": "1"}}}).ok()
+
+
+def test_defaults_are_filled_in(api, name):
+    spec = api.post(JOBS, job(name, restart={"maxRestarts": 3})).ok(201)["spec"]
+    assert spec["restart"] == {"maxRestarts": 3, "sameStepLimit": 3, "backoff": {"initialSeconds": 5, "maxSeconds": 300}, "avoidNodes": {"afterFailures": 2, "forSeconds": 3600}}
+    assert spec["deadlines"] == {"startSeconds": 1800, "stallSeconds": 600, "terminateSeconds": 60}
+    assert spec["checkpoint"] == {"path": "/checkpoints", "graceSeconds": 60} and spec["procsPerWorker"] == "auto"
+    assert spec["suspend"] is False and spec["cleanPodPolicy"] == "Running" and spec["successPolicy"] == "AllWorkers"
+    assert not {"config", "managedBy", "ttlSecondsAfterFinished", "sharedMemory"} & set(spec)
+
+
+def test_a_default_comes_back(api, name):
+    api.post(JOBS, job(name, deadlines={"stallSeconds": 5, "activeSeconds": 7})).ok(201)
+    now = api.patch(f"{JOBS}/{name}", {"spec": {"deadlines": {"stallSeconds": None, "activeSeconds": None}}}).ok()
+    assert now["spec"]["deadlines"] == {"startSeconds": 1800, "stallSeconds": 600, "terminateSeconds": 60}
+    assert api.patch(f"{JOBS}/{name}", {"spec": {"restart": None}}).ok()["metadata"]["generation"] == now["metadata"]["generation"]
+
+
+def test_a_default_is_no_change_of_a_job_that_runs(api, name):
+    running(api, name)
+    api.patch(f"{JOBS}/{name}", {"spec": {"checkpoint": {"path": "/checkpoints"}, "procsPerWorker": "auto"}}).ok()
