@@ -159,7 +159,11 @@ std::string Oracle::CompareDeadline(const JobView& before, const JobView& after,
   } else {
     return "no worker had failed";
   }
-  return CompareLimits(before, after, {.culprit = {.pod = after.culprit_pod, .reason = reason}});
+  const auto culprit =
+      std::find_if(pods.begin(), pods.end(), [&](const auto& pod) { return pod.second.name == after.culprit_pod; });
+  // The rule for disruptions looks at the pod's condition, whatever ended the attempt.
+  const bool free = culprit != pods.end() && culprit->second.disrupted;
+  return CompareLimits(before, after, {.culprit = {.pod = after.culprit_pod, .reason = reason}, .free = free});
 }
 
 std::optional<Time> Oracle::AllScheduled(const JobView& job) const {
