@@ -122,18 +122,20 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
   return Status::Ok();
 }
 
-IndexSet Executor::Coming(const TrainingJob& job, const IndexSet& shown) {
+void Executor::Recall(Observed& observed) {
+  const TrainingJob& job = observed.job;
   const MutexLock lock(mutex_);
   const auto found = memory_.find(job.Key());
   if (found == memory_.end() || found->second.uid != job.uid || found->second.confirmed_attempt != job.status.attempt)
-    return {};
+    return;
   Memory& memory = found->second;
-  IndexSet coming;
   std::erase_if(memory.coming, [&](const auto& pod) {
-    return shown.contains(pod.first) || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
+    const auto worker = static_cast<size_t>(pod.first);
+    const bool shown = worker < observed.current.size() && observed.current[worker];
+    return shown || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
   });
-  for (const auto& [worker, at] : memory.coming) coming.insert(worker);
-  return coming;
+  observed.made = memory.made;
+  for (const auto& [worker, at] : memory.coming) observed.coming.insert(worker);
 }
 
 void Executor::Forget(const std::string& key) {
