@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds real Kubernetes components from their Go modules into the cache; what is there stays.
-# usage: build.sh [kube-apiserver|kube-controller-manager|kubectl|etcd]...
+# usage: build.sh [kube-apiserver|kube-controller-manager|kube-scheduler|kubectl|etcd|kwok]...
 set -euo pipefail
-version=1.34.4 etcd_version=3.6.8
+version=1.34.4 etcd_version=3.6.8 kwok_version=0.7.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}/cluster-$version"
 mkdir -p "$cache/bin" "$cache/kubernetes" "$cache/etcd"
 export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-buildvcs=false -modcacherw" GOMODCACHE="$cache/modules" GOCACHE="$cache/build"
@@ -39,9 +39,17 @@ build_etcd() {
   go build -mod=mod -trimpath -ldflags "-s -w" -o "$cache/bin/etcd" go.etcd.io/etcd/server/v3
 }
 
+# Nodes and kubelets that are only said to be there: for tests/bench/scale.
+build_kwok() {
+  GOBIN="$cache/bin" go install -trimpath -ldflags "-s -w" "sigs.k8s.io/kwok/cmd/kwok@v$kwok_version"
+}
+
 for name in "${@:-kube-apiserver}"; do
   [ -x "$cache/bin/$name" ] && continue
   echo "test-cluster: building $name (once; some minutes)"
-  if [ "$name" = etcd ]; then build_etcd; else build_kubernetes "$name"; fi
+  case "$name" in
+    etcd | kwok) "build_$name" ;;
+    *) build_kubernetes "$name" ;;
+  esac
 done
 echo "$cache/bin"

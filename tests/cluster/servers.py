@@ -123,7 +123,7 @@ contexts: [{{name: c, context: {{cluster: c, user: u, namespace: default}}}}]
     return path
 
 
-def real_api(folder):
+def real_api(folder, flags=()):
     bin = pathlib.Path(os.environ["CLUSTER_BIN"])
     make_pki(folder)
     processes = Processes(folder)
@@ -134,7 +134,7 @@ def real_api(folder):
                     f"--tls-cert-file={folder}/server.crt", f"--tls-private-key-file={folder}/server.key", f"--client-ca-file={folder}/ca.crt", f"--token-auth-file={folder}/tokens.csv",
                     "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={folder}/sa.pub",
                     f"--service-account-signing-key-file={folder}/sa.key", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
-                    "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
+                    "--enable-admission-plugins=OwnerReferencesPermissionEnforcement", *flags)
     api = Api("kubernetes", folder, kubeconfig(folder, "admin"), processes)
     wait_until(lambda: api.kubectl("get", "--raw", "/readyz") == "ok", 90, "the API server")
     processes.start("kube-controller-manager", bin / "kube-controller-manager", f"--kubeconfig={kubeconfig(folder, 'manager')}", "--leader-elect=false", "--bind-address=127.0.0.1",

@@ -1,0 +1,164 @@
+"""A control plane, nodes that only kwok knows of, and connections to them."""
+
+import collections
+import http.client
+import json
+import os
+import pathlib
+import queue
+import ssl
+import threading
+import time
+
+import servers
+
+BIN = pathlib.Path(os.environ["CLUSTER_BIN"])
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs"
+NODES = 25
+CAPACITY = {"cpu": "4000", "memory": "64Ti", "pods": "2000"}
+# Only what the operator asks for, once it is answered.
+AUDIT = """apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- {level: Metadata, users: [trainyard-operator]}
+- {level: None}
+"""
+
+
+# Without the controller that takes it away again, every node would keep the taint that it is not ready.
+class Cluster:
+    def __init__(self, folder):
+        self.folder, self.audit = folder, folder / "audit.log"
+        (folder / "audit.yaml").write_text(AUDIT)
+        self.api = servers.real_api(folder, [f"--audit-policy-file={folder}/audit.yaml", f"--audit-log-path={self.audit}", "--audit-log-mode=blocking", "--disable-admission-plugins=TaintNodesByCondition", "--max-requests-inflight=800",
+                                             "--max-mutating-requests-inflight=400"])
+        self.context = ssl.create_default_context(cafile=folder / "ca.crt")
+        self.local = threading.local()
+        config = servers.kubeconfig(folder, "manager")
+        self.start("kube-scheduler", f"--kubeconfig={config}", "--leader-elect=false", "--bind-address=127.0.0.1", "--kube-api-qps=1000", "--kube-api-burst=2000")
+        # Long leases: what keeps nodes alive shall not be what is measured.
+        self.start("kwok", "--kubeconfig", config, "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=600", "--cidr=10.128.0.1/9", "--node-ip=10.250.0.1",
+                   "--server-address=127.0.0.1:10247")
+        for i in range(NODES):
+            self.send("POST", "/api/v1/nodes", {
+                "apiVersion": "v1", "kind": "Node", "status": {"capacity": CAPACITY, "allocatable": CAPACITY},
+                "metadata": {"name": f"fake-{i}", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"kubernetes.io/hostname": f"fake-{i}"}}})
+        servers.wait_until(lambda: all(any(c["type"] == "Ready" and c["status"] == "True" for c in n["status"].get("conditions", [])) for n in self.send("GET", "/api/v1/nodes")["items"]),
+                           120, "the nodes")
+
+    def start(self, name, *args):
+        return self.api.processes.start(name, BIN / name, *args)
+
+    def close(self):
+        self.api.processes.stop_all()
+
+    def connect(self):
+        return http.client.HTTPSConnection("127.0.0.1", 6443, context=self.context, timeout=600)
+
+    def send(self, method, path, body=None):
+        """One connection a thread, kept open."""
+        if not hasattr(self.local, "connection"):
+            self.local.connection = self.connect()
+        self.local.connection.request(method, path, json.dumps(body) if body is not None else None, {"Authorization": "Bearer admin", "Content-Type": "application/json"})
+        answer = self.local.connection.getresponse()
+        data = answer.read()
+        assert answer.status < 300 or answer.status == 404, (method, path, data[:500])
+        return json.loads(data)
+
+    def send_all(self, requests, connections=8):
+        waiting, failures = queue.SimpleQueue(), []
+        for request in requests:
+            waiting.put(request)
+
+        def work():
+            while not failures:
+                try:
+                    self.send(*waiting.get_nowait())
+                except queue.Empty:
+                    return
+                except Exception as error:  # noqa: BLE001 - it is raised below, in the thread that waits
+                    failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(connections)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def count(self, selector):
+        page = self.send("GET", f"{PODS}?limit=1&labelSelector={selector}")
+        return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
+
+    def clear(self):
+        """No jobs and no pods: the operator's own way takes a grace period."""
+        self.send("DELETE", f"{JOBS}?propagationPolicy=Background")
+        servers.wait_until(lambda: not self.send("GET", JOBS)["items"], 300, "the jobs to go")
+        self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+        servers.wait_until(lambda: not self.send("GET", f"{PODS}?limit=1")["items"], 600, "the pods to go")
+
+
+def after(line, key):
+    at = line.find(key) + len(key)
+    return line[at:line.find(b'"', at)]
+
+
+class PodWatch(threading.Thread):
+    """When the n-th pod of a selector was seen, and the n-th that runs. Reads no JSON: it shall cost little."""
+
+    def __init__(self, cluster, selector, total):
+        super().__init__(daemon=True)
+        self.cluster, self.selector, self.total = cluster, selector, total
+        self.names, self.running = set(), set()
+        self.exist_at = self.run_at = self.failure = None
+        self.done = threading.Event()
+        self.version = cluster.send("GET", f"{PODS}?limit=1")["metadata"]["resourceVersion"]
+        self.start()
+
+    def lines(self):
+        """Of streams one behind the other: the server closes those that it finds too slow."""
+        while True:
+            connection = self.cluster.connect()
+            connection.request("GET", f"{PODS}?watch=1&labelSelector={self.selector}&resourceVersion={self.version}&timeoutSeconds=3600", headers={"Authorization": "Bearer admin"})
+            stream, rest = connection.getresponse(), b""
+            while piece := stream.read1(1 << 20):
+                *whole, rest = (rest + piece).split(b"\n")
+                yield from whole
+
+    def run(self):
+        for line in self.lines():
+            if b'"type":"ERROR"' in line[:40]:
+                self.failure = line
+                break
+            self.version = after(line, b'"resourceVersion":"').decode()
+            name = after(line, b'"name":"')
+            self.names.add(name)
+            if b'"phase":"Running"' in line:
+                self.running.add(name)
+            if len(self.names) >= self.total and not self.exist_at:
+                self.exist_at = time.monotonic()
+            if len(self.running) >= self.total:
+                self.run_at = time.monotonic()
+                break
+        self.done.set()
+
+    def wait(self, seconds):
+        """Seconds are a bound, not a measure. What was not reached stays None."""
+        self.done.wait(seconds)
+        assert not self.failure, self.failure
+
+
+def requests_of(audit, since):
+    """Requests by verb and resource since that place in the log, and the place where it ends now."""
+    counts = collections.Counter()
+    with open(audit, "rb") as log:
+        log.seek(since)
+        for line in log:
+            event = json.loads(line)
+            what = event.get("objectRef", {})
+            name = what.get("resource", event["requestURI"]) + ("/" + what["subresource"] if "subresource" in what else "")
+            counts[event["verb"] + " " + name + (" (dry run)" if "dryRun" in event["requestURI"] else "")] += 1
+        return counts, log.tell()
