@@ -1,6 +1,7 @@
 #include "operator/run_command.h"
 
 #include <httplib.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -169,6 +170,9 @@ int Serve(const RunOptions& options, const std::string& host, int port, const ku
 }  // namespace
 
 int RunOperator(const RunOptions& options) {
+  // Dozens of threads that create pods would each leave an arena of their own behind: requests wait for the server, not
+  // for the allocator.
+  mallopt(M_ARENA_MAX, 2);
   const Logger log(STDERR_FILENO, Logger::Form::kJson, LogLevel::kInfo);
   std::string host;
   int port = 0;

@@ -42,13 +42,25 @@ struct ListOptions {
   std::string continue_token;
 };
 
+// What a list says besides its objects.
+struct ListEnd {
+  std::string resource_version;
+  std::string continue_token;  // of the next page; empty: this was the last
+};
+
 struct WatchOptions {
   std::string label_selector;
   std::string resource_version;
   int timeout_seconds = 0;  // the server ends the stream after so long
+  // Before the changes comes all there is, not older than resource_version, as ADDED, and then a BOOKMARK with
+  // kInitialEventsEnd. A server that does not offer it refuses (kInvalid).
+  bool initial_events = false;
   // Called once, before the first event, when the server has accepted the watch.
   std::function<void()> accepted = {};
 };
+
+// The annotation, "true", of the bookmark behind the last initial event.
+inline constexpr char kInitialEventsEnd[] = "k8s.io/initial-events-end";
 
 struct WriteOptions {
   bool dry_run = false;
@@ -76,9 +88,10 @@ class Client {
 
   // The object; kNotFound when there is none.
   virtual Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) = 0;
-  // The list object: items, metadata.resourceVersion, metadata.continue. kGone when the resource
-  // version or the continue token is too old.
-  virtual Result<Json> List(const Resource& resource, const std::string& ns, const ListOptions& options) = 0;
+  // Calls `on_item` with each object as it comes: the whole of a list is never held. kGone when the resource version
+  // or the continue token is too old. On an error there may have been objects; they are then part of no list.
+  virtual Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
+                               const std::function<void(const Json&)>& on_item) = 0;
   // The object as stored; kAlreadyExists when the name is taken.
   virtual Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
                               const WriteOptions& options) = 0;

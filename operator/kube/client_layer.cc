@@ -11,8 +11,15 @@ Result<Json> ClientLayer::Get(const Resource& resource, const std::string& ns, c
   return Around(Kind::kRead, [&] { return inner_.Get(resource, ns, name); });
 }
 
-Result<Json> ClientLayer::List(const Resource& resource, const std::string& ns, const ListOptions& options) {
-  return Around(Kind::kRead, [&] { return inner_.List(resource, ns, options); });
+Result<ListEnd> ClientLayer::List(const Resource& resource, const std::string& ns, const ListOptions& options,
+                                  const std::function<void(const Json&)>& on_item) {
+  ListEnd end;
+  const Result<Json> result = Around(Kind::kRead, [&] {
+    Result<ListEnd> list = inner_.List(resource, ns, options, on_item);
+    if (list.ok()) end = std::move(*list);
+    return NoObject(list.status());
+  });
+  return result.ok() ? Result<ListEnd>(std::move(end)) : Result<ListEnd>(result.status());
 }
 
 Result<Json> ClientLayer::Create(const Resource& resource, const std::string& ns, const Json& object,

@@ -15,7 +15,8 @@ class ClientLayer : public Client {
   explicit ClientLayer(Client& inner) : inner_(inner) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) final;
-  Result<Json> List(const Resource& resource, const std::string& ns, const ListOptions& options) final;
+  Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
+                       const std::function<void(const Json&)>& on_item) final;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
                       const WriteOptions& options) final;
   Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
@@ -27,7 +28,8 @@ class ClientLayer : public Client {
 
  protected:
   enum class Kind { kRead, kWrite, kWatch };
-  // `call` is the inner client's: nothing for a delete or a watch that went well. May be made any number of times.
+  // `call` is the inner client's: nothing for a delete, a list or a watch that went well. May be made any number of
+  // times, a list or a watch only while the answer is one that a server gives instead of it (429, 5xx).
   using Call = std::function<Result<Json>()>;
 
  private:

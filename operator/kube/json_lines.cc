@@ -1,6 +1,6 @@
 #include "operator/kube/json_lines.h"
 
-#include "common/json.h"
+#include "operator/kube/parse_object.h"
 
 namespace trainyard::kube {
 
@@ -10,7 +10,7 @@ Status JsonLines::Feed(const char* data, size_t size, const std::function<void(n
   size_t begin = 0;
   for (size_t end = rest_.find('\n', searched); end != std::string::npos; end = rest_.find('\n', begin)) {
     if (end > begin) {
-      auto document = ParseJson(std::string_view(rest_).substr(begin, end - begin));
+      auto document = ParseObject(std::string_view(rest_).substr(begin, end - begin), 1);
       if (document.is_discarded()) return Status(Code::kInternal, "the stream holds something that is no JSON");
       on_document(std::move(document));
     }

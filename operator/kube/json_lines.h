@@ -1,4 +1,4 @@
-// JSON documents separated by newlines, cut anywhere: the body of a watch.
+// Events, each a JSON document on a line of its own, cut anywhere: the body of a watch.
 #ifndef TRAINYARD_OPERATOR_KUBE_JSON_LINES_H_
 #define TRAINYARD_OPERATOR_KUBE_JSON_LINES_H_
 

@@ -39,6 +39,12 @@ Reflector::Reflector(Client& client, const Clock& clock, Resource resource, Opti
       random_(options_.seed) {}
 
 double Reflector::Pump(const StopFlag& stop) {
+  if (version_.empty() && streams_ && !list_) {
+    const Status status = WatchOnce(stop);
+    list_ = version_.empty();
+    if (!status.Is(Code::kInvalid)) return Wait(status);
+    streams_ = false;
+  }
   if (version_.empty()) {
     if (const Status status = ListAll(); !status.ok()) return Wait(status);
   }
@@ -46,54 +52,66 @@ double Reflector::Pump(const StopFlag& stop) {
   return Wait(WatchOnce(stop));
 }
 
+std::string Reflector::ListVersion() const {
+  if (newest_) return "";
+  return seen_version_.empty() ? "0" : seen_version_;
+}
+
 Status Reflector::ListAll() {
   ListOptions options{.label_selector = options_.label_selector,
                       .field_selector = "",
-                      .resource_version = newest_                 ? ""
-                                          : seen_version_.empty() ? "0"
-                                                                  : seen_version_,
-                      .limit = 0,
+                      .resource_version = ListVersion(),
+                      .limit = options_.page,
                       .continue_token = ""};
-  std::vector<nlohmann::json> items;
-  std::string version;
   ++counters_.lists;
+  sink_.Begin();
   for (bool whole = false;;) {
-    Result<Json> page = client_.List(resource_, options_.ns, options);
+    const Result<ListEnd> page =
+        client_.List(resource_, options_.ns, options, [&](const Json& item) { sink_.Stage(item); });
     if ((page.status().Is(Code::kGone) || page.status().Is(Code::kAhead)) && !whole) {
       // Too old a version, one that the server does not reach, or a continue token that ran out: one list of
       // everything as it is now.
       whole = true;
-      items.clear();
+      sink_.Begin();
       options.resource_version.clear();
       options.continue_token.clear();
       options.limit = 0;
       continue;
     }
     if (!page.ok()) return page.status().With("list " + resource_.plural);
-    version = VersionOf(*page);
-    if (!page->is_object()) return Status(Code::kInternal, "list " + resource_.plural + ": the answer is no list");
-    for (nlohmann::json& item : (*page)["items"]) items.push_back(std::move(item));
-    options.continue_token = json::Text(json::Field(*page, "metadata"), "continue");
-    if (options.continue_token.empty()) break;
+    if (page->resource_version.empty())
+      return Status(Code::kInternal, "list " + resource_.plural + ": the answer has no resourceVersion");
+    options.continue_token = page->continue_token;
     options.resource_version.clear();  // the token holds it
+    if (!page->continue_token.empty()) continue;
+    Synced(page->resource_version);
+    return Status::Ok();
   }
-  sink_.Replace(items);
+}
+
+void Reflector::Synced(const std::string& version) {
+  sink_.Swap();
   if (WentBack(seen_version_, version)) ++rewinds_;
   version_ = seen_version_ = version;
-  newest_ = false;
+  newest_ = list_ = false;
   Active();
   synced_ = true;
-  return Status::Ok();
 }
 
 Status Reflector::WatchOnce(const StopFlag& stop) {
   std::uniform_int_distribution<int> length(options_.min_watch_seconds, options_.max_watch_seconds);
   int64_t events = 0;
   Status failure;
+  const bool initial = version_.empty();
+  if (initial) {
+    sink_.Begin();
+    ++counters_.lists;
+  }
   ++counters_.watches;
   const WatchOptions options{.label_selector = options_.label_selector,
-                             .resource_version = version_,
+                             .resource_version = initial ? ListVersion() : version_,
                              .timeout_seconds = length(random_),
+                             .initial_events = initial,
                              .accepted = [&] { Watching(clock_.Steady()); }};
   const auto on_event = [&](const WatchEvent& event) {
     Active();
@@ -139,6 +157,10 @@ bool Reflector::Handle(const WatchEvent& event, Status& failure) {
     if (code != 410 && code != 429 && code < 500) failure = Status(Code::kGone, failure.message());
     return false;
   }
+  if (version_.empty()) {
+    HandleInitial(event);
+    return true;
+  }
   if (event.type == "ADDED" || event.type == "MODIFIED") {
     sink_.Upsert(event.object);
   } else if (event.type == "DELETED") {
@@ -146,6 +168,19 @@ bool Reflector::Handle(const WatchEvent& event, Status& failure) {
   }  // A bookmark only moves on; a type that we do not know is not ours to judge.
   if (const std::string version = VersionOf(event.object); !version.empty()) version_ = seen_version_ = version;
   return true;
+}
+
+// The server may pass changes on before the end of what there is.
+void Reflector::HandleInitial(const WatchEvent& event) {
+  if (event.type == "ADDED" || event.type == "MODIFIED") {
+    sink_.Stage(event.object);
+  } else if (event.type == "DELETED") {
+    sink_.Unstage(event.object);
+  } else if (event.type == "BOOKMARK") {
+    const nlohmann::json& annotations = json::Field(json::Field(event.object, "metadata"), "annotations");
+    const std::string version = VersionOf(event.object);
+    if (json::Text(annotations, kInitialEventsEnd) == "true" && !version.empty()) Synced(version);
+  }
 }
 
 double Reflector::Wait(const Status& status) {

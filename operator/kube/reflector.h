@@ -2,8 +2,15 @@
 // server has forgotten where we were.
 //
 // Contract
-//   - The first list asks for resourceVersion "0"; a watch goes on from the list's resourceVersion, and
-//     every event and bookmark advances it. A watch that ends normally is taken up again without a list.
+//   - What there is comes at the begin of a watch (initial events), up to the bookmark that says so, and the stream
+//   goes
+//     on. A server that refuses is not asked so again: it is listed, in pages, and the watch goes on from the list's
+//     resourceVersion. So it is once after a stream that ended before that bookmark.
+//   - Either way the first asks for resourceVersion "0", the sink gets the objects one by one as they come, beside
+//     what it has, and takes them all at once at the end. A page that the server has forgotten (410) begins one list of
+//     everything anew: never a mix of two.
+//   - Every event and bookmark advances the resourceVersion. A watch that ends normally is taken up again without a
+//   list.
 //   - 410, in a response or as an ERROR event: list again. Any other ERROR event: 429 waits and keeps
 //     the resource version; 5xx is retried for a minute, then lists; the rest lists.
 //   - 504 "Too large resource version": the server has been restored from a backup. The next list asks for what there
@@ -23,7 +30,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "operator/base/clock.h"
 #include "operator/base/mutex.h"
@@ -37,7 +43,13 @@ std::string ObjectKey(const nlohmann::json& object);
 class ReflectorSink {
  public:
   virtual ~ReflectorSink() = default;
-  virtual void Replace(const std::vector<nlohmann::json>& objects) = 0;
+  // A new set beside the one that counts: Begin() empties it, whatever it held, and Swap() puts it in the other's
+  // place.
+  virtual void Begin() = 0;
+  virtual void Stage(const nlohmann::json& object) = 0;
+  virtual void Unstage(const nlohmann::json& object) = 0;
+  virtual void Swap() = 0;
+  // Changes of the set that counts.
   virtual void Upsert(const nlohmann::json& object) = 0;
   virtual void Remove(const nlohmann::json& object) = 0;
 };
@@ -59,11 +71,12 @@ class Reflector {
     std::string ns;              // empty: all
     std::string label_selector;  // on the server's side
     int min_watch_seconds = 300, max_watch_seconds = 600;
-    uint64_t seed = 1;  // of the jitter
+    int64_t page = 500;  // objects of a list's page
+    uint64_t seed = 1;   // of the jitter
   };
   Reflector(Client& client, const Clock& clock, Resource resource, Options options, ReflectorSink& sink);
 
-  // One round: a list if one is due, then one watch until it ends. Returns the seconds to wait before
+  // One round: all there is, if that is due, then one watch until it ends. Returns the seconds to wait before
   // the next. Called by one thread; `stop` may be set by another and ends the round.
   double Pump(const StopFlag& stop);
 
@@ -80,6 +93,11 @@ class Reflector {
   Status ListAll();
   Status WatchOnce(const StopFlag& stop);
   bool Handle(const WatchEvent& event, Status& failure);
+  void HandleInitial(const WatchEvent& event);
+  // Where a list, or a watch with initial events, starts.
+  std::string ListVersion() const;
+  // The sink has all there is at `version`.
+  void Synced(const std::string& version);
   double Wait(const Status& status);
   // Notes since when the server has had our watch; returns what was noted.
   std::optional<Instant> Watching(std::optional<Instant> since);
@@ -92,9 +110,11 @@ class Reflector {
   const Options options_;
   ReflectorSink& sink_;
   std::mt19937_64 random_;
-  std::string version_;       // where the next watch starts; empty: list first
+  std::string version_;       // where the next watch starts; empty: what there is comes first
   std::string seen_version_;  // the newest one ever seen: where a list after a 410 starts
   bool newest_ = false;       // the next list asks for what there is now, whatever was seen
+  bool streams_ = true;       // the server offers initial events, as far as we know
+  bool list_ = false;         // a list is next, although it does
   double backoff_ = 0;
   std::atomic<bool> synced_{false};
   std::atomic<int64_t> rewinds_{0};

@@ -7,6 +7,7 @@
 
 #include "common/json.h"
 #include "operator/base/json_access.h"
+#include "operator/kube/json_items.h"
 #include "operator/kube/json_lines.h"
 
 namespace trainyard::kube {
@@ -14,7 +15,8 @@ namespace {
 
 // How long after its timeoutSeconds a server may take to end a watch.
 constexpr double kLateSeconds = 30;
-constexpr size_t kMaxEventBytes = 64 << 20;
+// Of one object, wherever it comes: etcd takes 1.5 MiB, which may be configured.
+constexpr size_t kMaxObjectBytes = 16 << 20;
 
 std::string Encoded(const std::string& text) {
   std::string out;
@@ -68,14 +70,28 @@ Result<Json> RestClient::Get(const Resource& resource, const std::string& ns, co
   return Send("GET", resource.Path(ns) + "/" + Encoded(name));
 }
 
-Result<Json> RestClient::List(const Resource& resource, const std::string& ns, const ListOptions& options) {
+Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns, const ListOptions& options,
+                                 const std::function<void(const Json&)>& on_item) {
   Query query;
   query.Add("labelSelector", options.label_selector)
       .Add("fieldSelector", options.field_selector)
       .Add("resourceVersion", options.resource_version)
       .Add("continue", options.continue_token);
   if (options.limit > 0) query.Add("limit", std::to_string(options.limit));
-  return Send("GET", resource.Path(ns) + query.text());
+  const std::string target = resource.Path(ns) + query.text();
+  JsonItems items(kMaxObjectBytes);
+  Status failure;
+  const Result<Answer> answer = transport_.Fetch(target, [&](const char* data, size_t size) {
+    failure = items.Feed(data, size, on_item);
+    return failure.ok();
+  });
+  if (!failure.ok()) return failure.With("GET " + target);
+  if (!answer.ok()) return answer.status().With("GET " + target);
+  if (answer->code != 200) return StatusOf(*answer);
+  const Result<Json> around = items.End();
+  if (!around.ok()) return around.status().With("GET " + target);
+  const Json& metadata = json::Field(*around, "metadata");
+  return ListEnd{json::Text(metadata, "resourceVersion"), json::Text(metadata, "continue")};
 }
 
 namespace {
@@ -117,10 +133,12 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
       .Add("allowWatchBookmarks", "true")
       .Add("labelSelector", options.label_selector)
       .Add("resourceVersion", options.resource_version)
+      .Add("sendInitialEvents", options.initial_events ? "true" : "")
+      .Add("resourceVersionMatch", options.initial_events ? "NotOlderThan" : "")
       .Add("timeoutSeconds", std::to_string(options.timeout_seconds));
   bool ended = false;
   Status failure;
-  JsonLines lines(kMaxEventBytes);
+  JsonLines lines(kMaxObjectBytes);
   const auto on_data = [&](const char* data, size_t size) {
     failure = lines.Feed(data, size, [&](Json event) {
       if (ended || !json::Field(event, "object").is_object()) return;

@@ -15,7 +15,8 @@ class RestClient : public Client {
       : transport_(std::move(endpoint), clock, stop, options) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
-  Result<Json> List(const Resource& resource, const std::string& ns, const ListOptions& options) override;
+  Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
+                       const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
                       const WriteOptions& options) override;
   Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/base/mutex.h"
@@ -36,26 +37,28 @@ class Store : public ReflectorSink {
 
   Pointer Get(const std::string& key) const {
     const MutexLock lock(mutex_);
-    const auto found = records_.find(key);
-    return found == records_.end() ? nullptr : found->second.record;
+    const auto found = shelf_.records.find(key);
+    return found == shelf_.records.end() ? nullptr : found->second.record;
   }
+  // In the order of their keys.
   std::vector<Pointer> Indexed(const std::string& index_key) const {
     const MutexLock lock(mutex_);
     std::vector<Pointer> out;
-    const auto keys = index_.find(index_key);
-    if (keys == index_.end()) return out;
-    for (const std::string& key : keys->second) out.push_back(records_.at(key).record);
+    const auto found = shelf_.index.find(index_key);
+    if (found == shelf_.index.end()) return out;
+    out.reserve(found->second.size());
+    for (const auto& record : found->second) out.push_back(record->second.record);
     return out;
   }
   std::vector<std::string> Keys() const {
     const MutexLock lock(mutex_);
     std::vector<std::string> keys;
-    for (const auto& [key, entry] : records_) keys.push_back(key);
+    for (const auto& [key, entry] : shelf_.records) keys.push_back(key);
     return keys;
   }
   size_t size() const {
     const MutexLock lock(mutex_);
-    return records_.size();
+    return shelf_.records.size();
   }
 
   // How often an object was skipped.
@@ -64,26 +67,39 @@ class Store : public ReflectorSink {
     return skips_;
   }
 
-  // ReflectorSink. What the new list lacks counts as deleted, and so does an object whose uid changed.
-  void Replace(const std::vector<nlohmann::json>& objects) override {
+  // ReflectorSink. What the new set lacks counts as deleted, and so does an object whose uid changed.
+  void Begin() override {
+    const MutexLock lock(mutex_);
+    staged_ = {};
+  }
+  void Stage(const nlohmann::json& object) override {
+    const MutexLock lock(mutex_);
+    const std::string key = ObjectKey(object);
+    Erase(staged_, key);
+    Put(staged_, key, object);
+  }
+  void Unstage(const nlohmann::json& object) override {
+    const MutexLock lock(mutex_);
+    Erase(staged_, ObjectKey(object));
+  }
+  void Swap() override {
     std::set<std::string> touched;
+    Shelf old;  // is freed outside the lock
     {
       const MutexLock lock(mutex_);
-      std::map<std::string, Entry> old;
-      old.swap(records_);
-      index_.clear();
-      for (const auto& [key, entry] : old) touched.insert(entry.index.empty() ? key : entry.index);
-      for (const nlohmann::json& object : objects) touched.insert(Put(object));
+      old = std::exchange(shelf_, std::exchange(staged_, {}));
+      for (const Shelf* shelf : {&old, &shelf_}) {
+        for (const auto& record : shelf->records) touched.insert(Heard(record));
+      }
     }
-    touched.erase("");
     for (const std::string& key : touched) changed_(key);
   }
   void Upsert(const nlohmann::json& object) override {
     std::string before, key;
     {
       const MutexLock lock(mutex_);
-      before = Erase(ObjectKey(object));
-      key = Put(object);
+      before = Erase(shelf_, ObjectKey(object));
+      key = Put(shelf_, ObjectKey(object), object);
     }
     if (!before.empty() && before != key) changed_(before);
     if (!key.empty()) changed_(key);
@@ -92,7 +108,7 @@ class Store : public ReflectorSink {
     std::string key;
     {
       const MutexLock lock(mutex_);
-      key = Erase(ObjectKey(object));
+      key = Erase(shelf_, ObjectKey(object));
     }
     if (!key.empty()) changed_(key);
   }
@@ -100,17 +116,32 @@ class Store : public ReflectorSink {
  private:
   struct Entry {
     Pointer record;
-    std::string index;
+    const std::string* index = nullptr;  // a key of Shelf::index; null: under none
   };
-  // Who should hear of it; empty when it was skipped.
-  std::string Put(const nlohmann::json& object) REQUIRES_LOCK(mutex_) {
-    const std::string key = ObjectKey(object);
-    const Pointer record = Project(key, object);
+  using Records = std::map<std::string, Entry>;
+  struct ByKey {
+    bool operator()(typename Records::iterator a, typename Records::iterator b) const { return a->first < b->first; }
+  };
+  // Neither a key nor an index key is there twice: of thousands of records they would be the larger part.
+  struct Shelf {
+    Records records;
+    std::map<std::string, std::set<typename Records::iterator, ByKey>> index;
+  };
+  static const std::string& Heard(const typename Records::value_type& record) {
+    return record.second.index ? *record.second.index : record.first;
+  }
+  // Who should hear of it; empty when it was skipped. REQUIRES: `key` is not there.
+  std::string Put(Shelf& shelf, const std::string& key, const nlohmann::json& object) REQUIRES_LOCK(mutex_) {
+    Pointer record = Project(key, object);
     if (!record) return "";
-    std::string index = index_key_(*record);
-    if (!index.empty()) index_[index].insert(key);
-    records_[key] = {record, index};
-    return index.empty() ? key : index;
+    const std::string index = index_key_(*record);
+    const auto placed = shelf.records.emplace(key, Entry{std::move(record)}).first;
+    if (!index.empty()) {
+      const auto under = shelf.index.try_emplace(index).first;
+      under->second.insert(placed);
+      placed->second.index = &under->first;
+    }
+    return Heard(*placed);
   }
   // Anyone may write objects, and a defect of ours in reading one shall not end the thread that reads all.
   Pointer Project(const std::string& key, const nlohmann::json& object) REQUIRES_LOCK(mutex_) {
@@ -123,17 +154,17 @@ class Store : public ReflectorSink {
     }
   }
   // Who should hear of it; empty when there was nothing.
-  std::string Erase(const std::string& key) REQUIRES_LOCK(mutex_) {
-    const auto found = records_.find(key);
-    if (found == records_.end()) return "";
-    std::string index = found->second.index;
-    records_.erase(found);
-    if (index.empty()) return key;
-    if (auto keys = index_.find(index); keys != index_.end()) {
-      keys->second.erase(key);
-      if (keys->second.empty()) index_.erase(keys);
+  std::string Erase(Shelf& shelf, const std::string& key) REQUIRES_LOCK(mutex_) {
+    const auto found = shelf.records.find(key);
+    if (found == shelf.records.end()) return "";
+    const std::string heard = Heard(*found);
+    if (found->second.index) {
+      const auto under = shelf.index.find(heard);
+      under->second.erase(found);
+      if (under->second.empty()) shelf.index.erase(under);
     }
-    return index;
+    shelf.records.erase(found);
+    return heard;
   }
 
   const std::function<Record(const nlohmann::json&)> project_;
@@ -142,8 +173,7 @@ class Store : public ReflectorSink {
   const SkippedFunction skipped_;
   mutable Mutex mutex_;
   int64_t skips_ GUARDED_BY(mutex_) = 0;
-  std::map<std::string, Entry> records_ GUARDED_BY(mutex_);
-  std::map<std::string, std::set<std::string>> index_ GUARDED_BY(mutex_);
+  Shelf shelf_ GUARDED_BY(mutex_), staged_ GUARDED_BY(mutex_);
 };
 
 }  // namespace trainyard::kube

@@ -7,28 +7,41 @@
 namespace trainyard::kube {
 namespace {
 
-// Of one answer: a list of a hundred thousand pods is larger, and more than we could hold.
-constexpr size_t kMaxBody = 512 << 20;
-constexpr size_t kMaxErrorBody = 1 << 20;
+// Of an answer that is held: what is long is delivered.
+constexpr size_t kMaxBody = 16 << 20;
 
-// Sends the request and reads the answer. `sent`: the server may have seen the whole of it; `reusable`: the
-// connection may carry another.
-Result<Answer> Exchange(net::Connection& connection, const net::HttpRequest& request, const net::Wait& wait, bool& sent,
-                        bool& reusable) {
-  sent = reusable = false;
+// Reads a body: delivers it, if it is wanted so, or puts it into the answer.
+Status ReadBody(net::HttpReader& reader, const OnData& on_data, Answer& answer) {
+  const bool deliver = on_data && answer.code == 200;
+  const Status status = reader.Body([&](const char* data, size_t size) {
+    if (deliver) return on_data(data, size);
+    answer.body.append(data, size);
+    return answer.body.size() <= kMaxBody;
+  });
+  if (status.ok() && answer.body.size() > kMaxBody)
+    return Status(Code::kInternal, "the answer is longer than " + std::to_string(kMaxBody) + " bytes");
+  return status;
+}
+
+// How far an exchange has come.
+struct Reached {
+  bool sent = false;       // the server may have seen the whole of the request
+  bool delivered = false;  // some of the answer is with the caller
+  bool reusable = false;   // the connection may carry another
+};
+
+Result<Answer> Exchange(net::Connection& connection, const net::HttpRequest& request, const OnData& on_data,
+                        const net::Wait& wait, Reached& reached) {
+  reached = {};
   if (Status status = net::SendRequest(connection, request, wait); !status.ok()) return status;
-  sent = true;
+  reached.sent = true;
   net::HttpReader reader(connection, wait);
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
   Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
-  const Status status = reader.Body([&](const char* data, size_t size) {
-    answer.body.append(data, size);
-    return answer.body.size() <= kMaxBody;
-  });
-  if (!status.ok()) return status;
-  if (answer.body.size() > kMaxBody) return Status(Code::kInternal, "the answer is longer than 512 MiB");
-  reusable = reader.reusable();
+  reached.delivered = on_data && answer.code == 200;
+  if (Status status = ReadBody(reader, on_data, answer); !status.ok()) return status;
+  reached.reusable = reader.reusable();
   return answer;
 }
 
@@ -117,7 +130,8 @@ void Transport::PutBack(std::unique_ptr<net::Connection> connection, const Ident
   idle_.push_back({std::move(connection), identity.tls});
 }
 
-Result<Answer> Transport::Try(const net::HttpRequest& request, const Identity& identity, const net::Wait& wait) {
+Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_data, const Identity& identity,
+                              const net::Wait& wait) {
   const Turn turn(*this, wait);
   if (wait.stop) return Status(Code::kStopped, "the operator stops");
   if (!turn.mine()) return Status(Code::kDeadline, "all connections were in use until the deadline");
@@ -129,18 +143,18 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const Identity& i
       if (!opened.ok()) return opened.status();
       connection = std::move(*opened);
     }
-    bool sent, reusable;
-    Result<Answer> answer = Exchange(*connection, request, wait, sent, reusable);
+    Reached reached;
+    Result<Answer> answer = Exchange(*connection, request, on_data, wait, reached);
     if (answer.ok()) attempt.Answered(answer->code);
-    if (answer.ok() && reusable) PutBack(std::move(connection), identity);
-    const bool harmless = request.method == "GET" || !sent;
+    if (answer.ok() && reached.reusable) PutBack(std::move(connection), identity);
+    const bool harmless = !reached.sent || (request.method == "GET" && !reached.delivered);
     if (answer.ok() || repeated || !harmless || !answer.status().Is(Code::kUnavailable)) return answer;
     connection.reset();
   }
 }
 
-Result<Answer> Transport::Send(const std::string& method, const std::string& target, const std::string& content_type,
-                               const std::string& body) {
+Result<Answer> Transport::Request(const std::string& method, const std::string& target, const std::string& content_type,
+                                  const std::string& body, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(options_.request_seconds, stop_);
   for (bool refused = false;; refused = true) {
     const Result<Identity> identity = credentials_.Now(wait);
@@ -148,14 +162,22 @@ Result<Answer> Transport::Send(const std::string& method, const std::string& tar
     net::HttpRequest request = Make(method, target, *identity);
     if (!content_type.empty()) request.fields.emplace_back("Content-Type", content_type);
     request.body = body;
-    Result<Answer> answer = Try(request, *identity, wait);
+    Result<Answer> answer = Try(request, on_data, *identity, wait);
     if (!answer.ok() || answer->code != 401 || refused || !credentials_.Refuse(*identity)) return answer;
   }
 }
 
+Result<Answer> Transport::Send(const std::string& method, const std::string& target, const std::string& content_type,
+                               const std::string& body) {
+  return Request(method, target, content_type, body, nullptr);
+}
+
+Result<Answer> Transport::Fetch(const std::string& target, const OnData& on_data) {
+  return Request("GET", target, "", "", on_data);
+}
+
 Result<Answer> Transport::Stream(const std::string& target, double seconds, const StopFlag& stop,
-                                 const std::function<void()>& accepted,
-                                 const std::function<bool(const char*, size_t)>& on_data) {
+                                 const std::function<void()>& accepted, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(seconds, stop);
   const Result<Identity> identity = credentials_.Now(wait);
   if (!identity.ok()) return identity.status();
@@ -171,12 +193,7 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
   attempt.Answered(head->code);
   if (head->code == 401) credentials_.Refuse(*identity);
   if (head->code == 200 && accepted) accepted();
-  const Status status = reader.Body([&](const char* data, size_t size) {
-    if (head->code == 200) return on_data(data, size);
-    answer.body.append(data, size);
-    return answer.body.size() <= kMaxErrorBody;
-  });
-  if (!status.ok()) return status;
+  if (Status status = ReadBody(reader, on_data, answer); !status.ok()) return status;
   return answer;
 }
 

@@ -2,7 +2,8 @@
 //
 //   - Requests share a few connections and wait for one; a stream has one of its own. A new identity has new
 //     connections.
-//   - What a broken connection cannot have done is sent once more: a GET, and a request that was not sent whole.
+//   - What a broken connection cannot have done is sent once more: a GET of which nothing was delivered yet, and a
+//     request that was not sent whole.
 //   - After a 401 the credentials are read again, and the request is sent once more.
 //   - Every exchange has a deadline, from looking up the host to the last byte, and ends with the stop.
 #ifndef TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
@@ -23,8 +24,11 @@ namespace trainyard::kube {
 struct Answer {
   int code = 0;
   std::string retry_after;  // the field, as it came; empty: none
-  std::string body;
+  std::string body;         // empty when it was delivered
 };
+
+// Hears of a body as it comes; false: wants no more of it.
+using OnData = std::function<bool(const char* data, size_t size)>;
 
 // Thread-safe.
 class Transport {
@@ -42,10 +46,13 @@ class Transport {
   // kDeadline, kStopped; what the credentials lack.
   Result<Answer> Send(const std::string& method, const std::string& target, const std::string& content_type,
                       const std::string& body);
-  // A GET whose body is delivered as it comes if its code is 200 (then `accepted` is called first), until it ends,
-  // `on_data` returns false, or `stop`; any other answer comes whole. Takes at most `seconds`.
+  // A GET whose body is delivered as it comes if its code is 200; any other answer comes whole. On an error some of
+  // it may have been delivered.
+  Result<Answer> Fetch(const std::string& target, const OnData& on_data);
+  // The same on a connection of its own: `accepted` is called before the first piece, and it goes on until the body
+  // ends, `on_data` returns false, or `stop`. Takes at most `seconds`.
   Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop,
-                        const std::function<void()>& accepted, const std::function<bool(const char*, size_t)>& on_data);
+                        const std::function<void()>& accepted, const OnData& on_data);
 
  private:
   struct Pooled {
@@ -54,7 +61,10 @@ class Transport {
   };
   class Turn;
   net::HttpRequest Make(const std::string& method, const std::string& target, const Identity& identity) const;
-  Result<Answer> Try(const net::HttpRequest& request, const Identity& identity, const net::Wait& wait);
+  Result<Answer> Request(const std::string& method, const std::string& target, const std::string& content_type,
+                         const std::string& body, const OnData& on_data);
+  Result<Answer> Try(const net::HttpRequest& request, const OnData& on_data, const Identity& identity,
+                     const net::Wait& wait);
   Result<std::unique_ptr<net::Connection>> Open(const Identity& identity, const net::Wait& wait) const;
   std::unique_ptr<net::Connection> TakeIdle(const Identity& identity);
   void PutBack(std::unique_ptr<net::Connection> connection, const Identity& identity);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "operator/base/json_access.h"
+
 namespace trainyard::local {
 namespace {
 
@@ -17,8 +19,14 @@ Result<Json> MemoryClient::Get(const Resource& resource, const std::string& ns, 
   return ToResult(api_.Get(resource, ns, name));
 }
 
-Result<Json> MemoryClient::List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) {
-  return ToResult(api_.List(resource, ns, options));
+Result<kube::ListEnd> MemoryClient::List(const Resource& resource, const std::string& ns,
+                                         const kube::ListOptions& options,
+                                         const std::function<void(const Json&)>& on_item) {
+  const ApiResult list = api_.List(resource, ns, options);
+  if (!list.ok()) return kube::StatusFromApi(list.http, list.body);
+  for (const Json& item : list.body["items"]) on_item(item);
+  const Json& metadata = list.body["metadata"];
+  return kube::ListEnd{json::Text(metadata, "resourceVersion"), json::Text(metadata, "continue")};
 }
 
 Result<Json> MemoryClient::Create(const Resource& resource, const std::string& ns, const Json& object,
@@ -52,7 +60,20 @@ Status MemoryClient::Watch(const Resource& resource, const std::string& ns, cons
   const Result<Selector> selector = Selector::Parse(resource, options.label_selector, "");
   if (!selector.ok()) return selector.status();
   if (options.accepted) options.accepted();
-  uint64_t since = std::strtoull(options.resource_version.c_str(), nullptr, 10);
+  std::string from = options.resource_version;
+  if (options.initial_events) {
+    bool more = true;
+    const auto on_item = [&](const Json& item) { more = more && on_event({"ADDED", item}); };
+    const Result<kube::ListEnd> list =
+        List(resource, ns, {.label_selector = options.label_selector, .resource_version = options.resource_version},
+             on_item);
+    if (!list.ok()) return list.status();
+    from = list->resource_version;
+    const Json annotations = {{kube::kInitialEventsEnd, "true"}};
+    if (!more || !on_event({"BOOKMARK", {{"metadata", {{"resourceVersion", from}, {"annotations", annotations}}}}}))
+      return Status::Ok();
+  }
+  uint64_t since = std::strtoull(from.c_str(), nullptr, 10);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout_seconds);
   while (!stop) {
     const double left = Seconds(deadline - std::chrono::steady_clock::now()).count();

@@ -13,7 +13,8 @@ class MemoryClient : public kube::Client {
   explicit MemoryClient(MemoryApi& api) : api_(api) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
-  Result<Json> List(const Resource& resource, const std::string& ns, const kube::ListOptions& options) override;
+  Result<kube::ListEnd> List(const Resource& resource, const std::string& ns, const kube::ListOptions& options,
+                             const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
                       const kube::WriteOptions& options) override;
   Result<Json> MergePatch(const Resource& resource, const std::string& ns, const std::string& name,

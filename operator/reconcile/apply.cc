@@ -108,15 +108,16 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
   kube::ListOptions options{.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid + "," +
                                               api::kLabelAttempt + "!=" + std::to_string(attempt),
                             .limit = 1};  // one is enough to know, unless someone else has put our labels on it
+  std::string left;
+  const auto on_pod = [&](const Json& pod) {
+    if (OwnedBy(pod, job.uid)) left = json::Text(json::Field(pod, "metadata"), "name");
+  };
   do {
-    const Result<Json> pods = client_.List(kube::kPods, job.ns, options);
-    if (!pods.ok()) return pods.status().With("confirm that no pod is left");
-    for (const Json& pod : json::List(*pods, "items")) {
-      if (!OwnedBy(pod, job.uid)) continue;
-      return Status(Code::kConflict, "pod " + json::Text(json::Field(pod, "metadata"), "name") +
-                                         " of another attempt is left: the cached pods are old");
-    }
-    options.continue_token = json::Text(json::Field(*pods, "metadata"), "continue");
+    const Result<kube::ListEnd> page = client_.List(kube::kPods, job.ns, options, on_pod);
+    if (!page.ok()) return page.status().With("confirm that no pod is left");
+    if (!left.empty())
+      return Status(Code::kConflict, "pod " + left + " of another attempt is left: the cached pods are old");
+    options.continue_token = page->continue_token;
     options.limit = 500;
   } while (!options.continue_token.empty());
   return Status::Ok();

@@ -8,8 +8,8 @@ Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, 
                const std::function<void(const std::string& job_key)>& changed, const kube::SkippedFunction& skipped)
     : jobs_(
           JobFromApi, [](const JobRecord&) { return std::string(); }, changed, skipped),
-      pods_(
-          PodFromJson, [](const PodRecord& pod) { return pod.JobKey(); }, changed, skipped),
+      pods_([this](const nlohmann::json& pod) { return PodFromJson(pod, texts_); },
+            [](const PodRecord& pod) { return pod.job_key.str(); }, changed, skipped),
       jobs_reflector_(client, clock, kube::kTrainingJobs, {.ns = ns, .seed = seed}, jobs_),
       // Selected by the server: pods of others cost nothing.
       pods_reflector_(client, clock, kube::kPods,

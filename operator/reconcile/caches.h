@@ -33,6 +33,7 @@ class Caches {
 
  private:
   JobStore jobs_;
+  TextPool texts_;  // of the pods; used by their reflector's thread alone
   PodStore pods_;
   kube::Reflector jobs_reflector_, pods_reflector_;
 };

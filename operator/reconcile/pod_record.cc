@@ -35,25 +35,30 @@ PodEnd EndOf(const Json& terminated) {
           .time = ParseTime(Text(terminated, "finishedAt"))};
 }
 
-void ReadConditions(const Json& status, PodRecord& record) {
+void NoteWait(const Json& by, TextPool& texts, PodRecord& record) {
+  record.waiting_reason = texts.Keep(Text(by, "reason"));
+  record.waiting_message = texts.Keep(Shorten(Text(by, "message"), kMaxText));
+}
+
+void ReadConditions(const Json& status, TextPool& texts, PodRecord& record) {
+  std::string types;
   for (const Json& condition : List(status, "conditions")) {
     const std::string type = Text(condition, "type"), state = Text(condition, "status");
-    if (state == "True") record.true_conditions.push_back(type);
+    if (state == "True") types += type + "\n";
     if (type == "PodScheduled") {
       record.scheduled = state == "True";
-      if (state == "False") {
-        record.waiting_reason = Text(condition, "reason");
-        record.waiting_message = Shorten(Text(condition, "message"), kMaxText);
-      }
+      if (state == "False") NoteWait(condition, texts, record);
     }
     if (type == "Ready") record.ready = state == "True";
     if (type == "DisruptionTarget" && state == "True") {
       record.disrupted = true;
       record.disrupted_at = ParseTime(Text(condition, "lastTransitionTime"));
       const std::string reason = Text(condition, "reason"), message = Text(condition, "message");
-      record.disruption = Shorten(reason + (reason.empty() || message.empty() ? "" : ": ") + message, kMaxText);
+      record.disruption =
+          texts.Keep(Shorten(reason + (reason.empty() || message.empty() ? "" : ": ") + message, kMaxText));
     }
   }
+  record.true_conditions = texts.Keep(types);
 }
 
 bool IsSidecar(const Json& pod, const std::string& name) {
@@ -63,17 +68,15 @@ bool IsSidecar(const Json& pod, const std::string& name) {
   return false;
 }
 
-void ReadContainer(const Json& container, bool decides, PodRecord& record) {
+void ReadContainer(const Json& container, bool decides, TextPool& texts, PodRecord& record) {
   const Json& state = Field(container, "state");
   if (const Json& terminated = Field(state, "terminated"); terminated.is_object() && decides)
     record.end = EndOf(terminated);
-  if (const Json& waiting = Field(state, "waiting"); waiting.is_object() && record.waiting_reason.empty()) {
-    record.waiting_reason = Text(waiting, "reason");
-    record.waiting_message = Shorten(Text(waiting, "message"), kMaxText);
-  }
+  if (const Json& waiting = Field(state, "waiting"); waiting.is_object() && record.waiting_reason.empty())
+    NoteWait(waiting, texts, record);
 }
 
-void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
+void ReadContainers(const Json& pod, const Json& status, TextPool& texts, PodRecord& record) {
   const Json* container = api::TrainerContainer(pod);
   const std::string trainer = container ? Text(*container, "name") : "";
   // An init container that failed is the end of the worker, unless it is a sidecar, which the kubelet starts
@@ -82,10 +85,11 @@ void ReadContainers(const Json& pod, const Json& status, PodRecord& record) {
     const Json& terminated = Field(Field(init, "state"), "terminated");
     const bool failed = terminated.is_object() && Whole(terminated, "exitCode") != 0;
     const bool decides = failed && !IsSidecar(pod, Text(init, "name"));
-    ReadContainer(init, decides, record);
+    ReadContainer(init, decides, texts, record);
     if (decides) record.end->init_container = Text(init, "name");
   }
-  for (const Json& main : List(status, "containerStatuses")) ReadContainer(main, Text(main, "name") == trainer, record);
+  for (const Json& main : List(status, "containerStatuses"))
+    ReadContainer(main, Text(main, "name") == trainer, texts, record);
 }
 
 // What the operator gave it. Any user may make such a pod, with any text in it.
@@ -100,20 +104,22 @@ int StatusPort(const Json& trainer) {
 
 }  // namespace
 
-PodRecord PodFromJson(const Json& pod) {
+bool PodRecord::HasCondition(const std::string& type) const {
+  return !type.empty() && ("\n" + true_conditions.str()).find("\n" + type + "\n") != std::string::npos;
+}
+
+PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   PodRecord record;
   const Json &metadata = Field(pod, "metadata"), &status = Field(pod, "status");
   record.name = Text(metadata, "name");
-  record.ns = Text(metadata, "namespace");
   record.uid = Text(metadata, "uid");
   for (const Json& owner : List(metadata, "ownerReferences")) {
-    if (Flag(owner, "controller")) record.owner_uid = Text(owner, "uid");
+    if (Flag(owner, "controller")) record.owner_uid = texts.Keep(Text(owner, "uid"));
   }
-  record.job_name = Entry(pod, "labels", api::kLabelJobName);
-  record.job_uid = Entry(pod, "labels", api::kLabelJobUid);
+  record.job_key = texts.Keep(Text(metadata, "namespace") + "/" + Entry(pod, "labels", api::kLabelJobName));
   record.attempt = Number(Entry(pod, "labels", api::kLabelAttempt)).value_or(0);
   record.rank = Number(Entry(pod, "labels", api::kLabelRank)).value_or(-1);
-  record.node = Text(Field(pod, "spec"), "nodeName");
+  record.node = texts.Keep(Text(Field(pod, "spec"), "nodeName"));
   record.deleting = !Text(metadata, "deletionTimestamp").empty();
   record.created = ParseTime(Text(metadata, "creationTimestamp"));
   // The timestamp is the end of the grace.
@@ -125,17 +131,17 @@ PodRecord PodFromJson(const Json& pod) {
   }
   record.ip = Text(status, "podIP");
   if (const Json* trainer = api::TrainerContainer(pod)) record.status_port = StatusPort(*trainer);
-  ReadConditions(status, record);
-  ReadContainers(pod, status, record);
+  ReadConditions(status, texts, record);
+  ReadContainers(pod, status, texts, record);
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.
   const std::string phase = Text(status, "phase");
   record.over = phase == "Succeeded" || phase == "Failed";
   if (!record.end && phase == "Failed") {
-    record.end = {.exit_code = 1,
-                  .signal = 0,
-                  .reason = Text(status, "reason"),
-                  .words = ReadLastWords(Text(status, "message")),
-                  .time = std::nullopt};
+    record.end = PodEnd{.exit_code = 1,
+                        .signal = 0,
+                        .reason = Text(status, "reason"),
+                        .words = ReadLastWords(Text(status, "message")),
+                        .time = std::nullopt};
   }
   if (!record.end && phase == "Succeeded") record.end = PodEnd{};
   return record;

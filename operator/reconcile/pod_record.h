@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/base/rare.h"
+#include "operator/base/shared_text.h"
 #include "operator/reconcile/last_words.h"
 
 namespace trainyard::reconcile {
@@ -23,30 +24,39 @@ struct PodEnd {
   std::optional<Time> time;
 };
 
+// There are ten thousand of them: what many have in common is shared, what few have takes no room in the others.
 struct PodRecord {
-  std::string name, ns, uid, owner_uid;
-  std::string job_name, job_uid;
+  std::string name, uid;
+  SharedText owner_uid;
+  SharedText job_key;              // "namespace/job", by the label
   int64_t attempt = 0, rank = -1;  // as labelled; rank -1 and attempt 0 when that is no number
-  std::string node, ip;
+  SharedText node;
+  std::string ip;
   int status_port = 0;  // where its launcher serves /status; 0: nowhere that we know of
   bool scheduled = false, ready = false;
-  bool over = false;                 // every container has ended, a sidecar too: phase Succeeded or Failed
-  std::optional<Time> created;       // by the API
-  std::optional<Time> deleted_at;    // when its deletion was asked for
-  std::optional<Time> gone_by;       // its deletionTimestamp: when its grace is over
-  bool deleting = false;             // it was
-  bool forced = false;               // without any grace: what still holds it then is a finalizer
-  bool disrupted = false;            // DisruptionTarget is true
-  std::optional<Time> disrupted_at;  // since when, if that is known
-  std::string disruption;            // and why, by the condition
-  std::vector<std::string> true_conditions;
-  std::string waiting_reason, waiting_message;  // why a container, or the scheduler, does not go on
-  std::optional<PodEnd> end;
+  bool over = false;                           // every container has ended, a sidecar too: phase Succeeded or Failed
+  bool deleting = false;                       // its deletion was asked for
+  bool forced = false;                         // without any grace: what still holds it then is a finalizer
+  bool disrupted = false;                      // DisruptionTarget is true
+  std::optional<Time> created;                 // by the API
+  std::optional<Time> deleted_at;              // when its deletion was asked for
+  std::optional<Time> gone_by;                 // its deletionTimestamp: when its grace is over
+  std::optional<Time> disrupted_at;            // since when it is disrupted, if that is known
+  SharedText disruption;                       // and why, by the condition
+  SharedText true_conditions;                  // their types, a line each
+  SharedText waiting_reason, waiting_message;  // why a container, or the scheduler, does not go on
+  Rare<PodEnd> end;
 
-  std::string JobKey() const { return ns + "/" + job_name; }
+  bool HasCondition(const std::string& type) const;
 };
 
-PodRecord PodFromJson(const nlohmann::json& pod);
+// `texts` keeps what is shared; for one thread at a time.
+PodRecord PodFromJson(const nlohmann::json& pod, TextPool& texts);
+// Of a pod alone.
+inline PodRecord PodFromJson(const nlohmann::json& pod) {
+  TextPool texts;
+  return PodFromJson(pod, texts);
+}
 
 }  // namespace trainyard::reconcile
 

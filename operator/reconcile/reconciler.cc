@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
@@ -123,19 +124,20 @@ Status Reconciler::ConfirmStale(const Observed& observed) {
 Status Reconciler::ConfirmMissing(Observed& observed) {
   const TrainingJob& job = observed.job;
   if (observed.missing.empty()) return Status::Ok();
-  const Result<Json> live =
-      client_.List(kube::kPods, job.ns, {.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid});
-  if (!live.ok()) return live.status().With("look for missing pods");
-  for (const int64_t worker : observed.missing) {
-    const std::string name = api::PodName(job.name, job.status.attempt, worker);
-    for (const Json& pod : json::List(*live, "items")) {
-      const Json& metadata = json::Field(pod, "metadata");
-      if (json::Text(metadata, "name") != name || !OwnedBy(pod, job.uid)) continue;
-      if (json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true")
-        return Status(Code::kConflict, "pod " + name + " is not in the cache yet");
-      observed.unlabelled.push_back({name, json::Text(metadata, "uid")});
-    }
-  }
+  std::set<std::string> missing;
+  for (const int64_t worker : observed.missing) missing.insert(api::PodName(job.name, job.status.attempt, worker));
+  std::string labelled;
+  const auto on_pod = [&](const Json& pod) {
+    const Json& metadata = json::Field(pod, "metadata");
+    const std::string name = json::Text(metadata, "name");
+    if (!missing.contains(name) || !OwnedBy(pod, job.uid)) return;
+    if (json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true") labelled = name;
+    observed.unlabelled.push_back({name, json::Text(metadata, "uid")});
+  };
+  const std::string selector = std::string(api::kLabelJobUid) + "=" + job.uid;
+  const Status listed = client_.List(kube::kPods, job.ns, {.label_selector = selector}, on_pod).status();
+  if (!listed.ok()) return listed.With("look for missing pods");
+  if (!labelled.empty()) return Status(Code::kConflict, "pod " + labelled + " is not in the cache yet");
   return Status::Ok();
 }
 

@@ -39,11 +39,11 @@ size_t Outside(const nlohmann::json& value) {
 
 }  // namespace
 
+// Shared texts are not its own.
 int64_t BytesOf(const PodRecord& pod) {
-  size_t bytes = sizeof pod + OutsideOf(pod.name, pod.ns, pod.uid, pod.owner_uid, pod.job_name, pod.job_uid, pod.node,
-                                        pod.ip, pod.disruption, pod.waiting_reason, pod.waiting_message);
-  bytes += Outside(pod.true_conditions);
+  size_t bytes = sizeof pod + OutsideOf(pod.name, pod.uid, pod.ip);
   if (pod.end) {
+    bytes += sizeof *pod.end;
     bytes += OutsideOf(pod.end->reason, pod.end->init_container, pod.end->words.reason, pod.end->words.message);
     bytes += Outside(pod.end->words.tail);
   }

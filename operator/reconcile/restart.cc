@@ -17,11 +17,7 @@ constexpr size_t kMaxFailures = 10;
 constexpr size_t kMaxCause = 240;  // bytes of what a worker said, in a condition and an event
 
 bool Matches(const api::RestartRule& rule, const FailedWorker& culprit) {
-  if (!rule.on_pod_condition.empty()) {
-    if (!culprit.pod) return false;
-    const auto& conditions = culprit.pod->true_conditions;
-    return std::find(conditions.begin(), conditions.end(), rule.on_pod_condition) != conditions.end();
-  }
+  if (!rule.on_pod_condition.empty()) return culprit.pod && culprit.pod->HasCondition(rule.on_pod_condition);
   if (!rule.on_reasons.empty()) {
     return std::find(rule.on_reasons.begin(), rule.on_reasons.end(), culprit.failure.reason) != rule.on_reasons.end();
   }

@@ -29,8 +29,8 @@ void SetStage(const Observed& observed, api::JobStatus& status, const char* type
         pod->waiting_reason == "ContainerCreating" || pod->waiting_reason == "PodInitializing")
       continue;
     reason = pod->waiting_reason;
-    message += "; " + pod->name + ": " + pod->waiting_reason +
-               (pod->waiting_message.empty() ? "" : ": " + pod->waiting_message);
+    message += "; " + pod->name + ": " + pod->waiting_reason.str() +
+               (pod->waiting_message.empty() ? "" : ": " + pod->waiting_message.str());
     break;
   }
   SetCondition(status, type, all, reason, message, now, observed.job.generation);

@@ -66,10 +66,9 @@ class Scene {
   PodRecord& OldPod(int64_t rank, int64_t attempt) {
     auto pod = std::make_shared<PodRecord>();
     pod->name = "job-" + std::to_string(attempt) + "-" + std::to_string(rank);
-    pod->ns = "default";
     pod->uid = "pod-uid-" + pod->name;
     pod->owner_uid = record_.job.uid;
-    pod->job_name = "job";
+    pod->job_key = "default/job";
     pod->attempt = attempt;
     pod->rank = rank;
     pod->scheduled = pod->ready = true;

@@ -15,7 +15,9 @@ Status Asked(Code code, double seconds) { return Status(code, "later").set_retry
 
 class RetryingTest : public testing::Test {
  protected:
-  Status List() { return client_.List(kPods, "", {}).status(); }
+  Status List() {
+    return client_.List(kPods, "", {}, [](const Json&) {}).status();
+  }
   TurnedClock clock_;
   StopFlag stop_;
   ScriptedClient inner_{clock_};
@@ -78,7 +80,7 @@ TEST(LimitedClient, EveryCallTakesATokenAndAWaitEndsWithTheStop) {
   TokenBucket bucket(0.001, 6, clock);
   LimitedClient client(inner, bucket, stop);
   EXPECT_TRUE(client.Get(kPods, "", "a").ok());
-  EXPECT_TRUE(client.List(kPods, "", {}).ok());
+  EXPECT_TRUE(client.List(kPods, "", {}, [](const Json&) {}).ok());
   EXPECT_TRUE(client.Create(kPods, "", {}, {}).ok());
   EXPECT_TRUE(client.MergePatch(kPods, "", "a", "", {}, {}).ok());
   EXPECT_TRUE(client.Delete(kPods, "", "a", {}).ok());
@@ -107,7 +109,7 @@ TEST(FencedClient, NothingIsWrittenWithoutTheLead) {
     EXPECT_EQ(client.MergePatch(kPods, "", "a", "", {}, {}).status().code(), wanted);
     EXPECT_EQ(client.Delete(kPods, "", "a", {}).code(), wanted);
     EXPECT_TRUE(client.Get(kPods, "", "a").ok()) << "a read does no harm";
-    EXPECT_TRUE(client.List(kPods, "", {}).ok());
+    EXPECT_TRUE(client.List(kPods, "", {}, [](const Json&) {}).ok());
   }
 }
 

@@ -37,5 +37,36 @@ TEST(PodRecord, ADeletionWasAskedForBeforeItsGrace) {
   EXPECT_FALSE(record.over);
 }
 
+TEST(PodRecord, WhatPodsHaveInCommonIsHeldOnce) {
+  TextPool texts;
+  const auto pod = [&](const std::string& name, const std::string& node) {
+    return PodFromJson(
+        {{"metadata", {{"name", name}, {"namespace", "default"}, {"labels", {{"trainyard.dev/job-name", "job"}}}}},
+         {"spec", {{"nodeName", node}}},
+         {"status",
+          {{"conditions",
+            Json::array({{{"type", "Ready"}, {"status", "True"}}, {{"type", "Gate"}, {"status", "False"}}})}}}},
+        texts);
+  };
+  const PodRecord a = pod("a", "one"), b = pod("b", "one"), c = pod("c", "two");
+  EXPECT_EQ(&a.node.str(), &b.node.str());
+  EXPECT_EQ(&a.job_key.str(), &c.job_key.str());
+  EXPECT_EQ(a.job_key, "default/job");
+  EXPECT_EQ(texts.size(), 4u);
+  EXPECT_TRUE(a.HasCondition("Ready"));
+  EXPECT_FALSE(a.HasCondition("Gate"));
+  EXPECT_FALSE(a.HasCondition("Read"));
+  EXPECT_FALSE(a.HasCondition(""));
+}
+
+// Nodes and jobs come and go for years.
+TEST(TextPool, LetsGoOfWhatNobodyHolds) {
+  TextPool texts;
+  const SharedText held = texts.Keep("held");
+  for (int i = 0; i < 100000; ++i) texts.Keep("node-" + std::to_string(i));
+  EXPECT_LE(texts.size(), 2048u);
+  EXPECT_EQ(&texts.Keep("held").str(), &held.str());
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

@@ -42,7 +42,9 @@ class PollerTest : public testing::Test {
   SystemClock clock_;
   reconcile::JobStore jobs_{reconcile::JobFromApi, [](const auto&) { return std::string(); },
                             [](const std::string&) {}};
-  reconcile::PodStore pods_{reconcile::PodFromJson, [](const reconcile::PodRecord& pod) { return pod.JobKey(); },
+  TextPool texts_;
+  reconcile::PodStore pods_{[this](const json& pod) { return reconcile::PodFromJson(pod, texts_); },
+                            [](const reconcile::PodRecord& pod) { return pod.job_key.str(); },
                             [](const std::string&) {}};
 };
 

@@ -19,6 +19,11 @@ class ReflectorTest : public testing::Test {
   static WatchEvent Bookmark(int version) {
     return {"BOOKMARK", {{"metadata", {{"resourceVersion", std::to_string(version)}}}}};
   }
+  static WatchEvent InitialEnd(int version) {
+    WatchEvent bookmark = Bookmark(version);
+    bookmark.object["metadata"]["annotations"] = {{kInitialEventsEnd, "true"}};
+    return bookmark;
+  }
 
   TurnedClock clock_;
   StopFlag stop_;
@@ -154,6 +159,91 @@ TEST_F(ReflectorTest, AnObjectThatCannotBeReadIsSkipped) {
   EXPECT_EQ(store_.skips(), 2);
   EXPECT_EQ(std::count(heard_.begin(), heard_.end(), "skipped default/poison: poison"), 2);
   EXPECT_EQ(std::count(heard_.begin(), heard_.end(), ""), 0);
+}
+
+// client-go's watch list: the stream begins with what there is, and goes on.
+TEST_F(ReflectorTest, WhereTheServerOffersItWhatThereIsComesInTheStream) {
+  client_.streams = true;
+  client_.watches = {{{Added("a", 3),
+                       Added("b", 4),
+                       Bookmark(4),
+                       {"MODIFIED", ObjectAt("a", 6)},
+                       {"DELETED", ObjectAt("b", 7)},
+                       InitialEnd(8),
+                       Added("c", 9)},
+                      400,
+                      Status::Ok()},
+                     {{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(store_.Keys(), (std::vector<std::string>{"default/a", "default/c"}));
+  EXPECT_TRUE(reflector_.synced());
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_TRUE(client_.list_versions.empty());
+  EXPECT_EQ(client_.stream_versions, std::vector<std::string>{"0"});
+  EXPECT_EQ(client_.watch_versions, std::vector<std::string>{"9"}) << "an ordinary watch goes on from it";
+}
+
+TEST_F(ReflectorTest, AnUnfinishedStreamChangesNothingAndAListFollows) {
+  client_.streams = true;
+  client_.lists = {ListAt(20, {"new"})};
+  client_.watches = {{{Added("a", 3), InitialEnd(5)}, 400, Status::Ok()},
+                     {{{"ERROR", {{"code", 410}}}}, 0, Status::Ok()},
+                     {{Added("half", 9)}, 0, kCut},
+                     {{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(Pump(), 0) << "410: from the beginning";
+  EXPECT_GT(Pump(), 0) << "cut in the middle";
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"default/a"});
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"default/new"});
+  EXPECT_EQ(client_.stream_versions, (std::vector<std::string>{"0", "5"}));
+  EXPECT_EQ(client_.list_versions, std::vector<std::string>{"5"});
+}
+
+TEST_F(ReflectorTest, AServerThatRefusesStreamsIsAskedOnce) {
+  client_.watches = {{{{"ERROR", {{"code", 410}}}}, 0, Status::Ok()}, {{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  client_.streams = true;
+  client_.lists = {ListAt(9)};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_TRUE(client_.stream_versions.empty());
+  EXPECT_EQ(client_.list_versions.size(), 2u);
+}
+
+TEST_F(ReflectorTest, AListComesInPages) {
+  client_.lists = {PageAt(5, {"a", "b"}, "next"), PageAt(5, {"c"}, "last"), ListAt(5, {"d"})};
+  client_.watches = {{{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(store_.size(), 4u);
+  EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", "", ""})) << "the token holds the version";
+  EXPECT_EQ(client_.continue_tokens, (std::vector<std::string>{"", "next", "last"}));
+}
+
+// The second page is gone: the first one's "a" may be, too.
+TEST_F(ReflectorTest, APageThatIsGoneBeginsOneListAnewAndNeverAMix) {
+  client_.lists = {PageAt(5, {"a", "b"}, "next"), Status(Code::kGone, "the token has expired"), ListAt(80, {"b", "c"})};
+  client_.watches = {{{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(store_.Keys(), (std::vector<std::string>{"default/b", "default/c"}));
+  EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", "", ""}));
+  EXPECT_EQ(client_.continue_tokens, (std::vector<std::string>{"", "next", ""}));
+  EXPECT_EQ(client_.watch_versions.back(), "80");
+}
+
+TEST_F(ReflectorTest, AListThatEndsInTheMiddleLeavesWhatWasThere) {
+  client_.lists = {ListAt(5, {"a"}), PageAt(9, {"b"}, "next"), kCut, ListAt(11, {"c"})};
+  client_.watches = {{{{"ERROR", {{"code", 410}}}}, 0, Status::Ok()}, {{}, 400, Status::Ok()}};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_GT(Pump(), 0);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"default/a"});
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"default/c"});
+}
+
+TEST_F(ReflectorTest, AnAnswerThatIsNoListIsAFailure) {
+  client_.lists = {Json{{"metadata", {{"resourceVersion", ""}}}, {"items", Json::array()}}};
+  EXPECT_GT(Pump(), 0);
+  EXPECT_FALSE(reflector_.synced());
 }
 
 }  // namespace

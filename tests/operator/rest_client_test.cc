@@ -7,6 +7,8 @@
 #include <fstream>
 #include <thread>
 
+#include "operator/kube/json_items.h"
+#include "operator/kube/parse_object.h"
 #include "tests/operator/scripted_client.h"
 #include "tests/operator/tls_peer.h"
 
@@ -374,6 +376,134 @@ TEST_F(RestClientTest, AStopEndsWhateverIsInFlight) {
 }
 
 // Chunks and documents end where they like.
+// A list, and how the server sends it: in pieces of so many bytes.
+struct ListCase {
+  const char* name;
+  std::string body;
+  size_t piece;
+  std::vector<std::string> names;  // of the objects that were delivered
+  std::string failure;             // a part of it; empty: none
+};
+
+TEST_F(RestClientTest, AListIsReadWhereverItIsCut) {
+  const auto item = [](const std::string& name) {
+    return Json{{"metadata", {{"name", name}, {"annotations", {{"x", "}]\\\"],{"}}}}}, {"list", {{{"items", {1}}}}}};
+  };
+  const std::string two = Json{{"kind", "PodList"},
+                               {"metadata", {{"resourceVersion", "7"}, {"continue", "more"}}},
+                               {"items", {item("a"), item("b")}}}
+                              .dump();
+  const std::string behind =
+      R"({"items" : [ {"metadata":{"name":"a"}} ,\n{"metadata":{"name":"b"}} ] ,"metadata":{"resourceVersion":"7","continue":"more"}})";
+  std::string deep =
+      R"({"items":[{"metadata":{"name":"a"}},{"x":)" + std::string(200, '[') + std::string(200, ']') + "}]}";
+  const ListCase cases[] = {
+      {"whole", two, two.size(), {"a", "b"}, ""},
+      {"byte by byte", two, 1, {"a", "b"}, ""},
+      {"in sevens", two, 7, {"a", "b"}, ""},
+      {"the metadata behind", behind, 3, {"a", "b"}, ""},
+      {"cut off", two.substr(0, two.size() - 1), 5, {"a", "b"}, "no whole list"},
+      {"no objects in it", R"({"metadata":{},"items":[1]})", 9, {}, "no object"},
+      {"no JSON", R"({"items":[{"metadata":{"name":"a"}},{"metadata":}]})", 9, {"a"}, "no JSON"},
+      {"too deep", deep, 100, {"a"}, "no JSON"},
+  };
+  for (const ListCase& test : cases) {
+    for (const bool chunked : {true, false}) {
+      const TlsPeer peer(server_, [&](TlsStream& stream) {
+        stream.ReadRequest();
+        stream.Send(std::string("HTTP/1.1 200 OK\r\n") +
+                    (chunked ? "Transfer-Encoding: chunked\r\n\r\n"
+                             : "Content-Length: " + std::to_string(test.body.size()) + "\r\n\r\n"));
+        for (size_t at = 0; at < test.body.size(); at += test.piece) {
+          const std::string piece = test.body.substr(at, test.piece);
+          char size[16];
+          std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
+          stream.Send(chunked ? size + piece + "\r\n" : piece);
+        }
+        if (chunked) stream.Send("0\r\n\r\n");
+      });
+      RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20});
+      std::vector<std::string> names;
+      const Result<ListEnd> end =
+          client.List(kPods, "", {.limit = 2}, [&](const Json& pod) { names.push_back(pod["metadata"]["name"]); });
+      EXPECT_EQ(names, test.names) << test.name << end.status().ToString();
+      EXPECT_EQ(end.ok(), test.failure.empty()) << test.name << end.status().ToString();
+      if (end.ok()) {
+        EXPECT_EQ(end->resource_version, "7") << test.name;
+        EXPECT_EQ(end->continue_token, "more") << test.name;
+      } else {
+        EXPECT_NE(end.status().message().find(test.failure), std::string::npos) << test.name << end.status().ToString();
+      }
+    }
+  }
+}
+
+TEST(JsonItems, OneItemAndWhatStandsAroundThemAreBounded) {
+  const std::string x(100, 'x');
+  for (const std::string& body : {R"({"items":[{"a":")" + x + R"("}]})", R"({"kind":")" + x + R"(","items":[]})"}) {
+    for (const size_t piece : {body.size(), size_t{1}}) {
+      JsonItems items(64);
+      Status status;
+      for (size_t at = 0; at < body.size() && status.ok(); at += piece)
+        status = items.Feed(body.data() + at, std::min(piece, body.size() - at), [](const Json&) { ADD_FAILURE(); });
+      EXPECT_NE(status.message().find("longer than 64 bytes"), std::string::npos) << body << status.ToString();
+    }
+  }
+}
+
+// Who wrote which field is dropped, and nothing that only looks so.
+TEST(ParseObject, LeavesOutWhoWroteWhichField) {
+  const auto with = [](const Json& managed) {
+    return Json{
+        {"metadata", {{"annotations", {{"a", R"({"managedFields":[1]})"}}}, {"managedFields", managed}, {"name", "x"}}},
+        {"spec", {{"config", {{"managedFields", {1, "]"}}}}}}};
+  };
+  const Json object = with({{{"manager", "a]b\\"}, {"fieldsV1", {{"f:x", {{R"(k:{"a":"]"})", Json::array()}}}}}}}),
+             rest = with(Json::array());
+  EXPECT_EQ(ParseObject(object.dump(), 0), rest);
+  const Json event = {{"object", object}, {"type", "ADDED"}};
+  EXPECT_EQ(ParseObject(event.dump(), 1)["object"], rest);
+  const Json own = {{"spec", {{"config", {{"managedFields", {1}}}}}}};
+  EXPECT_EQ(ParseObject(own.dump(), 0), own);
+  const Json all = {{"managedFields", {1}}};
+  EXPECT_EQ(ParseObject(all.dump(), 0), all);
+  const std::string text = object.dump();
+  for (size_t size = 0; size < text.size(); ++size)
+    EXPECT_TRUE(ParseObject(text.substr(0, size), 0).is_discarded()) << size;
+}
+
+// What was delivered is not delivered twice: the caller begins anew.
+TEST_F(RestClientTest, AListThatBreaksIsNotRepeated) {
+  std::atomic<int> lists{0};
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    stream.ReadRequest();
+    ++lists;
+    stream.Send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"items\":[{\"metadata\":{}}");
+  });
+  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20});
+  int objects = 0;
+  EXPECT_TRUE(client.List(kPods, "", {}, [&](const Json&) { ++objects; }).status().Is(Code::kUnavailable));
+  EXPECT_EQ(lists, 1);
+  EXPECT_EQ(objects, 1);
+}
+
+TEST_F(RestClientTest, AWatchAsksForWhatThereIs) {
+  std::string request;
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    request = stream.ReadRequest();
+    stream.Answer(R"({"kind":"Status","code":422,"message":"sendInitialEvents: Forbidden"})",
+                  "422 Unprocessable Entity");
+  });
+  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20});
+  const auto nothing = [](const WatchEvent&) { return true; };
+  const Status status =
+      client.Watch(kPods, "", {.resource_version = "0", .timeout_seconds = 5, .initial_events = true}, nothing, stop_);
+  EXPECT_TRUE(status.Is(Code::kInvalid)) << status.ToString();
+  for (const char* part :
+       {"sendInitialEvents=true", "resourceVersionMatch=NotOlderThan", "allowWatchBookmarks=true", "resourceVersion=0"})
+    EXPECT_NE(request.find(part), std::string::npos) << part;
+}
+
 TEST_F(RestClientTest, AWatchIsReadWhereverItIsCut) {
   const TlsPeer peer(server_, [](TlsStream& stream) {
     stream.ReadRequest();

@@ -86,7 +86,7 @@ TEST(Restart, ADisruptionDoesNotExcuseWhatWasThereBefore) {
     PodRecord& disrupted = scene.Ended(0, 75, 1);
     disrupted.disrupted = true;
     disrupted.disrupted_at = After(kNow, -10 - before);
-    disrupted.true_conditions = {"DisruptionTarget"};
+    disrupted.true_conditions = "Ready\nDisruptionTarget\n";
     EXPECT_EQ(scene.Decide().status.phase, before < 0 ? api::kFailed : api::kRestarting) << before;
   }
 }
@@ -105,7 +105,7 @@ TEST(Restart, ADisruptionIsFree) {
     if (std::string(kind) == "condition") {
       PodRecord& pod = scene.Ended(1, 137);
       pod.disrupted = true;
-      pod.true_conditions = {"DisruptionTarget"};
+      pod.true_conditions = "Ready\nDisruptionTarget\n";
     } else if (std::string(kind) == "deleted") {
       scene.Ended(1, 75).deleting = true;
     }

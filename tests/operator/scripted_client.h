@@ -29,6 +29,13 @@ inline Json ListAt(int version, const std::vector<std::string>& names = {}) {
   return {{"metadata", {{"resourceVersion", std::to_string(version)}}}, {"items", items}};
 }
 
+// A page of a list, with the token of the next.
+inline Json PageAt(int version, const std::vector<std::string>& names, const std::string& next) {
+  Json page = ListAt(version, names);
+  page["metadata"]["continue"] = next;
+  return page;
+}
+
 inline Json TooLarge() {
   return {
       {"kind", "Status"},
@@ -51,20 +58,30 @@ class ScriptedClient : public Client {
 
   std::deque<Result<Json>> lists;  // what each list answers; behind the last: an empty one
   std::deque<Watched> watches;     // and each watch; behind the last: kStopped
-  std::vector<std::string> list_versions, watch_versions;
+  bool streams = false;            // whether a watch may begin with what there is
+  std::vector<std::string> list_versions, continue_tokens, watch_versions, stream_versions;
   std::atomic<int> calls{0};  // of List; for another thread that waits for one
 
-  Result<Json> List(const Resource&, const std::string&, const ListOptions& options) override {
+  Result<ListEnd> List(const Resource&, const std::string&, const ListOptions& options,
+                       const std::function<void(const Json&)>& on_item) override {
     list_versions.push_back(options.resource_version);
+    continue_tokens.push_back(options.continue_token);
     ++calls;
-    if (lists.empty()) return ListAt(1);
-    Result<Json> answer = lists.front();
-    lists.pop_front();
-    return answer;
+    Result<Json> answer = ListAt(1);
+    if (!lists.empty()) {
+      answer = lists.front();
+      lists.pop_front();
+    }
+    if (!answer.ok()) return answer.status();
+    for (const Json& item : (*answer)["items"]) on_item(item);
+    const Json& metadata = (*answer)["metadata"];
+    return ListEnd{metadata["resourceVersion"], metadata.value("continue", "")};
   }
   Status Watch(const Resource&, const std::string&, const WatchOptions& options,
                const std::function<bool(WatchEvent)>& on_event, const StopFlag&) override {
-    watch_versions.push_back(options.resource_version);
+    if (options.initial_events && !streams) return Status(Code::kInvalid, "sendInitialEvents is forbidden");
+    if (options.initial_events) stream_versions.push_back(options.resource_version);
+    if (!options.initial_events) watch_versions.push_back(options.resource_version);
     if (watches.empty()) return Status(Code::kStopped, "the script is over");
     const Watched watched = watches.front();
     watches.pop_front();

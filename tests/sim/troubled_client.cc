@@ -43,21 +43,23 @@ Result<Json> TroubledClient::Get(const kube::Resource& resource, const std::stri
   return MemoryClient::Get(resource, ns, name);
 }
 
-Result<Json> TroubledClient::List(const kube::Resource& resource, const std::string& ns,
-                                  const kube::ListOptions& options) {
+Result<kube::ListEnd> TroubledClient::List(const kube::Resource& resource, const std::string& ns,
+                                           const kube::ListOptions& options,
+                                           const std::function<void(const Json&)>& on_item) {
   if (Status status = Before(); !status.ok()) return status;
   // A list from a server's cache is some list of the past, but never older than what was asked for.
   const bool cached = !options.resource_version.empty();
   if (cached && dice_.Chance(trouble_.level)) {
-    std::optional<Json> old =
+    const std::optional<Json> old =
         mirror_.OldList(resource, options.label_selector, Version(options.resource_version), dice_);
     if (old) {
+      for (const Json& item : (*old)["items"]) on_item(item);
       seen_[resource.plural] = VersionOf(*old);
-      return std::move(*old);
+      return kube::ListEnd{(*old)["metadata"]["resourceVersion"], ""};
     }
   }
-  Result<Json> list = MemoryClient::List(resource, ns, options);
-  if (list.ok() && cached) seen_[resource.plural] = VersionOf(*list);
+  const Result<kube::ListEnd> list = MemoryClient::List(resource, ns, options, on_item);
+  if (list.ok() && cached) seen_[resource.plural] = Version(list->resource_version);
   return list;
 }
 
@@ -115,17 +117,24 @@ Status TroubledClient::Watch(const kube::Resource& resource, const std::string& 
   kube::WatchOptions now = options;
   now.timeout_seconds = 0;
   // A cache may be replayed: events that were delivered come again.
-  if (const uint64_t from = Version(options.resource_version); from > 4 && dice_.Chance(trouble_.level * 0.05))
+  const uint64_t from = Version(options.resource_version);
+  if (!options.initial_events && from > 4 && dice_.Chance(trouble_.level * 0.05))
     now.resource_version = std::to_string(from - static_cast<uint64_t>(dice_.Below(4)));
   int64_t left = dice_.Chance(trouble_.level) ? dice_.Below(4) : 1000000;
-  return MemoryClient::Watch(
+  // What there is counts once all of it has come, as a list does.
+  bool initial = options.initial_events;
+  const uint64_t before = seen(resource);
+  Status status = MemoryClient::Watch(
       resource, ns, now,
       [&](kube::WatchEvent event) {
         if (left-- <= 0) return false;
-        seen_[resource.plural] = VersionOf(event.object);
+        initial = initial && event.type != "BOOKMARK";
+        if (!initial) seen_[resource.plural] = VersionOf(event.object);
         return on_event(std::move(event));
       },
       stop);
+  if (initial) seen_[resource.plural] = before;
+  return status;
 }
 
 }  // namespace trainyard::sim

@@ -41,7 +41,8 @@ class TroubledClient : public local::MemoryClient {
         pause_(std::move(pause)) {}
 
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override;
-  Result<Json> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options) override;
+  Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
+                             const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
                       const kube::WriteOptions& options) override;
   Result<Json> MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name,

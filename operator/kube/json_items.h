@@ -1,0 +1,43 @@
+// A JSON object whose "items" may be very many, cut anywhere: the body of a list. Only one item is held at a time.
+#ifndef TRAINYARD_OPERATOR_KUBE_JSON_ITEMS_H_
+#define TRAINYARD_OPERATOR_KUBE_JSON_ITEMS_H_
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "operator/base/status.h"
+
+namespace trainyard::kube {
+
+class JsonItems {
+ public:
+  using OnItem = std::function<void(const nlohmann::json&)>;
+  // `max_bytes`: of one item, and of all that stands around them.
+  explicit JsonItems(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // Takes the next piece and calls `on_item` for each element of "items" that is now whole. kInternal for one that
+  // is too long, no object, or no JSON; nothing after it is read.
+  Status Feed(const char* data, size_t size, const OnItem& on_item);
+  // What stood around the items, which are an empty list in it. kInternal when the object is not whole, or no JSON.
+  Result<nlohmann::json> End() const;
+
+ private:
+  enum class Place { kAround, kBetween, kItem };
+  Status Close(std::string_view last, const OnItem& on_item);
+  Status Fits(size_t bytes) const;
+  Status Keep(std::string& text, std::string_view piece) const;
+  bool ItemsBegin() const;
+
+  const size_t max_bytes_;
+  Place place_ = Place::kAround;
+  int depth_ = 0;
+  bool in_string_ = false, escaped_ = false;
+  std::string around_;
+  std::string item_;  // of an item that has begun in an earlier piece
+};
+
+}  // namespace trainyard::kube
+
+#endif  // TRAINYARD_OPERATOR_KUBE_JSON_ITEMS_H_
