@@ -446,7 +446,7 @@ ApiServer::ApiServer(MemoryApi& api, const Clock& clock, Certificate certificate
   httplib::SSLServer& server = impl_->server;
   server.new_task_queue = [impl = impl_.get()] { return new ThreadPerConnection(impl->ended); };
   server.set_keep_alive_max_count(1000000);
-  server.set_keep_alive_timeout(3);  // a stop waits as long for a client that keeps a connection and says nothing
+  server.set_keep_alive_timeout(20);
   server.set_tcp_nodelay(true);
   server.set_payload_max_length(8 << 20);
   // Not two servers on one port, which the library's own options would allow.
