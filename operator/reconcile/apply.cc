@@ -123,20 +123,18 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
   return Status::Ok();
 }
 
-void Executor::Recall(Observed& observed) {
-  const TrainingJob& job = observed.job;
+IndexSet Executor::Coming(const TrainingJob& job, const IndexSet& shown) {
   const MutexLock lock(mutex_);
   const auto found = memory_.find(job.Key());
   if (found == memory_.end() || found->second.uid != job.uid || found->second.confirmed_attempt != job.status.attempt)
-    return;
+    return {};
   Memory& memory = found->second;
+  IndexSet coming;
   std::erase_if(memory.coming, [&](const auto& pod) {
-    const auto worker = static_cast<size_t>(pod.first);
-    const bool shown = worker < observed.current.size() && observed.current[worker];
-    return shown || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
+    return shown.contains(pod.first) || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
   });
-  observed.made = memory.made;
-  for (const auto& [worker, at] : memory.coming) observed.coming.insert(worker);
+  for (const auto& [worker, at] : memory.coming) coming.insert(worker);
+  return coming;
 }
 
 void Executor::Forget(const std::string& key) {

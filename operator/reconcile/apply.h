@@ -40,8 +40,9 @@ class Executor {
   // What keeps pods from being created (a quota, a name in use) is tried again after a wait that doubles, and is the
   // answer of every call until then: nothing tells that it is over.
   Status Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome);
-  // Says in `observed` which pods of the job's attempt were made, and which of them the cache has not shown yet.
-  void Recall(Observed& observed);
+  // Workers of the job's attempt whose pods were created a moment ago, and which no cache has shown yet: `shown` are
+  // those that it has.
+  IndexSet Coming(const TrainingJob& job, const IndexSet& shown);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
 

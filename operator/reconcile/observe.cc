@@ -32,21 +32,13 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
       observed.stale.push_back(pod);
     }
   }
-  FindMissing(observed);
-  return observed;
-}
-
-void FindMissing(Observed& observed) {
-  observed.missing.clear();
-  const auto workers = static_cast<int64_t>(observed.current.size());
-  std::vector<int64_t> without;
-  bool all = true;
-  for (int64_t i = 0; i < workers; ++i) {
-    if (observed.current[static_cast<size_t>(i)] || observed.done.contains(i)) continue;
-    all &= observed.made.contains(i);
-    if (!observed.coming.contains(i)) without.push_back(i);
+  // Once all of an attempt's workers existed (status.workers.created), one without a pod has vanished.
+  if (status.workers.created == workers) {
+    for (int64_t i = 0; i < workers; ++i) {
+      if (!observed.current[static_cast<size_t>(i)] && !observed.done.contains(i)) observed.missing.push_back(i);
+    }
   }
-  if (all || observed.job.status.workers.created == workers) observed.missing = std::move(without);
+  return observed;
 }
 
 }  // namespace trainyard::reconcile

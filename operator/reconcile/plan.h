@@ -41,8 +41,7 @@ struct Observed {
   TrainingJob job;
   std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: its workers
   std::vector<int64_t> missing;              // workers that existed in this attempt and have no pod, by index
-  IndexSet made;                             // workers whose pods this process has created in this attempt, and
-  IndexSet coming;                           // those of them that were created just now: they are in no cache yet
+  IndexSet coming;                           // workers whose pods were just created and are in no cache yet
   IndexSet done;                             // workers that have succeeded in this attempt, by the status
   std::vector<PodName> unlabelled;           // pods of the attempt that the watch does not show: they lost our label
   std::vector<Pod> stale;                    // of other attempts, or of ranks that the job does not have

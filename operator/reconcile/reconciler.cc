@@ -92,10 +92,19 @@ std::optional<double> Reconciler::SinceWritten(const std::string& key) {
   return SecondsBetween(found->second.at, clock_.Steady());
 }
 
+// A pod that was just created and that no cache shows yet is not missing.
+void Reconciler::ExpectNew(Observed& observed) {
+  IndexSet shown;
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    if (observed.current[i]) shown.insert(static_cast<int64_t>(i));
+  }
+  observed.coming = executor_.Coming(observed.job, shown);
+  std::erase_if(observed.missing, [&](int64_t worker) { return observed.coming.contains(worker); });
+}
+
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
-  executor_.Recall(observed);
-  FindMissing(observed);
+  ExpectNew(observed);
   const api::JobStatus& status = record.job.status;
   if (HandsOff(record.job) || IsFinished(status)) return observed;
   if (Status confirmed = ConfirmStale(observed); !confirmed.ok()) return confirmed;

@@ -41,6 +41,7 @@ class Reconciler {
 
  private:
   Result<Observed> Observe(const JobRecord& record);
+  void ExpectNew(Observed& observed);
   void DryRun(Observed& observed);
   bool WasChecked(const std::string& what);
   void NoteChecked(const std::string& what);

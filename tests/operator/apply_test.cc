@@ -78,28 +78,10 @@ TEST_F(ApplyTest, CreatesTheServiceAndThePodsOnce) {
   EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200);
   EXPECT_EQ(outcome_.made.size(), 20u);
   // The cache does not show all of them yet: those are not missing.
-  Observed observed;
-  observed.job = job_;
-  observed.current.resize(20);
-  observed.current[2] = std::make_shared<const PodRecord>();
-  executor_.Recall(observed);
-  EXPECT_EQ(observed.made.size(), 20u);
-  EXPECT_EQ(observed.coming.size(), 19u);
-  EXPECT_FALSE(observed.coming.contains(2));
-  FindMissing(observed);
-  EXPECT_TRUE(observed.missing.empty());
-  // One that was shown and is gone is missing, though the status may not say yet that all were there.
-  Observed later = observed;
-  later.coming.clear();
-  later.current[2] = nullptr;
-  executor_.Recall(later);
-  FindMissing(later);
-  EXPECT_EQ(later.missing, std::vector<int64_t>{2});
+  EXPECT_EQ(executor_.Coming(job_, {0, 2}), (IndexSet{1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
+  EXPECT_EQ(executor_.Coming(job_, {}).count(0), 0u) << "one that was shown and is gone is no longer expected";
   clock_.Advance(kCacheLagSeconds + 1);
-  later.coming.clear();
-  executor_.Recall(later);
-  FindMissing(later);
-  EXPECT_EQ(later.missing.size(), 20u) << "those that never came are to be asked for";
+  EXPECT_TRUE(executor_.Coming(job_, {}).empty()) << "and one that never came has gone again";
   // Another operator finds them there, and they are ours.
   Executor other(client_, clock_, 4);
   EXPECT_TRUE(other.Apply(job_, Creates(20), outcome_).ok());

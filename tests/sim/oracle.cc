@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace trainyard::sim {
 namespace {
@@ -12,9 +11,9 @@ constexpr double kSecond = 1;  // times of the API are whole ones
 
 }  // namespace
 
-Oracle::Oracle(Mirror& mirror, const Reports& reports, const Clock& clock, size_t operators,
+Oracle::Oracle(Mirror& mirror, const Reports& reports, const Clock& clock,
                std::function<void(const std::string&)> complain)
-    : mirror_(mirror), reports_(reports), clock_(clock), several_(operators > 1), complain_(std::move(complain)) {
+    : mirror_(mirror), reports_(reports), clock_(clock), complain_(std::move(complain)) {
   mirror.Listen(PodListener([this](const PodView* before, const PodView* after) { PodChanged(before, after); }));
   mirror.Listen(JobListener([this](const JobView* before, const JobView* after) { JobChanged(before, after); }));
 }
@@ -76,20 +75,17 @@ void Oracle::JudgeRestart(const JobView& before, const JobView& after) {
   for (const Attempt& pods : States(before)) {
     // It was decided at some moment between these two.
     for (const Time now : {clock_.Now(), writer_->began}) {
-      for (const bool complete : Completeness(before)) {
-        wrong = Compare(before, after, pods, complete, now);
-        if (wrong.empty()) return;
-      }
+      wrong = Compare(before, after, pods, now);
+      if (wrong.empty()) return;
     }
   }
   complain_((after.failed ? after.name + " was failed: " : after.name + " was restarted: ") + wrong);
 }
 
-std::string Oracle::Compare(const JobView& before, const JobView& after, const Attempt& pods, bool complete,
-                            Time unknown_time) const {
-  const std::vector<Casualty> casualties = Casualties(before, pods, complete, unknown_time);
+std::string Oracle::Compare(const JobView& before, const JobView& after, const Attempt& pods, Time unknown_time) const {
+  const std::vector<Casualty> casualties = Casualties(before, pods, unknown_time);
   if (casualties.empty()) return CompareDeadline(before, after, pods, unknown_time);
-  if (!EvidenceIsIn(before, pods, complete, unknown_time)) return "the other workers' ends were not awaited";
+  if (!EvidenceIsIn(before, pods, unknown_time)) return "the other workers' ends were not awaited";
   const Verdict verdict = Judge(before, casualties);
   if (after.culprit_pod != verdict.culprit.pod || after.culprit_reason != verdict.culprit.reason)
     return "it blames " + after.culprit_pod + " (" + after.culprit_reason + ") and not " + verdict.culprit.pod + " (" +
@@ -221,28 +217,13 @@ void Oracle::JudgeDeletion(const JobView& job) {
   if (!due) complain_("an operator deleted " + job.name);
 }
 
-std::vector<bool> Oracle::Completeness(const JobView& job) const {
-  if (job.created == job.workers) return {true};
-  std::set<int64_t> had;
-  if (const auto log = logs_.find({job.uid, job.attempt}); log != logs_.end()) {
-    for (const Change& change : log->second.changes) {
-      if (change.pod) had.insert(change.worker);
-    }
-  }
-  if (static_cast<int64_t>(had.size()) < job.workers) return {false};
-  const auto repeats = repeats_.find(job.uid);
-  const bool remembers = !several_ && repeats != repeats_.end() && forgot_at_ < repeats->second.begun;
-  return remembers ? std::vector<bool>{true} : std::vector<bool>{true, false};
-}
-
 // All have ended, or the first failure is 15 s old.
-bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, bool complete, Time now) const {
+bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, Time now) const {
   if (std::all_of(pods.begin(), pods.end(),
                   [&](const auto& pod) { return pod.second.end.has_value() || IsOverdue(before, pod.second, now); }))
     return true;
   Time first = Time::max();
-  for (const Casualty& casualty : Casualties(before, pods, complete, clock_.Now()))
-    first = std::min(first, casualty.time);
+  for (const Casualty& casualty : Casualties(before, pods, clock_.Now())) first = std::min(first, casualty.time);
   if (before.culprit_attempt == before.attempt && before.culprit_time) first = std::min(first, *before.culprit_time);
   return SecondsBetween(first, clock_.Now()) >= kEvidenceSeconds - kSecond;
 }

@@ -75,7 +75,7 @@ bool IsOverdue(const JobView& job, const PodView& pod, Time now) {
   return pod.gone_by && !pod.end && SecondsBetween(*pod.gone_by, now) >= static_cast<double>(job.terminate_seconds);
 }
 
-std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, bool complete, Time now) {
+std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now) {
   std::vector<Casualty> out;
   // The status dates the one that was blamed at first.
   const auto undated = [&](const std::string& pod) {
@@ -96,7 +96,8 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, bool c
                        .target = pod->second.disrupted,
                        .time = *pod->second.deleted_at,
                        .target_time = pod->second.disrupted_at.value_or(Time::min())});
-    } else if (complete) {
+    } else if (job.created == job.workers) {
+      // All were there once: this one is gone and left nothing.
       const std::string name = job.name + "-" + std::to_string(job.attempt) + "-" + std::to_string(worker);
       out.push_back({.worker = worker,
                      .pod = name,

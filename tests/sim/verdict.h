@@ -40,9 +40,8 @@ bool Succeeded(const PodView& pod);
 // Whether the pod was deleted, and has not ended within its grace and the deadline behind it.
 bool IsOverdue(const JobView& job, const PodView& pod, Time now);
 
-// Of the attempt that `job` is in. `complete`: all of its workers have had a pod, so that one without has lost it. An
-// end that nobody has dated counts as of `now`, when it is first seen.
-std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, bool complete, Time now);
+// Of the attempt that `job` is in. An end that nobody has dated counts as of `now`, when it is first seen.
+std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now);
 
 // REQUIRES: casualties is not empty.
 Verdict Judge(const JobView& job, const std::vector<Casualty>& casualties);
