@@ -259,7 +259,7 @@ TEST_F(MemoryApiTest, ServerSideApplyOwnsFields) {
   // What a manager no longer sets goes, unless another one also sets it.
   ASSERT_EQ(apply({{"cleanPodPolicy", "All"}}, "three").http, 200);
   const ApiResult dropped = apply(Json::object(), "three");
-  EXPECT_FALSE(dropped.body["spec"].contains("cleanPodPolicy"));
+  EXPECT_EQ(dropped.body["spec"]["cleanPodPolicy"], "Running") << "the default is back";
   EXPECT_TRUE(dropped.body["spec"].contains("suspend"));
 }
 
@@ -298,6 +298,22 @@ TEST(Selector, Requirements) {
   EXPECT_TRUE(local::Selector::Parse(kube::kPods, "", "metadata.name=n,status.phase!=Failed")->Matches(object));
   EXPECT_FALSE(local::Selector::Parse(kube::kPods, "", "spec.secret=1").ok());
   EXPECT_FALSE(local::Selector::Parse(kube::kPods, "a ~ (b)", "").ok());
+}
+
+// One of a version whose schema had no defaults: a write to it is no change of its spec.
+TEST_F(MemoryApiTest, WhatWasStoredBeforeADefaultHasItNow) {
+  CreateJob();
+  Json dump = api_.Dump();
+  for (auto& [name, objects] : dump["collections"].items()) {
+    for (auto& [key, object] : objects.items()) {
+      if (object.value("kind", "") == "TrainingJob") object["spec"].erase("deadlines");
+    }
+  }
+  ASSERT_TRUE(api_.Load(dump).ok());
+  EXPECT_EQ(api_.Get(kube::kTrainingJobs, "default", "job").body["spec"]["deadlines"]["stallSeconds"], 600);
+  const ApiResult patched = Merge({{"status", {{"phase", "Running"}, {"attempt", 1}}}}, "status");
+  ASSERT_EQ(patched.http, 200);
+  EXPECT_EQ(patched.body["metadata"]["generation"], 1);
 }
 
 }  // namespace
