@@ -26,6 +26,15 @@ Cause Wrong(const std::string& field, const Json& value, const std::string& why)
   return {"FieldValueInvalid", "Invalid value: " + Shown(value) + ": " + why, field, "", ""};
 }
 
+// It is a name in the DNS of old (RFC 1035): stricter than other objects' names.
+void CheckName(const Json& metadata, std::vector<Cause>& causes) {
+  const std::string name = json::Text(metadata, "name");
+  if (api::IsDnsLabel(name) && name.front() >= 'a') return;
+  causes.push_back(Wrong("metadata.name", name,
+                         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+                         "alphabetic character, and end with an alphanumeric character"));
+}
+
 void CheckPorts(const Json& spec, std::vector<Cause>& causes) {
   const Json& ports = json::List(spec, "ports");
   if (ports.empty() && json::Text(spec, "clusterIP") != kHeadless) causes.push_back(Required("spec.ports"));
@@ -90,6 +99,7 @@ void DefaultService(Json& service, const Json* old) {
 std::vector<Cause> CheckService(const Json& service, const Json* old) {
   const Json& spec = json::Field(service, "spec");
   std::vector<Cause> causes;
+  CheckName(json::Field(service, "metadata"), causes);
   CheckPorts(spec, causes);
   CheckSelector(spec, causes);
   if (const std::string type = json::Text(spec, "type"); type != "ClusterIP")
