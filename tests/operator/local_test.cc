@@ -108,7 +108,7 @@ TEST_F(ServerTest, TheClientSpeaksWithTheServer) {
   EXPECT_TRUE(client.Get(kube::kTrainingJobs, "default", "none").status().Is(Code::kNotFound));
   EXPECT_TRUE(client.Create(kube::kTrainingJobs, "default", NewJob("Bad"), {}).status().Is(Code::kInvalid));
   int jobs = 0;
-  EXPECT_TRUE(client.List(kube::kTrainingJobs, "", {}, [&](const Json&) { ++jobs; }).ok());
+  EXPECT_TRUE(client.List(kube::kTrainingJobs, "", {}, [&](const kube::Json&) { ++jobs; }).ok());
   EXPECT_EQ(jobs, 1);
   const kube::Json stale = {{"metadata", {{"resourceVersion", "1"}}}, {"status", {{"attempt", 1}}}};
   EXPECT_TRUE(

@@ -21,9 +21,10 @@ class CountingClient : public local::MemoryClient {
     Note("get", resource);
     return MemoryClient::Get(resource, ns, name);
   }
-  Result<Json> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options) override {
+  Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
+                             const std::function<void(const Json&)>& on_item) override {
     Note("list", resource);
-    return MemoryClient::List(resource, ns, options);
+    return MemoryClient::List(resource, ns, options, on_item);
   }
   Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
                       const kube::WriteOptions& options) override {

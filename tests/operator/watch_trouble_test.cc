@@ -98,10 +98,11 @@ TEST(Explain, SaysWhatToDo) {
 class Switched : public kube::ScriptedClient {
  public:
   explicit Switched(TurnedClock& clock) : ScriptedClient(clock) {}
-  Result<kube::Json> List(const kube::Resource& resource, const std::string&, const kube::ListOptions&) override {
+  Result<kube::ListEnd> List(const kube::Resource& resource, const std::string&, const kube::ListOptions&,
+                             const std::function<void(const kube::Json&)>&) override {
     const MutexLock lock(mutex_);
     if (!refusal_.ok() && resource == kube::kPods) return refusal_;
-    return kube::ListAt(1);
+    return kube::ListEnd{.resource_version = "1", .continue_token = ""};
   }
   Status Watch(const kube::Resource&, const std::string&, const kube::WatchOptions& options,
                const std::function<bool(kube::WatchEvent)>&, const StopFlag& stop) override {
