@@ -118,7 +118,7 @@ def measure_rate(cluster, jobs, workers, keep=False):
 
 def measure_start(cluster, what):
     operator = Operator(cluster)
-    ready = operator.wait_for(lambda: metric("trainyard_reconciles_total"), "its first reconcile")
+    ready = operator.wait_for(lambda: metric("trainyard_reconcile_seconds_count"), "its first reconcile")
     time.sleep(10)
     memory = operator.memory()
     print(f"start {what}: first reconcile after {1000 * ready:.0f} ms; RSS {memory['VmRSS']:.1f} MB, peak {memory['VmHWM']:.1f} MB, CPU {operator.cpu():.2f} s", flush=True)
