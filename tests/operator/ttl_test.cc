@@ -58,9 +58,9 @@ struct NoReports : ReportSource {
 // Lists alone: what changes behind them is not heard of.
 struct DeafClient : local::MemoryClient {
   using MemoryClient::MemoryClient;
-  Status Watch(const kube::Resource&, const std::string&, const kube::WatchOptions&,
+  Status Watch(const kube::Resource&, const std::string&, const kube::WatchOptions& options,
                const std::function<bool(kube::WatchEvent)>&, const StopFlag&) override {
-    return Status::Ok();
+    return options.initial_events ? Status(Code::kInvalid, "sendInitialEvents is forbidden") : Status::Ok();
   }
 };
 

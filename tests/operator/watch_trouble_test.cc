@@ -106,6 +106,7 @@ class Switched : public kube::ScriptedClient {
   }
   Status Watch(const kube::Resource&, const std::string&, const kube::WatchOptions& options,
                const std::function<bool(kube::WatchEvent)>&, const StopFlag& stop) override {
+    if (options.initial_events) return Status(Code::kInvalid, "sendInitialEvents is forbidden");
     options.accepted();
     while (stop.Sleep(1)) {
     }

@@ -25,7 +25,9 @@ OperatorProcess::OperatorProcess(std::string name, local::MemoryApi& api, const 
 
 void OperatorProcess::Pump(size_t which) {
   if (Frozen() || clock_.Now() < due_[which]) return;
-  due_[which] = After(clock_.Now(), caches_.reflectors()[which]->Pump(stop_));
+  const double wait = caches_.reflectors()[which]->Pump(stop_);
+  // A watch ends here once it has told what there is, and would then wait longer each time; without trouble it lives on.
+  due_[which] = After(clock_.Now(), trouble_.level > 0 ? wait : 0);
 }
 
 void OperatorProcess::Work(size_t which, bool leads) {

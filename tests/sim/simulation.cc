@@ -93,7 +93,7 @@ Image Simulation::RollImage() {
   return image;
 }
 
-Json Simulation::Spec() {
+Json Simulation::Spec(int64_t workers) {
   // Short waits: the more attempts while there is trouble, the more can go wrong.
   const int64_t first = dice_.Below(3);
   Json rules = Json::array();
@@ -103,8 +103,9 @@ Json Simulation::Spec() {
   if (scenario_.doomed && dice_.Chance(0.3)) rules.push_back({{"onExitCodes", {73, 74}}, {"action", "Fail"}});
   if (dice_.Chance(0.1)) rules.push_back({{"onExitCodes", {75}}, {"action", "Restart"}});
   Json deadlines = Json::object();
-  if (dice_.Chance(0.5)) deadlines["scheduleSeconds"] = 20 + dice_.Below(60);
-  if (dice_.Chance(0.5)) deadlines["startSeconds"] = 20 + dice_.Below(60);
+  const int64_t least = 20 + 2 * workers;  // with less, many workers never all come in time
+  if (dice_.Chance(0.5)) deadlines["scheduleSeconds"] = least + dice_.Below(60);
+  if (dice_.Chance(0.5)) deadlines["startSeconds"] = least + dice_.Below(60);
   if (dice_.Chance(0.8)) deadlines["stallSeconds"] = 40 + dice_.Below(60);
   if (dice_.Chance(0.8)) deadlines["terminateSeconds"] = 1 + dice_.Below(20);
   if (scenario_.doomed && dice_.Chance(0.3)) deadlines["activeSeconds"] = 30 + dice_.Below(300);
@@ -125,7 +126,7 @@ Json Simulation::Spec() {
 
 void Simulation::CreateJob(const std::string& name) {
   Json job = reconcile::JobObject(name, scenario_.large && name == "job0" ? 64 : 1 + dice_.Below(4));
-  job["spec"].update(Spec());
+  job["spec"].update(Spec(job["spec"]["workers"]));
   const Image image = RollImage();
   if (image.sidecar) job["spec"]["template"]["spec"]["containers"].push_back({{"name", "sidecar"}, {"image", "proxy"}});
   const local::ApiResult created = api_.Create(kube::kTrainingJobs, kNamespace, job, {});
@@ -234,9 +235,11 @@ bool Simulation::AllEnded() const {
 // Lets the last cleaning happen, then looks at what is left, and that nobody does anything any more.
 std::string Simulation::CheckEnd() {
   std::string left = CheckWhatIsLeft();
-  for (int i = 0; i < kCleaningSteps && (i < kRestSteps || !left.empty()); ++i) {
+  // A while longer than that: who has not seen yet that a pod is gone deletes it once more.
+  for (int i = 0, clean = 0; i < kCleaningSteps && clean < kRestSteps; ++i) {
     Act();
     if (i % 100 == 99) left = CheckWhatIsLeft();
+    clean = left.empty() ? clean + 1 : 0;
   }
   if (!invariants_.broken().empty()) return invariants_.broken();
   if (!left.empty()) return left;

@@ -45,7 +45,7 @@ class Simulation {
   void StartOperator(size_t i);
   void CreateJob(const std::string& name);
   Image RollImage();
-  Json Spec();
+  Json Spec(int64_t workers);
   void Act();
   void ActOf(size_t i);
   void Meddle();
