@@ -221,9 +221,9 @@ void Fields(V& v, Restarts& r) {
 template <class V>
 void Fields(V& v, Workers& w) {
   v.Integer("desired", w.desired, Range{}, {"Workers that the attempt should have.", false, kByOperator});
-  v.Integer(
-      "created", w.created, Range{},
-      {"Workers of this attempt that have had a pod: once all have, one without a pod has lost it.", false, kByOperator});
+  v.Integer("created", w.created, Range{},
+            {"Workers of this attempt that have had a pod: once all have, one without a pod has lost it.", false,
+             kByOperator});
   v.Integer("active", w.active, Range{}, {"Pods that exist and have not ended.", false, kByOperator});
   v.Integer("ready", w.ready, Range{}, {"Pods that are ready.", false, kByOperator});
   v.Integer("succeeded", w.succeeded, Range{},

@@ -89,9 +89,8 @@ Time FirstFailureTime(const Observed& observed, const std::vector<FailedWorker>&
 
 bool EvidenceIsComplete(const Observed& observed, const std::vector<FailedWorker>& failed, Time now, double& left) {
   const bool all_ended = observed.coming.empty() &&
-                         std::all_of(observed.current.begin(), observed.current.end(), [&](const Pod& pod) {
-                           return !pod || pod->end || IsLost(observed, *pod, now);
-                         });
+                         std::all_of(observed.current.begin(), observed.current.end(),
+                                     [&](const Pod& pod) { return !pod || pod->end || IsLost(observed, *pod, now); });
   if (all_ended) return true;
   left = kEvidenceSeconds - SecondsBetween(FirstFailureTime(observed, failed, now), now);
   return left <= 0;

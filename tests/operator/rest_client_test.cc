@@ -393,10 +393,9 @@ TEST_F(RestClientTest, AListIsReadWhereverItIsCut) {
                                {"metadata", {{"resourceVersion", "7"}, {"continue", "more"}}},
                                {"items", {item("a"), item("b")}}}
                               .dump();
-  const std::string behind =
-      R"({"items" : [ {"metadata":{"name":"a"}} ,)"
-      "\n"
-      R"({"metadata":{"name":"b"}} ] ,"metadata":{"resourceVersion":"7","continue":"more"}})";
+  const std::string behind = R"({"items" : [ {"metadata":{"name":"a"}} ,)"
+                             "\n"
+                             R"({"metadata":{"name":"b"}} ] ,"metadata":{"resourceVersion":"7","continue":"more"}})";
   std::string deep =
       R"({"items":[{"metadata":{"name":"a"}},{"x":)" + std::string(200, '[') + std::string(200, ']') + "}]}";
   const ListCase cases[] = {

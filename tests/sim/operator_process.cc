@@ -26,7 +26,8 @@ OperatorProcess::OperatorProcess(std::string name, local::MemoryApi& api, const 
 void OperatorProcess::Pump(size_t which) {
   if (Frozen() || clock_.Now() < due_[which]) return;
   const double wait = caches_.reflectors()[which]->Pump(stop_);
-  // A watch ends here once it has told what there is, and would then wait longer each time; without trouble it lives on.
+  // A watch ends here once it has told what there is, and would then wait longer each time; without trouble it lives
+  // on.
   due_[which] = After(clock_.Now(), trouble_.level > 0 ? wait : 0);
 }
 

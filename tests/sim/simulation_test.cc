@@ -1,5 +1,6 @@
 // The real reconciler, queue, stores and reflectors against the in-memory API, with a virtual clock.
-// TRAINYARD_SIM_SEEDS=first:count chooses the seeds (make test-thorough: 5,000); one that fails prints itself and its history.
+// TRAINYARD_SIM_SEEDS=first:count chooses the seeds (make test-thorough: 5,000); one that fails prints itself and its
+// history.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
