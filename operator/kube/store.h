@@ -157,7 +157,7 @@ class Store : public ReflectorSink {
   std::string Erase(Shelf& shelf, const std::string& key) REQUIRES_LOCK(mutex_) {
     const auto found = shelf.records.find(key);
     if (found == shelf.records.end()) return "";
-    const std::string heard = Heard(*found);
+    std::string heard = Heard(*found);
     if (found->second.index) {
       const auto under = shelf.index.find(heard);
       under->second.erase(found);

@@ -13,7 +13,7 @@ constexpr size_t kMaxBody = 16 << 20;
 // Reads a body: delivers it, if it is wanted so, or puts it into the answer.
 Status ReadBody(net::HttpReader& reader, const OnData& on_data, Answer& answer) {
   const bool deliver = on_data && answer.code == 200;
-  const Status status = reader.Body([&](const char* data, size_t size) {
+  Status status = reader.Body([&](const char* data, size_t size) {
     if (deliver) return on_data(data, size);
     answer.body.append(data, size);
     return answer.body.size() <= kMaxBody;

@@ -69,7 +69,7 @@ Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outco
     if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
   }
   if (plan.needs_services) {
-    const Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
+    Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
   }
   return CreatePods(job, plan, outcome);
