@@ -89,7 +89,7 @@ Status Services::EnsureNames(const TrainingJob& job, Seen& seen, CreateProblem& 
   const Instant asked = clock_.Steady();
   const bool expected = seen.names_at || seen.attempt > 1 || job.status.workers.created > 0;
   Json service;
-  const Status status = Obtain(job, HeadlessService(job), expected, service, problem);
+  Status status = Obtain(job, HeadlessService(job), expected, service, problem);
   if (status.ok() && problem.reason.empty()) seen.names_at = asked;
   return status;
 }
