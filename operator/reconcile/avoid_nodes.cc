@@ -54,10 +54,7 @@ bool FindsNoNode(const Observed& observed, Plan& plan, Time now) {
   for (const Pod& pod : observed.current) {
     if (IsUnschedulable(pod) && pod->created) since = std::min(since.value_or(*pod->created), *pod->created);
   }
-  if (!since) return false;
-  const double left = SecondsBetween(now, After(*since, kNoNodeSeconds));
-  if (left > 0) plan.RequeueIn(left);
-  return left <= 0;
+  return since && plan.IsDue(After(*since, kNoNodeSeconds), now);
 }
 
 Plan AllowAllNodes(const Observed& observed, Plan plan, Time now) {

@@ -9,11 +9,8 @@
 namespace trainyard::reconcile {
 namespace {
 
-// Whether the time is over; else it is looked at again when it is.
 bool IsOver(Time since, int64_t seconds, Plan& plan, Time now) {
-  const double left = SecondsBetween(now, After(since, static_cast<double>(seconds)));
-  if (left > 0) plan.RequeueIn(left);
-  return left <= 0;
+  return plan.IsDue(After(since, static_cast<double>(seconds)), now);
 }
 
 // When the first pod of the attempt was created; nothing: none that we know of was.

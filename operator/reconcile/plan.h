@@ -70,6 +70,12 @@ struct Plan {
   std::optional<double> requeue_after_seconds;
 
   void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }
+  // Whether the moment has come; until it does, the job is looked at again then.
+  bool IsDue(Time moment, Time now) {
+    const double left = SecondsBetween(now, moment);
+    if (left > 0) RequeueIn(left);
+    return left <= 0;
+  }
 };
 
 // So long a service counts as there since it was seen; nothing tells when someone deletes it.

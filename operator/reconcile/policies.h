@@ -79,9 +79,10 @@ bool IsFinished(const api::JobStatus& status);
 bool HasSucceeded(const Observed& observed);
 Plan Succeed(const Observed& observed, Plan plan, Time now);
 Plan Fail(const Observed& observed, Plan plan, const std::string& reason, const std::string& message, Time now);
+Plan KeepFinished(const Observed& observed, Plan plan, Time now);
+
 // ttl.cc: ttlSecondsAfterFinished. REQUIRES: the job has ended.
 void DeleteInTime(const TrainingJob& job, Plan& plan, Time now);
-Plan KeepFinished(const Observed& observed, Plan plan, Time now);
 
 }  // namespace trainyard::reconcile
 

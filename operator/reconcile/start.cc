@@ -81,12 +81,8 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
     return StartOver(observed, std::move(plan), now);
   const api::Condition* restarting = FindCondition(plan.status, kRestartingCondition);
   if (restarting && restarting->status == "True" && plan.status.workers.created == 0) {
-    const double left = SecondsBetween(
-        now, After(restarting->last_transition_time.value_or(now), RestartWait(observed.job.spec, plan.status)));
-    if (left > 0) {
-      plan.RequeueIn(left);
-      return plan;
-    }
+    const Time since = restarting->last_transition_time.value_or(now);
+    if (!plan.IsDue(After(since, RestartWait(observed.job.spec, plan.status)), now)) return plan;
   }
   plan.needs_services = true;
   plan.RequeueIn(kServiceSeconds);  // nothing tells of one that someone has deleted

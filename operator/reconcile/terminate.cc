@@ -6,9 +6,9 @@
 namespace trainyard::reconcile {
 namespace {
 
-// Seconds until the pod is overdue; it is being deleted.
-double Left(const Observed& observed, const PodRecord& pod, Time now) {
-  return SecondsBetween(now, After(*pod.gone_by, static_cast<double>(observed.job.spec.deadlines.terminate_seconds)));
+// When the pod, which is being deleted, is overdue.
+Time Overdue(const Observed& observed, const PodRecord& pod) {
+  return After(*pod.gone_by, static_cast<double>(observed.job.spec.deadlines.terminate_seconds));
 }
 
 // An emptyDir goes with its pod, and fences nobody else.
@@ -19,12 +19,12 @@ bool HasFence(const api::Checkpoint& checkpoint) {
 }  // namespace
 
 bool IsLost(const Observed& observed, const PodRecord& pod, Time now) {
-  return pod.gone_by && !pod.end && Left(observed, pod, now) <= 0;
+  return pod.gone_by && !pod.end && Overdue(observed, pod) <= now;
 }
 
 void AwaitDeletions(const Observed& observed, Plan& plan, Time now) {
   for (const Pod& pod : observed.current) {
-    if (pod && pod->gone_by && !pod->end) plan.RequeueIn(std::max(0.0, Left(observed, *pod, now)));
+    if (pod && pod->gone_by && !pod->end) plan.RequeueIn(std::max(0.0, SecondsBetween(now, Overdue(observed, *pod))));
   }
 }
 
@@ -32,11 +32,7 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
   const PodRecord* first = nullptr;
   int64_t count = 0;
   for (const Pod& pod : pods) {
-    if (!pod || !pod->gone_by || pod->forced) continue;
-    if (const double left = Left(observed, *pod, now); left > 0) {
-      plan.RequeueIn(left);
-      continue;
-    }
+    if (!pod || !pod->gone_by || pod->forced || !plan.IsDue(Overdue(observed, *pod), now)) continue;
     plan.deletes.push_back({.name = pod->name, .uid = pod->uid, .force = true});
     if (count++ == 0) first = pod.get();
   }

@@ -5,8 +5,7 @@ namespace trainyard::reconcile {
 void DeleteInTime(const TrainingJob& job, Plan& plan, Time now) {
   const std::optional<int64_t>& ttl = job.spec.ttl_seconds_after_finished;
   if (!ttl || !job.status.completion_time) return;
-  const double left = SecondsBetween(now, After(*job.status.completion_time, static_cast<double>(*ttl)));
-  left > 0 ? plan.RequeueIn(left) : void(plan.delete_job = true);
+  plan.delete_job = plan.IsDue(After(*job.status.completion_time, static_cast<double>(*ttl)), now);
 }
 
 }  // namespace trainyard::reconcile
