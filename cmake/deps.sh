@@ -10,6 +10,8 @@ venv="$cache/torch-$torch_version"
 packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv git make clang-format clang-tidy
   libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev libgtest-dev
   libcli11-dev libssl-dev libhdf5-dev libxxhash-dev zlib1g-dev)
+# What nodes of a cluster are made of; `make test-cluster` alone needs them.
+cluster_packages=(containerd runc containernetworking-plugins nftables conntrack iproute2 util-linux openssl)
 wheels=("torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setuptools==80.9.0 matplotlib==3.10.7 pytest==9.2.0
   typing_extensions sympy networkx jinja2 filelock fsspec)
@@ -24,8 +26,9 @@ case "${1:-}" in
   --python) echo "$venv/bin/python"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
+  --cluster) packages=("${cluster_packages[@]}") ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool]" >&2; exit 2 ;;
+  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster]" >&2; exit 2 ;;
 esac
 
 missing=()
@@ -43,6 +46,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
+[ "${1:-}" != --cluster ] || exit 0
 
 stamp="$venv/.complete"
 wanted="${wheels[*]} ${readers[*]} ${transformers[*]}"

@@ -23,6 +23,10 @@ struct Refused {
   YamlError error;
 };
 
+std::string TooDeep(const YamlLimits& limits) {
+  return "lists and objects lie more than " + std::to_string(limits.depth) + " deep in each other";
+}
+
 // A number as the core schema writes it (YAML 1.2.2, 10.3.2), decimal only.
 std::optional<Json> Number(const std::string& text) {
   const size_t sign = text[0] == '+' || text[0] == '-' ? 1 : 0;
@@ -156,8 +160,7 @@ class Builder : public YAML::EventHandler {
   void Start(const YAML::Mark& mark, const std::string& tag, const char* kind, YAML::anchor_t anchor, Json empty) {
     if (!tag.empty() && tag != "?" && tag != "!") CheckTag(mark, tag, {kind});
     mark_ = mark;
-    if (open_.size() >= static_cast<size_t>(limits_.depth))
-      Refuse("lists and objects lie more than " + std::to_string(limits_.depth) + " deep in each other");
+    if (open_.size() >= static_cast<size_t>(limits_.depth)) Refuse(TooDeep(limits_));
     Count(1, 0);
     open_.emplace_back();
     open_.back().value = std::move(empty);
@@ -245,16 +248,28 @@ size_t Utf8Length(std::string_view text) {
   return overlong || beyond ? 0 : length;
 }
 
-// yaml-cpp replaces what is no UTF-8, and takes the character 4 for the end of the text.
+// So many times the depth that is allowed: brackets may also stand in texts, where they need not be closed.
+constexpr size_t kManyOpen = 100;
+
+// yaml-cpp replaces what is no UTF-8, and takes the character 4 for the end of the text. Of a list in brackets it keeps
+// all there is, a quarter of a kilobyte for each bracket, before it tells of the first value.
 std::optional<YamlError> CheckText(std::string_view text, const YamlLimits& limits) {
   if (text.size() > limits.bytes) return YamlError{0, 0, "is larger than " + std::to_string(limits.bytes) + " bytes"};
   int line = 1, column = 1;
+  size_t opened = 0, begun = 0;  // brackets that are not closed; what begins a value in brackets
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const size_t length = Utf8Length(text.substr(i, 4));
     if (length == 0) return YamlError{line, column, "is not UTF-8 text"};
     if (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r')
       return YamlError{line, column, "holds the control character " + std::to_string(byte)};
+    if (byte == '[' || byte == '{') ++opened;
+    if ((byte == ']' || byte == '}') && opened > 0) --opened;
+    if (byte == '[' || byte == '{' || byte == ',') ++begun;
+    if (opened > kManyOpen * static_cast<size_t>(limits.depth)) return YamlError{line, column, TooDeep(limits)};
+    if (begun > limits.values)
+      return YamlError{line, column,
+                       "more than " + std::to_string(limits.values) + " values, commas and opening brackets counted"};
     i += length;
     ++column;
     if (byte == '\n') ++line, column = 1;

@@ -4,8 +4,8 @@
 
 #include "operator/base/exit_codes.h"
 #include "operator/commands.h"
-#include "operator/local/limits.h"
 #include "operator/local/local_command.h"
+#include "operator/local/node/limits.h"
 
 namespace trainyard {
 namespace {

@@ -56,6 +56,11 @@ void Jobs(const reconcile::JobStore& jobs, const reconcile::JobMetrics& metrics,
                "Restarts that this operator decided, by the culprit's reason.");
   for (const auto& [key, count] : metrics.restarts())
     families.Value(count, {{"reason", key.first}, {"charged", key.second ? "true" : "false"}});
+  families.Add("trainyard_job_startup_seconds", MetricType::Histogram,
+               "Seconds that stages of attempts' starts took, one behind the other.");
+  for (const auto& [stage, reading] : metrics.startup()) families.Value(reading, {{"stage", stage}});
+  families.Add("trainyard_job_seconds_total", MetricType::Counter, "Where the jobs' time went, in seconds by cause.");
+  for (const auto& [cause, seconds] : metrics.goodput()) families.Value(seconds, {{"cause", cause}});
 }
 
 void Work(const kube::WorkQueue& queue, const kube::Controller& controller, Instant now, Families& families) {

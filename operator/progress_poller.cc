@@ -10,6 +10,7 @@
 #include "operator/base/json_access.h"
 #include "operator/net/fetch.h"
 #include "operator/reconcile/policies.h"
+#include "operator/reconcile/progress.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard {
@@ -34,7 +35,13 @@ std::optional<double> Known(const nlohmann::json& answer, const char* key) {
 }
 
 std::optional<int64_t> KnownCount(const nlohmann::json& answer, const char* key) {
-  return json::Field(answer, key).is_number() ? std::optional(Count(answer, key)) : std::nullopt;
+  return Number(answer, key, -1) >= 0 ? std::optional(Count(answer, key)) : std::nullopt;
+}
+
+// What rank 0 measured, in seconds; nothing for what cannot be one.
+std::optional<double> Duration(const nlohmann::json& answer, const char* key) {
+  const std::optional<double> seconds = Known(answer, key);
+  return seconds && *seconds >= 0 && *seconds < kLastSecond ? Rounded(seconds) : std::nullopt;
 }
 
 }  // namespace
@@ -56,9 +63,14 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   progress.eta_seconds = KnownCount(answer, "eta_seconds");
   progress.loss = Rounded(Known(answer, "loss"));
   progress.last_update = now;
+  const nlohmann::json& startup = json::Field(answer, "startup");
+  report.startup.rendezvous = Duration(startup, "rendezvous_seconds");
+  report.startup.first_step = Duration(startup, "first_step_seconds");
+  report.startup.from_step = KnownCount(startup, "step");
   if (const double time = Number(answer, "last_progress_time"); time > 0 && time < kLastSecond)
     progress.last_progress = After(Time{}, time);
-  if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint"); json::Flag(checkpoint, "durable")) {
+  if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint");
+      json::Flag(checkpoint, "durable") && KnownCount(checkpoint, "step")) {
     report.checkpoint.step = Count(checkpoint, "step");
     report.checkpoint.bytes = Count(checkpoint, "bytes");
     if (const double time = Number(checkpoint, "time"); time > 0 && time < kLastSecond)
@@ -68,8 +80,8 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
 }
 
 ProgressPoller::ProgressPoller(const reconcile::JobStore& jobs, const reconcile::PodStore& pods, const Clock& clock,
-                               double interval_seconds, std::function<void(const std::string&)> changed)
-    : jobs_(jobs), pods_(pods), clock_(clock), interval_seconds_(interval_seconds), changed_(std::move(changed)) {}
+                               Options options, std::function<void(const std::string&)> changed)
+    : jobs_(jobs), pods_(pods), clock_(clock), options_(options), changed_(std::move(changed)) {}
 
 void ProgressPoller::Start() {
   thread_ = std::thread([this] { Loop(); });
@@ -90,7 +102,7 @@ void ProgressPoller::Loop() {
   // Many operators' rounds, or one's after each restart, shall not fall together.
   std::mt19937_64 random(std::random_device{}());
   std::uniform_real_distribution<double> part(0.8, 1.2);
-  while (stop_.Sleep(interval_seconds_ * part(random))) PollAll();
+  while (stop_.Sleep(options_.interval_seconds * part(random))) PollAll();
 }
 
 void ProgressPoller::PollAll() {
@@ -103,8 +115,8 @@ void ProgressPoller::PollAll() {
     alive.insert(record->job.uid);
     if (reconcile::IsFinished(record->job.status)) continue;
     for (const reconcile::Pod& pod : pods_.Indexed(key)) {
-      if (pod->rank != 0 || pod->attempt != record->job.status.attempt || pod->ip.empty() || pod->end ||
-          pod->status_port == 0)
+      if (pod->owner_uid != record->job.uid || pod->rank != 0 || pod->attempt != record->job.status.attempt ||
+          pod->ip.empty() || pod->end || pod->status_port == 0)
         continue;
       targets.push_back({pod->ip, pod->status_port, "/status"});
       asked.push_back(key);
@@ -126,7 +138,7 @@ void ProgressPoller::Keep(const std::string& key, const reconcile::Report& repor
     const MutexLock lock(mutex_);
     reports_[report.job_uid] = report;
   }
-  changed_(key);
+  if (reconcile::IsNews(report, record->job.status, options_.progress_interval_seconds, clock_.Now())) changed_(key);
 }
 
 }  // namespace trainyard

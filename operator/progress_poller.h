@@ -17,13 +17,18 @@
 
 namespace trainyard {
 
-// Thread-safe. An answer of another uid or attempt (pod addresses are reused) is dropped.
+// Thread-safe. Asked are pods that the job owns: anyone may write its labels. An answer of another uid or attempt (pod
+// addresses are reused) is dropped.
 class ProgressPoller : public reconcile::ReportSource {
  public:
-  // Between two rounds lie `interval_seconds`, a fifth more or less. `changed` hears of the key of a job whose
-  // answer is new. All references must outlive it.
-  ProgressPoller(const reconcile::JobStore& jobs, const reconcile::PodStore& pods, const Clock& clock,
-                 double interval_seconds, std::function<void(const std::string&)> changed);
+  struct Options {
+    double interval_seconds = 5;            // between two rounds, a fifth more or less
+    double progress_interval_seconds = 10;  // progress alone is written so often at most
+  };
+  // `changed` hears of the key of a job whose answer is news for its status (reconcile::IsNews). All references must
+  // outlive it.
+  ProgressPoller(const reconcile::JobStore& jobs, const reconcile::PodStore& pods, const Clock& clock, Options options,
+                 std::function<void(const std::string&)> changed);
   ~ProgressPoller() override { Stop(); }
 
   void Start();
@@ -39,7 +44,7 @@ class ProgressPoller : public reconcile::ReportSource {
   const reconcile::JobStore& jobs_;
   const reconcile::PodStore& pods_;
   const Clock& clock_;
-  const double interval_seconds_;
+  const Options options_;
   const std::function<void(const std::string&)> changed_;
   mutable Mutex mutex_;
   std::map<std::string, reconcile::Report> reports_ GUARDED_BY(mutex_);  // by job uid

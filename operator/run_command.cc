@@ -1,6 +1,5 @@
 #include "operator/run_command.h"
 
-#include <httplib.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -10,7 +9,9 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <vector>
 
+#include "common/http_endpoint.h"
 #include "operator/base/exit_codes.h"
 #include "operator/base/file.h"
 #include "operator/kube/fenced_client.h"
@@ -20,6 +21,8 @@
 #include "operator/kube/retrying_client.h"
 #include "operator/metrics.h"
 #include "operator/net/address.h"
+#include "operator/net/listen.h"
+#include "operator/net/resolve.h"
 #include "operator/runtime.h"
 #include "operator/stop_signals.h"
 
@@ -30,38 +33,23 @@ namespace {
 constexpr double kRequestsPerSecond = 1000, kRequestBurst = 2000;
 // Well within the ten seconds in which a lease must be renewed.
 constexpr double kLeaseRequestSeconds = 4;
+constexpr double kLookUpSeconds = 10;  // of --listen's host
 
 // /metrics, /healthz (alive, whatever the API server does) and /readyz (the caches are whole, and kept so).
-class OperatorServer {
- public:
-  OperatorServer(const Runtime& runtime, const kube::TokenBucket& bucket, const kube::RequestMetrics& requests,
-                 const std::function<bool()>& leads) {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(2); };
-    server_.Get("/metrics", [&, leads](const httplib::Request&, httplib::Response& response) {
-      response.set_content(runtime.Metrics() + ClientMetrics(bucket, requests, leads()), "text/plain; version=0.0.4");
-    });
-    server_.Get("/healthz",
-                [](const httplib::Request&, httplib::Response& response) { response.set_content("ok", "text/plain"); });
-    server_.Get("/readyz", [&runtime](const httplib::Request&, httplib::Response& response) {
-      const std::string reason = runtime.Unready();
-      response.status = reason.empty() ? 200 : 503;
-      response.set_content(reason.empty() ? "ok" : reason, "text/plain");
-    });
+HttpAnswer Answer(const std::string& path, const Runtime& runtime, const std::function<std::string()>& client_metrics) {
+  if (path == "/metrics") return {200, "text/plain; version=0.0.4", runtime.Metrics() + client_metrics()};
+  if (path == "/healthz") return {200, "text/plain", "ok"};
+  if (path == "/readyz") {
+    const std::string reason = runtime.Unready();
+    return reason.empty() ? HttpAnswer{200, "text/plain", "ok"} : HttpAnswer{503, "text/plain", reason};
   }
-  ~OperatorServer() {
-    server_.stop();
-    if (thread_.joinable()) thread_.join();
-  }
-  bool Start(const std::string& host, int port) {
-    if (!server_.bind_to_port(host.c_str(), port)) return false;
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    return true;
-  }
+  return {404, "text/plain", "/metrics, /healthz, /readyz\n"};
+}
 
- private:
-  httplib::Server server_;
-  std::thread thread_;
-};
+Result<int> ListenOn(const std::string& host, int port, const StopFlag& stop) {
+  const Result<std::vector<net::Address>> addresses = net::Resolve(host, port, net::Wait::For(kLookUpSeconds, stop));
+  return addresses.ok() ? net::Listen(addresses->front()) : addresses.status();
+}
 
 // Steps until it is destroyed; then lets go of the lease. On a connection of its own, outside the bucket: a busy
 // operator must not lose its lease in its own queue.
@@ -111,7 +99,8 @@ Status ParseListen(const std::string& listen, std::string& host, int& port) {
   const size_t colon = listen.rfind(':');
   const std::string digits = colon == std::string::npos ? "" : listen.substr(colon + 1);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || port < 1 || port > 65535)
+  if (digits.empty() || colon == 0 || error != std::errc() || end != digits.data() + digits.size() || port < 1 ||
+      port > 65535)
     return Status(Code::kInvalid, "--listen: " + listen + " is not allowed; allowed: address:port");
   host = listen.substr(0, colon);
   if (host.starts_with("[") && host.ends_with("]")) host = host.substr(1, host.size() - 2);
@@ -152,9 +141,11 @@ int Serve(const RunOptions& options, const std::string& host, int port, const ku
                    .progress_interval_seconds = 10,
                    .poll_seconds = 5,
                    .leads = leads});
-  OperatorServer server(runtime, clients.bucket, clients.requests, leads);
-  if (!server.Start(host, port))
-    return Refuse(Status(Code::kUnavailable, "--listen: " + options.listen + " is in use or not ours"), kExitNetwork);
+  const Result<int> listening = ListenOn(host, port, stop);
+  if (!listening.ok()) return Refuse(listening.status().With("--listen: " + options.listen), kExitNetwork);
+  const auto client_metrics = [&] { return ClientMetrics(clients.bucket, clients.requests, leads()); };
+  const HttpEndpoint endpoint_of_ours(*listening,
+                                      [&](const std::string& path) { return Answer(path, runtime, client_metrics); });
   runtime.Start();
   log.Info("started", {{"server", net::HostPort(endpoint.host, endpoint.port)},
                        {"namespace", options.ns.empty() ? "all" : options.ns}});

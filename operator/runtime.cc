@@ -14,14 +14,18 @@ Runtime::Runtime(kube::Client& client, kube::Client& events, const Clock& clock,
       options_(std::move(options)),
       queue_(clock),
       caches_(
-          client, clock, options_.ns, std::random_device()(), [this](const std::string& key) { queue_.Add(key); },
+          client, clock, options_.ns, std::random_device()(),
+          [this](const std::string& key, double in) { queue_.AddAfter(key, in); },
           [this](const std::string& key, const std::string& why) {
             log_.Error("an object cannot be read, and is passed over: a defect of the operator",
                        {{"object", key}, {"error", why}});
-          }),
+          },
+          [this](const std::string& key) { queue_.AddBehind(key); }),
       events_(events, clock, options_.instance),
-      poller_(caches_.jobs(), caches_.pods(), clock, options_.poll_seconds,
-              [this](const std::string& key) { queue_.Add(key); }),
+      poller_(
+          caches_.jobs(), caches_.pods(), clock,
+          {.interval_seconds = options_.poll_seconds, .progress_interval_seconds = options_.progress_interval_seconds},
+          [this](const std::string& key) { queue_.Add(key); }),
       reconciler_(client, clock, caches_, poller_, events_, log,
                   {.progress_interval_seconds = options_.progress_interval_seconds, .parallel_requests = 16}),
       controller_(
@@ -54,13 +58,22 @@ void Runtime::Supervise() {
   for (const kube::Reflector* reflector : caches_.reflectors())
     logs.emplace_back(reflector, TroubleLog(reflector->resource(), log_));
   bool started = false;
-  // Until the caches are whole it is looked at often: that is the time from start to first reconcile.
-  while (stop_.Sleep(started ? 1 : caches_.synced() ? 0.1 : 0.002)) {
+  Instant resync = clock_.Steady();
+  // Until the caches are whole it is looked at often: that is the time from start to first reconcile. After a second
+  // it is no start any more, but an API server that does not answer.
+  const Instant soon = After(clock_.Steady(), 1);
+  const auto pause = [&] { return started ? 1 : caches_.synced() || clock_.Steady() >= soon ? 0.1 : 0.002; };
+  while (stop_.Sleep(pause())) {
     // A decision on half a cache would create what is there already. Who waits for the lead has whole ones.
     if (!started && caches_.synced() && (!options_.leads || options_.leads())) {
       controller_.Start(options_.workers);
       poller_.Start();
       started = true;
+      resync = After(clock_.Steady(), options_.resync_seconds);
+    }
+    if (started && clock_.Steady() >= resync) {
+      for (const std::string& key : caches_.jobs().Keys()) queue_.AddBehind(key);
+      resync = After(clock_.Steady(), options_.resync_seconds);
     }
     for (auto& [reflector, log] : logs) log.Look(reflector->trouble(), clock_.Steady());
   }

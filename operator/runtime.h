@@ -23,6 +23,7 @@ class Runtime {
     int workers = 2;
     double progress_interval_seconds = 10;
     double poll_seconds = 5;
+    double resync_seconds = 36000;     // every job is looked at again, whatever was missed
     std::function<bool()> leads = {};  // the workers start once it says so; empty: at once
   };
   // `events`: the client for events, which must not repeat what is refused: none is worth a worker's time. `stop` is

@@ -11,11 +11,13 @@
 namespace trainyard::api {
 namespace {
 
-std::string Description(const FieldText& text) {
+// With what holds of every field of its kind; `whole`: an object, whose fields say the rest.
+std::string Description(const FieldText& text, bool whole = false) {
+  const std::string_view changes = text.changes;
   std::string description = text.text;
-  if (std::string_view(text.changes) == kNotWhileRunning)
-    description += std::string(" May change only ") + text.changes + ".";
-  return description;
+  if (changes.empty() || changes == kNever) return description;
+  if (whole) return description + (text.required ? "" : " Absent: its fields' defaults.");
+  return description + " May change " + (changes == kNotWhileRunning ? "only " : "") + text.changes + ".";
 }
 
 class SchemaBuilder {
@@ -65,7 +67,7 @@ class SchemaBuilder {
   }
   template <class T>
   void Object(const char* name, T& member, const FieldText& text) {
-    Json& field = Add(name, text, {});
+    Json& field = Add(name, text, {}, true);
     field.update(Schema(member));
     // A default inside is given only to an object that is there.
     const Json& inner = field["properties"];
@@ -100,10 +102,10 @@ class SchemaBuilder {
   }
 
  private:
-  Json& Add(const char* name, const FieldText& text, Json schema) {
+  Json& Add(const char* name, const FieldText& text, Json schema, bool whole = false) {
     if (text.required) required.push_back(name);
     if (schema.is_null()) schema = Json::object();
-    schema["description"] = Description(text);
+    schema["description"] = Description(text, whole);
     return properties[name] = std::move(schema);
   }
   // What a member is before anything is read into it. Of the spec alone: a status tells what is, not what is usual.
@@ -146,7 +148,7 @@ class ReferenceBuilder {
   void Texts(const char* name, std::vector<std::string>&, const FieldText& text) { Row(name, "list of strings", text); }
   template <class T>
   void Object(const char* name, T& member, const FieldText& text) {
-    Row(name, "object", text);
+    Row(name, "object", text, true);
     ReferenceBuilder inner(out_, prefix_ + name + ".");
     Fields(inner, member);
   }
@@ -164,8 +166,8 @@ class ReferenceBuilder {
   }
 
  private:
-  void Row(const char* name, const std::string& type, const FieldText& text) {
-    out_ << "| `" << prefix_ << name << "` | " << type << " | " << Description(text)
+  void Row(const char* name, const std::string& type, const FieldText& text, bool whole = false) {
+    out_ << "| `" << prefix_ << name << "` | " << type << " | " << Description(text, whole)
          << (text.required && *text.changes ? " Required." : "") << " |\n";
   }
   std::ostream& out_;

@@ -16,8 +16,6 @@ std::string FieldError::ToString() const {
       return field + ": unknown field" + (allowed.empty() ? "" : "; " + allowed);
     case Kind::kRequired:
       return field + ": missing; allowed: " + allowed;
-    case Kind::kNotYetSupported:
-      return field + ": " + value + " is not supported yet; allowed: " + allowed;
     case Kind::kInvalid:
       break;
   }

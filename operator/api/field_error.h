@@ -8,8 +8,8 @@
 namespace trainyard::api {
 
 struct FieldError {
-  // Known field, value that is not right; NotYetSupported: right, but this version cannot do it.
-  enum class Kind { kInvalid, kUnknown, kRequired, kNotYetSupported };
+  // kInvalid: a known field whose value is not right.
+  enum class Kind { kInvalid, kUnknown, kRequired };
   Kind kind = Kind::kInvalid;
   std::string field;    // "spec.restart.rules[1].action"
   std::string value;    // as JSON, shortened; empty when there is none

@@ -12,7 +12,6 @@
 #ifndef TRAINYARD_OPERATOR_API_FIELDS_H_
 #define TRAINYARD_OPERATOR_API_FIELDS_H_
 
-#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -20,8 +19,9 @@
 
 namespace trainyard::api {
 
+// Without a maximum: what every reader of JSON holds exactly, so that a sum of two overflows nowhere.
 struct Range {
-  int64_t min = 0, max = std::numeric_limits<int64_t>::max();
+  int64_t min = 0, max = int64_t{1} << 53;
 };
 
 // The values that are allowed; empty: any text.
@@ -46,10 +46,11 @@ void Fields(V& v, RestartRule& r) {
          {"Matches when the culprit's pod has this condition with status True, such as DisruptionTarget. Exactly one "
           "of onPodCondition, onExitCodes and onReasons is set."});
   v.Integers("onExitCodes", r.on_exit_codes, Range{1, 255},
-             {"Matches when the culprit's container ended with one of these exit codes."});
+             {"Matches when the culprit's container ended with one of these exit codes. Exactly one of onPodCondition, "
+              "onExitCodes and onReasons is set."});
   v.Texts("onReasons", r.on_reasons,
           {"Matches when the culprit's reason is one of these, such as OOMKilled, Evicted or Hang: what "
-           "status.lastFailure.reason says."});
+           "status.lastFailure.reason says. Exactly one of onPodCondition, onExitCodes and onReasons is set."});
   v.Text("action", r.action, Allowed{.values = {kRestart, kRestartUncharged, kFail}},
          {"Restart starts a new attempt, charged to maxRestarts unless a newer durable checkpoint was reached; "
           "RestartUncharged starts one that is never charged; Fail ends the job.",
@@ -88,7 +89,7 @@ void Fields(V& v, Restart& r) {
   v.List("rules", r.rules,
          {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
           "restart. Behind the job's own stand always: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, "
-          "126 and 127 fail; 75 restarts uncharged."});
+          "126 and 127 fail; 75 restarts uncharged. Absent: those alone."});
 }
 
 template <class V>
@@ -133,17 +134,25 @@ void Fields(V& v, SharedMemory& s) {
 
 template <class V>
 void Fields(V& v, Scheduling& s) {
-  v.Text("gang", s.gang, Allowed{.values = {"none", "volcano", "coscheduling"}},
-         {"Which scheduler starts all workers or none. Default none."});
-  v.Text("queue", s.queue, Allowed{.max_length = 253}, {"Volcano's queue. Absent: its default queue."});
-  v.Text("priorityClassName", s.priority_class_name, Allowed{.max_length = 253},
-         {"Priority class of the workers. Absent: the template's."});
+  v.Text("gang", s.gang, Allowed{.values = {kNoGang, kNativeGang, kVolcanoGang, kCoschedulingGang}},
+         {"Who places all workers of an attempt together, or none of them. native: kube-scheduler, by a PodGroup of "
+          "scheduling.k8s.io/v1alpha2 (Kubernetes 1.36 with the feature gates GenericWorkload and GangScheduling); "
+          "volcano: the scheduler of this name, unless the template names another; coscheduling: the plugin, in the "
+          "scheduler that the template's schedulerName names. none: each worker goes where it fits. Default none.",
+          false, kNotWhileRunning});
+  v.Text("queue", s.queue, Allowed{.max_length = 253},
+         {"Volcano's queue; with gang volcano only. Absent: its default queue. Kueue's queue is the label "
+          "kueue.x-k8s.io/queue-name on the TrainingJob.",
+          false, kNotWhileRunning});
+  v.Text(
+      "priorityClassName", s.priority_class_name, Allowed{.max_length = 253},
+      {"Priority class of the workers, and of Volcano's PodGroup. Absent: the template's.", false, kNotWhileRunning});
 }
 
 template <class V>
 void Fields(V& v, JobSpec& s) {
-  v.Integer("workers", s.workers, Range{1, 10000}, {"Number of worker pods.", true, kNotWhileRunning});
-  v.IntegerOrAuto("procsPerWorker", s.procs_per_worker, Range{1, 1024},
+  v.Integer("workers", s.workers, Range{1, kMaxWorkers}, {"Number of worker pods.", true, kNotWhileRunning});
+  v.IntegerOrAuto("procsPerWorker", s.procs_per_worker, Range{1, kMaxProcsPerWorker},
                   {"Processes in each worker: a number, or auto: the sum of the trainer container's limits named */gpu "
                    "or nvidia.com/mig-*, else 1. Default auto.",
                    false, kNotWhileRunning});
@@ -162,7 +171,7 @@ void Fields(V& v, JobSpec& s) {
   v.Object("checkpoint", s.checkpoint, {"Where checkpoints lie, and the time to write one on a stop."});
   v.Object("sharedMemory", s.shared_memory, {"The workers' /dev/shm."});
   v.Object("scheduling", s.scheduling,
-           {"How workers are scheduled together. Not in force yet: only the defaults are accepted."});
+           {"How workers are scheduled together (docs/gangs.md).", false, kNotWhileRunning});
   v.Text("rendezvous", s.rendezvous, Allowed{.values = {kByService, kByName}},
          {"What MASTER_ADDR is for the workers behind the first: the address of the service <job>-master, which is in "
           "their environment from the start, or, with dns, the first worker's name, for a cluster that has no service "
@@ -220,7 +229,7 @@ void Fields(V& v, Restarts& r) {
 
 template <class V>
 void Fields(V& v, Workers& w) {
-  v.Integer("desired", w.desired, Range{}, {"Workers that the attempt should have.", false, kByOperator});
+  v.Integer("desired", w.desired, Range{0, kMaxWorkers}, {"Workers that the attempt should have.", false, kByOperator});
   v.Integer("created", w.created, Range{},
             {"Workers of this attempt that have had a pod: once all have, one without a pod has lost it.", false,
              kByOperator});
@@ -306,6 +315,56 @@ void Fields(V& v, PastFailure& f) {
 }
 
 template <class V>
+void Fields(V& v, Startup& s) {
+  v.Number("queued", s.queued,
+           {"Seconds from the attempt's beginning until all of its pods existed: the last attempt's pods going, the "
+            "wait before a restart, a quota. Absent, like all of these, while it is not known.",
+            false, kByOperator});
+  v.Number("scheduled", s.scheduled, {"From there until all had a node.", false, kByOperator});
+  v.Number("pulled", s.pulled,
+           {"From there until all trainers had started: volumes, images, init containers.", false, kByOperator});
+  v.Number("rendezvous", s.rendezvous,
+           {"From there until the ranks had met, as rank 0 says; an image that does not say so has none.", false,
+            kByOperator});
+  v.Number("firstStep", s.first_step,
+           {"From there to the end of the first step: loading, and the step itself.", false, kByOperator});
+  v.Integer("fromStep", s.from_step, Range{},
+            {"The step that this attempt went on from; absent while rank 0 has not said so.", false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, LostSeconds& l) {
+  v.Integer("queue", l.queue, Range{},
+            {"Until the workers had nodes: a queue, a quota, a full cluster, an invalid spec.", false, kByOperator});
+  v.Integer(
+      "startup", l.startup, Range{},
+      {"From there to the first step; for an image that tells no steps until all workers ran.", false, kByOperator});
+  v.Integer(
+      "replay", l.replay, Range{},
+      {"Steps that an earlier attempt had done already. Absent while rank 0 has not told a step.", false, kByOperator});
+  v.Integer("stall", l.stall, Range{},
+            {"No step and no other progress until the attempt ended. Absent while rank 0 has not told a step.", false,
+             kByOperator});
+  v.Integer("restart", l.restart, Range{},
+            {"From a failure until the next attempt's first pod: the other workers' ends, their going, the wait.",
+             false, kByOperator});
+}
+
+template <class V>
+void Fields(V& v, Goodput& g) {
+  v.Integer("trainingSeconds", g.training_seconds, Range{},
+            {"Steps that no attempt had done before; for an image that tells no steps, all the time in which its "
+             "workers ran.",
+             false, kByOperator});
+  v.Object("lostSeconds", g.lost_seconds, {"The rest, by cause.", false, kByOperator});
+  v.Integer("step", g.step, Range{}, {"How far this attempt was at asOf.", false, kByOperator});
+  v.Integer("furthestStep", g.furthest_step, Range{}, {"How far any attempt was.", false, kByOperator});
+  v.Moment(
+      "asOf", g.as_of,
+      {"Until when these seconds speak; what follows is counted when it is known what it was.", false, kByOperator});
+}
+
+template <class V>
 void Fields(V& v, AvoidedNode& a) {
   v.Text("node", a.node, Allowed{}, {"Its name.", false, kByOperator});
   v.Integer("failures", a.failures, Range{}, {"Culprits that were there.", false, kByOperator});
@@ -326,7 +385,9 @@ void Fields(V& v, JobStatus& s) {
           "the conditions.",
           false, kByOperator});
   v.List("conditions", s.conditions, {"Each stage, with the reason.", false, kByOperator});
-  v.Integer("attempt", s.attempt, Range{}, {"Which attempt this is, from 1; it never decreases.", false, kByOperator});
+  v.Integer("attempt", s.attempt, Range{0, kMaxAttempt},
+            {"Which attempt this is, from 1; it never decreases.", false, kByOperator});
+  v.Moment("attemptTime", s.attempt_time, {"When this attempt began.", false, kByOperator});
   v.Object("restarts", s.restarts, {"How often the job was restarted.", false, kByOperator});
   v.Moment("startTime", s.start_time, {"When the first attempt began.", false, kByOperator});
   v.Moment("completionTime", s.completion_time, {"When the job ended.", false, kByOperator});
@@ -339,6 +400,9 @@ void Fields(V& v, JobStatus& s) {
   v.Object("master", s.master, {"Where the ranks of this attempt meet.", false, kByOperator});
   v.Object("progress", s.progress, {"How far training is, as rank 0 says.", false, kByOperator});
   v.Object("checkpoint", s.checkpoint, {"The newest durable checkpoint.", false, kByOperator});
+  v.Object("startup", s.startup, {"How long each stage of this attempt's start took.", false, kByOperator});
+  v.Object("goodput", s.goodput,
+           {"Where the job's time went, in seconds from its creation, without its suspensions.", false, kByOperator});
   v.Object("lastFailure", s.last_failure,
            {"The cause of the newest failed attempt: the evidence that would otherwise go with the pods.", false,
             kByOperator});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "operator/api/fields.h"
 #include "operator/base/json_access.h"
@@ -252,6 +253,9 @@ TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
   job.deleting = !json::Text(metadata, "deletionTimestamp").empty();
   job.created = ParseTime(json::Text(metadata, "creationTimestamp"));
   job.labels = json::Field(metadata, "labels");
+  if (object.is_object() && object.contains(json::kCut))
+    errors.push_back({FieldError::Kind::kInvalid, "spec", "(too deep)",
+                      "less than " + std::to_string(kJsonDepth) + " lists and objects in each other"});
   if (const Json& spec = json::Field(object, "spec"); spec.is_object()) {
     Decoder decoder(spec, "spec", errors);
     Fields(decoder, job.spec);

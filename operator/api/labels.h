@@ -14,8 +14,20 @@ inline constexpr char kLabelAttempt[] = "trainyard.dev/attempt";
 inline constexpr char kLabelRank[] = "trainyard.dev/rank";  // the worker's index, which is the node rank
 
 inline constexpr char kAnnotationConfig[] = "trainyard.dev/config";  // spec.config as JSON; behind TRAINYARD_CONFIG
-inline constexpr char kAnnotationSpecHash[] = "trainyard.dev/spec-hash";  // of the spec that the pod was made from
 
+// Volumes of a worker's pod that the template may mount in other containers.
+inline constexpr char kInfoVolume[] = "trainyard-info";               // with spec.config
+inline constexpr char kCheckpointVolume[] = "trainyard-checkpoints";  // with spec.checkpoint.volume
+inline constexpr char kSharedMemoryVolume[] = "trainyard-shm";
+
+// Kueue's, of its plain pods. Source: kueue.sigs.k8s.io/docs/tasks/run/plain_pods.
+inline constexpr char kLabelQueue[] = "kueue.x-k8s.io/queue-name";  // on the TrainingJob, or its template
+inline constexpr char kLabelQueueGroup[] = "kueue.x-k8s.io/pod-group-name";
+inline constexpr char kAnnotationQueueGroupCount[] = "kueue.x-k8s.io/pod-group-total-count";
+inline constexpr char kAnnotationQueueRetriable[] = "kueue.x-k8s.io/retriable-in-group";
+
+// Of all pods of an attempt, whoever places them together.
+inline std::string GroupName(const std::string& job, int64_t attempt) { return job + "-" + std::to_string(attempt); }
 inline std::string PodName(const std::string& job, int64_t attempt, int64_t rank) {
   return job + "-" + std::to_string(attempt) + "-" + std::to_string(rank);
 }

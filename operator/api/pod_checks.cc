@@ -19,13 +19,13 @@ std::string At(const std::string& path, size_t i) { return path + "[" + std::to_
 
 class Checker {
  public:
+  explicit Checker(std::set<std::string> more_volumes) : more_volumes_(std::move(more_volumes)) {}
   std::vector<Cause> causes;
 
   void Check(const Json& spec, const std::string& path) {
     const Json& volumes = json::List(spec, "volumes");
+    for (size_t i = 0; i < volumes.size(); ++i) CheckName(volumes[i], At(path + ".volumes", i), volumes_);
     std::set<std::string> names;
-    for (size_t i = 0; i < volumes.size(); ++i) CheckName(volumes[i], At(path + ".volumes", i), names);
-    names.clear();
     // The regular ones come first: of two, the other one is told.
     for (const char* list : {"containers", "initContainers"}) {
       const Json& containers = json::List(spec, list);
@@ -62,10 +62,21 @@ class Checker {
     std::set<std::string> places;
     const Json& mounts = json::List(container, "volumeMounts");
     for (size_t i = 0; i < mounts.size(); ++i) {
-      const std::string place = json::Text(mounts[i], "mountPath");
+      const std::string place = json::Text(mounts[i], "mountPath"), volume = json::Text(mounts[i], "name");
+      if (!volumes_.contains(volume) && !more_volumes_.contains(volume))
+        causes.push_back({"FieldValueNotFound", "Not found: " + Shown(volume), At(path + ".volumeMounts", i) + ".name",
+                          Shown(volume), Volumes()});
       if (!places.insert(place).second) Wrong(At(path + ".volumeMounts", i) + ".mountPath", place, "unique");
     }
     CheckResources(json::Field(container, "resources"), path + ".resources");
+  }
+
+  // What may be mounted.
+  std::string Volumes() const {
+    if (volumes_.empty()) return "the name of a volume of the pod, which has none";
+    std::string names;
+    for (const std::string& name : volumes_) names += (names.empty() ? "" : ", ") + name;
+    return "one of the pod's volumes: " + names;
   }
 
   void CheckResources(const Json& resources, const std::string& path) {
@@ -88,18 +99,21 @@ class Checker {
       if (!wanted || !most) continue;
       // Only the node's own resources, which have no domain, may be promised to several.
       const bool device = name.find('/') != std::string::npos && !name.starts_with("kubernetes.io/");
-      const std::string text = limit.is_string() ? limit.get<std::string>() : limit.dump();
+      const std::string text = limit.is_string() ? limit.get<std::string>() : Shown(limit);
       if (device && *wanted != *most) Wrong(path + ".requests", value, "equal to " + name + " limit of " + text);
       if (!device && *wanted > *most)
         Wrong(path + ".requests", value, "less than or equal to " + name + " limit of " + text);
     }
   }
+
+  std::set<std::string> volumes_;
+  const std::set<std::string> more_volumes_;
 };
 
 }  // namespace
 
-std::vector<Cause> CheckPodSpec(const Json& spec, const std::string& path) {
-  Checker checker;
+std::vector<Cause> CheckPodSpec(const Json& spec, const std::string& path, const std::set<std::string>& more_volumes) {
+  Checker checker(more_volumes);
   checker.Check(spec, path);
   return std::move(checker.causes);
 }

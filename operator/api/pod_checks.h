@@ -1,9 +1,10 @@
 // What kube-apiserver refuses in a pod beyond the types of its fields, as far as people get it wrong: names that stand
-// twice, names of variables, quantities, requests above limits.
+// twice, names of variables, mounts of volumes that are not there, quantities, requests above limits.
 // Source: Kubernetes' pkg/apis/core/validation.
 #ifndef TRAINYARD_OPERATOR_API_POD_CHECKS_H_
 #define TRAINYARD_OPERATOR_API_POD_CHECKS_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,10 @@
 
 namespace trainyard::api {
 
-// REQUIRES: `spec` fits the pod's schema (pod_fields.h). `path`: of `spec`.
-std::vector<Cause> CheckPodSpec(const Json& spec, const std::string& path);
+// REQUIRES: `spec` fits the pod's schema (pod_fields.h). `path`: of `spec`. `more_volumes`: names of those that the pod
+// will have beside its own.
+std::vector<Cause> CheckPodSpec(const Json& spec, const std::string& path,
+                                const std::set<std::string>& more_volumes = {});
 
 }  // namespace trainyard::api
 

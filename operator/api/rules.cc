@@ -15,7 +15,8 @@ bool NameIsShort(const Json& now, const Json*) {
 }
 
 // The parts of the spec that make the pods.
-constexpr const char* kPodFields[] = {"workers", "procsPerWorker", "config", "template", "checkpoint", "rendezvous"};
+constexpr const char* kPodFields[] = {"workers",    "procsPerWorker", "config",    "template",
+                                      "checkpoint", "scheduling",     "rendezvous"};
 
 bool IsSame(const Json& now, const Json& old, const char* field) {
   return json::Field(json::Field(now, "spec"), field) == json::Field(json::Field(old, "spec"), field);
@@ -57,6 +58,10 @@ bool OneMatchSet(const Json& rule) {
   return set == 1;
 }
 
+bool QueueIsVolcanos(const Json& scheduling) {
+  return json::Text(scheduling, "queue").empty() || json::Text(scheduling, "gang") == kVolcanoGang;
+}
+
 }  // namespace
 
 const std::vector<FieldRule>& FieldRules() {
@@ -69,6 +74,10 @@ const std::vector<FieldRule>& FieldRules() {
        "[has(self.onPodCondition), has(self.onExitCodes), has(self.onReasons)].exists_one(matched, matched)",
        "exactly one of onPodCondition, onExitCodes and onReasons is set",
        OneMatchSet},
+      {{"spec", "scheduling"},
+       "!has(self.queue) || self.queue == '' || (has(self.gang) && self.gang == 'volcano')",
+       "queue is Volcano's: it is set only with gang volcano (Kueue's is the label kueue.x-k8s.io/queue-name)",
+       QueueIsVolcanos},
   };
   return rules;
 }

@@ -11,7 +11,8 @@ namespace trainyard::api {
 
 // One thing that is wrong: an entry of metav1.Status's details.causes.
 struct Cause {
-  std::string reason;   // FieldValueInvalid, FieldValueNotSupported, FieldValueRequired, FieldValueTypeInvalid
+  std::string reason;   // FieldValueInvalid, FieldValueNotSupported, FieldValueNotFound, FieldValueRequired,
+                        // FieldValueTypeInvalid
   std::string message;  // in a server's words
   std::string field;
   std::string value;    // as JSON, shortened; empty when there is none

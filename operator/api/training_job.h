@@ -69,8 +69,13 @@ struct SharedMemory {
   std::string size_limit;  // empty: half of the node's memory, as the kernel does
 };
 
+// Who places all workers of an attempt together, or none: nobody, kube-scheduler, Volcano, or a scheduler with the
+// coscheduling plugin.
+inline constexpr char kNoGang[] = "none", kNativeGang[] = "native", kVolcanoGang[] = "volcano",
+                      kCoschedulingGang[] = "coscheduling";
+
 struct Scheduling {
-  std::string gang = "none", queue, priority_class_name;
+  std::string gang = kNoGang, queue, priority_class_name;
 };
 
 // How workers find worker 0: by the address of a service, or by its name.
@@ -112,6 +117,12 @@ struct Restarts {
   std::optional<int64_t> durable_step;  // when the job was last restarted
   std::optional<FailureStreak> streak;
 };
+
+// The most of one job, in a spec and in a status.
+inline constexpr int64_t kMaxWorkers = 10000;
+inline constexpr int64_t kMaxProcsPerWorker = 1024;
+// Attempts are part of a pod's name, which ends at 63 characters.
+inline constexpr int64_t kMaxAttempt = 1'000'000'000;
 
 struct Workers {
   int64_t desired = 0, created = 0, active = 0, ready = 0, succeeded = 0, failed = 0;
@@ -168,6 +179,26 @@ struct PastFailure {
   std::optional<Time> time;
 };
 
+// Seconds that each stage of an attempt's start took, one behind the other; nothing while that is not known.
+struct Startup {
+  std::optional<double> queued, scheduled, pulled, rendezvous, first_step;
+  std::optional<int64_t> from_step;
+};
+
+struct LostSeconds {
+  int64_t queue = 0, startup = 0, restart = 0;
+  std::optional<int64_t> replay, stall;  // nothing until rank 0 has told a step
+};
+
+// Where the job's time went, in whole seconds from its creation to as_of, without its suspensions.
+struct Goodput {
+  int64_t training_seconds = 0;
+  LostSeconds lost_seconds;
+  std::optional<int64_t> step;           // of this attempt, at as_of
+  std::optional<int64_t> furthest_step;  // of all attempts
+  std::optional<Time> as_of;
+};
+
 // A node on which culprits were.
 struct AvoidedNode {
   std::string node;
@@ -180,6 +211,7 @@ struct JobStatus {
   std::string spec_hash, phase;
   std::vector<Condition> conditions;
   int64_t attempt = 0;
+  std::optional<Time> attempt_time;
   Restarts restarts;
   std::optional<Time> start_time, completion_time;
   int64_t suspended_seconds = 0;  // in all, since start_time
@@ -188,6 +220,8 @@ struct JobStatus {
   Master master;
   Progress progress;
   CheckpointStatus checkpoint;
+  Startup startup;
+  Goodput goodput;
   std::optional<Failure> last_failure;
   std::vector<PastFailure> failures;  // newest first
   std::vector<AvoidedNode> avoided_nodes;

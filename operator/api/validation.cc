@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 #include <string_view>
 
 #include "operator/api/json.h"
+#include "operator/api/labels.h"
 #include "operator/api/metadata.h"
 #include "operator/api/pod_checks.h"
 #include "operator/api/pod_fields.h"
@@ -134,7 +136,7 @@ void CheckConfig(const JobSpec& spec, std::vector<FieldError>& errors) {
 
 void CheckCheckpoint(const Checkpoint& checkpoint, std::vector<FieldError>& errors) {
   if (checkpoint.path.empty() || checkpoint.path.front() != '/') {
-    errors.push_back({Kind::kInvalid, "spec.checkpoint.path", Json(checkpoint.path).dump(), "an absolute path"});
+    errors.push_back({Kind::kInvalid, "spec.checkpoint.path", Shown(checkpoint.path), "an absolute path"});
   }
   if (!checkpoint.volume.is_null() && (checkpoint.volume.size() != 1 || checkpoint.volume.contains("name"))) {
     errors.push_back({Kind::kInvalid, "spec.checkpoint.volume", Shown(checkpoint.volume),
@@ -142,24 +144,24 @@ void CheckCheckpoint(const Checkpoint& checkpoint, std::vector<FieldError>& erro
   }
 }
 
-// Fields whose feature is not built yet: anything but the default is refused, so that nobody relies
-// on what does not happen.
-void CheckNotYet(const JobSpec& spec, std::vector<FieldError>& errors) {
-  const auto refuse = [&](const char* field, const Json& value, const Json& standard) {
-    if (value != standard)
-      errors.push_back({Kind::kNotYetSupported, field, Shown(value), "the default, " + standard.dump()});
-  };
-  const JobSpec standard;
-  refuse("spec.scheduling.gang", spec.scheduling.gang, standard.scheduling.gang);
-  refuse("spec.scheduling.queue", spec.scheduling.queue, standard.scheduling.queue);
-  refuse("spec.scheduling.priorityClassName", spec.scheduling.priority_class_name,
-         standard.scheduling.priority_class_name);
+void CheckScheduling(const JobSpec& spec, std::vector<FieldError>& errors) {
+  const Scheduling& scheduling = spec.scheduling;
+  if (!scheduling.queue.empty() && scheduling.gang != kVolcanoGang) {
+    errors.push_back({Kind::kInvalid, "spec.scheduling.queue", Shown(scheduling.queue),
+                      "no queue unless spec.scheduling.gang is volcano; Kueue's queue is the label "
+                      "kueue.x-k8s.io/queue-name on the TrainingJob"});
+  }
+  const std::string own = json::Text(json::Field(spec.pod_template, "spec"), "priorityClassName");
+  if (!scheduling.priority_class_name.empty() && !own.empty() && own != scheduling.priority_class_name) {
+    errors.push_back({Kind::kInvalid, "spec.scheduling.priorityClassName", Shown(scheduling.priority_class_name),
+                      "what spec.template.spec.priorityClassName says, " + Shown(own) + ", or one of the two"});
+  }
 }
 
 void CheckSharedMemory(const SharedMemory& memory, std::vector<FieldError>& errors) {
   if (memory.size_limit.empty() || Quantity(memory.size_limit).value_or(0) > 0) return;
-  errors.push_back({Kind::kInvalid, "spec.sharedMemory.sizeLimit", Json(memory.size_limit).dump(),
-                    "a quantity above 0, such as 8Gi"});
+  errors.push_back(
+      {Kind::kInvalid, "spec.sharedMemory.sizeLimit", Shown(memory.size_limit), "a quantity above 0, such as 8Gi"});
 }
 
 void AddCauses(const std::vector<Cause>& causes, std::vector<FieldError>& errors) {
@@ -228,9 +230,17 @@ int64_t ProcsPerWorker(const JobSpec& spec) {
   int64_t devices = 0;
   for (const auto& [name, quantity] : limits.items()) {
     const bool device = name.ends_with("/gpu") || name.starts_with("nvidia.com/mig-");
-    if (device) devices += WholeQuantity(quantity).value_or(0);
+    if (device) devices += std::clamp<int64_t>(WholeQuantity(quantity).value_or(0), 0, kMaxProcsPerWorker);
   }
-  return std::max<int64_t>(1, devices);
+  return std::clamp<int64_t>(devices, 1, kMaxProcsPerWorker);
+}
+
+// Those that the operator adds to the template's.
+std::set<std::string> OwnVolumes(const JobSpec& spec) {
+  std::set<std::string> names = {kSharedMemoryVolume};
+  if (!spec.config.is_null()) names.insert(kInfoVolume);
+  if (!spec.checkpoint.volume.is_null()) names.insert(kCheckpointVolume);
+  return names;
 }
 
 std::vector<FieldError> CheckPodFields(const JobSpec& spec) {
@@ -238,7 +248,8 @@ std::vector<FieldError> CheckPodFields(const JobSpec& spec) {
   std::vector<FieldError> errors = CheckFields(schema, spec.pod_template, "spec.template");
   if (errors.empty())
     AddCauses(CheckLabels(json::Field(spec.pod_template, "metadata"), "spec.template.metadata"), errors);
-  if (errors.empty()) AddCauses(CheckPodSpec(json::Field(spec.pod_template, "spec"), "spec.template.spec"), errors);
+  if (errors.empty())
+    AddCauses(CheckPodSpec(json::Field(spec.pod_template, "spec"), "spec.template.spec", OwnVolumes(spec)), errors);
   if (errors.empty()) CheckMountPaths(json::Field(spec.pod_template, "spec"), errors);
   if (!spec.checkpoint.volume.is_null()) {
     Json volume = spec.checkpoint.volume;
@@ -254,8 +265,7 @@ std::vector<FieldError> CheckMetadata(const Json& metadata) {
   std::vector<FieldError> errors = CheckFields(MetadataSchema(), metadata, "metadata");
   if (errors.empty()) AddCauses(CheckLabels(metadata, "metadata"), errors);
   if (const std::string ns = json::Text(metadata, "namespace"); errors.empty() && !ns.empty() && !IsDnsLabel(ns))
-    errors.push_back({Kind::kInvalid, "metadata.namespace",
-                      Json(ns).dump(-1, ' ', false, Json::error_handler_t::replace),
+    errors.push_back({Kind::kInvalid, "metadata.namespace", Shown(ns),
                       "at most 63 characters of a-z, 0-9 and -, with a letter or digit at both ends"});
   return errors;
 }
@@ -264,7 +274,7 @@ std::vector<FieldError> Validate(const TrainingJob& job) {
   std::vector<FieldError> errors;
   const Json object = {{"metadata", {{"name", job.name}}}};
   if (const Rule& name = RootRules().front(); !name.allows(object, nullptr)) {
-    errors.push_back({Kind::kInvalid, name.field, Json(job.name).dump(),
+    errors.push_back({Kind::kInvalid, name.field, Shown(job.name),
                       "at most 40 characters of a-z, 0-9 and -, from a letter to a letter or digit"});
   }
   CheckConfig(job.spec, errors);
@@ -272,7 +282,7 @@ std::vector<FieldError> Validate(const TrainingJob& job) {
   CheckRules(job.spec.restart, errors);
   CheckCheckpoint(job.spec.checkpoint, errors);
   CheckSharedMemory(job.spec.shared_memory, errors);
-  CheckNotYet(job.spec, errors);
+  CheckScheduling(job.spec, errors);
   return errors;
 }
 

@@ -9,7 +9,9 @@ namespace trainyard {
 namespace {
 
 std::string Format(Time time, bool micro) {
-  const auto since_epoch = time.time_since_epoch();
+  using std::chrono::sys_days, std::chrono::year, std::chrono::microseconds;
+  constexpr Time kFirst = sys_days(year(1) / 1 / 1), kLast = Time(sys_days(year(10000) / 1 / 1)) - microseconds(1);
+  const auto since_epoch = std::clamp(time, kFirst, kLast).time_since_epoch();
   const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
   const std::time_t t = seconds.count();
   std::tm tm{};

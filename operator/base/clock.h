@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_OPERATOR_BASE_CLOCK_H_
 #define TRAINYARD_OPERATOR_BASE_CLOCK_H_
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -49,12 +50,19 @@ template <class Point>
 double SecondsBetween(Point from, Point to) {
   return Seconds(to - from).count();
 }
+// Of times as the API writes them.
+inline bool IsSameSecond(Time a, Time b) {
+  return std::chrono::floor<std::chrono::seconds>(a) == std::chrono::floor<std::chrono::seconds>(b);
+}
+// Others may name any number of seconds: more than thirty thousand years count as so many, either way.
 template <class Point>
 Point After(Point point, double seconds) {
-  return point + std::chrono::duration_cast<std::chrono::microseconds>(Seconds(seconds));
+  constexpr double kMost = 1e12;
+  return point + std::chrono::duration_cast<std::chrono::microseconds>(Seconds(std::clamp(seconds, -kMost, kMost)));
 }
 
-// RFC 3339 in UTC: "2026-01-02T03:04:05Z" (metav1.Time), or with microseconds (metav1.MicroTime).
+// RFC 3339 in UTC: "2026-01-02T03:04:05Z" (metav1.Time), or with microseconds (metav1.MicroTime). It has four digits
+// for a year: what lies outside of 1 to 9999 is written as the nearest time that does not.
 std::string FormatTime(Time time);
 std::string FormatMicroTime(Time time);
 // Either form, any fraction, "Z" or an offset. Nothing when it is no such time.

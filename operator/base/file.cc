@@ -1,6 +1,7 @@
 #include "operator/base/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +25,9 @@ Status WriteWhole(const std::filesystem::path& path, const std::string& text, mo
   const auto refused = [&](int error) {
     return Status(Code::kInvalid, path.string() + ": cannot be written: " + std::strerror(error));
   };
-  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  // What stands there is what an interruption left, or a stranger's: a FIFO would be waited for.
+  unlink(part.c_str());
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (file < 0) return refused(errno);
   int error = WriteAll(file, text);
   if (error == 0 && sync && fsync(file) != 0) error = errno;
@@ -33,6 +36,43 @@ Status WriteWhole(const std::filesystem::path& path, const std::string& text, mo
   if (error == 0) return Status::Ok();
   unlink(part.c_str());
   return refused(error);
+}
+
+int OpenRegular(const std::filesystem::path& path, int flags, mode_t mode) {
+  const int file = open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode);
+  if (file < 0) return -1;
+  struct stat info {};
+  int error = fstat(file, &info) == 0 ? 0 : errno;
+  if (error == 0 && !S_ISREG(info.st_mode)) error = EINVAL;
+  if (error == 0 && fcntl(file, F_SETFL, flags) != 0) error = errno;
+  if (error == 0) return file;
+  close(file);
+  errno = error;
+  return -1;
+}
+
+RegularFile::RegularFile(const std::filesystem::path& path) : file_(OpenRegular(path, O_RDONLY)) {}
+
+RegularFile::~RegularFile() {
+  if (file_ >= 0) close(file_);
+}
+
+uint64_t RegularFile::size() const {
+  struct stat info {};
+  return fstat(file_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+std::string RegularFile::Read(uint64_t offset, size_t most) const {
+  std::string text(most, '\0');
+  size_t done = 0;
+  while (done < most) {
+    const ssize_t got = pread(file_, text.data() + done, most - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
 }
 
 Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most) {

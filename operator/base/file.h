@@ -1,4 +1,4 @@
-// Files that are there whole or not at all.
+// Files that are there whole or not at all, and files that others may put something else in the place of.
 #ifndef TRAINYARD_OPERATOR_BASE_FILE_H_
 #define TRAINYARD_OPERATOR_BASE_FILE_H_
 
@@ -16,6 +16,29 @@ namespace trainyard {
 // system's reason, when the disk refuses; then what was there before is still there. `sync`: it is on
 // the disk itself before this returns, not only in the kernel.
 Status WriteWhole(const std::filesystem::path& path, const std::string& text, mode_t mode, bool sync);
+
+// As open(2), of a regular file alone: what a FIFO or a device would do to a reader or a writer, wait or never end, a
+// stranger could do to us. -1 and errno: EINVAL for what is no such file.
+int OpenRegular(const std::filesystem::path& path, int flags, mode_t mode = 0);
+
+// A regular file, open for reading.
+class RegularFile {
+ public:
+  explicit RegularFile(const std::filesystem::path& path);
+  ~RegularFile();
+  RegularFile(const RegularFile&) = delete;
+  RegularFile& operator=(const RegularFile&) = delete;
+
+  // False when there is none, or something else in its place; it is empty then.
+  bool is_open() const { return file_ >= 0; }
+  // As of now: it may grow while it is read.
+  uint64_t size() const;
+  // Up to `most` bytes from `offset` on: fewer where the file ends.
+  std::string Read(uint64_t offset, size_t most) const;
+
+ private:
+  const int file_;
+};
 
 // All bytes of a file ("-": of standard input), or the first `most`: an endless one ends there. kNotFound when it
 // cannot be read.

@@ -9,6 +9,9 @@
 
 namespace trainyard::json {
 
+// A field, beside metadata, of an object of the API of which parts were left out: they nest too deep to be read.
+inline constexpr char kCut[] = "trainyard.dev/cut";
+
 // The field, or a null that lives for ever. `object` may be anything.
 inline const nlohmann::json& Field(const nlohmann::json& object, const char* key) {
   static const nlohmann::json null;

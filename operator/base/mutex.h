@@ -41,7 +41,6 @@ class TRAINYARD_ATTRIBUTE(scoped_lockable) MutexLock {
 // Waits with a Mutex that the caller holds. Spurious wakes are possible: wait in a loop.
 class CondVar {
  public:
-  void Wait(Mutex& mutex) REQUIRES_LOCK(mutex) { condition_.wait(mutex); }
   // False when the time is over.
   bool WaitFor(Mutex& mutex, std::chrono::duration<double> time) REQUIRES_LOCK(mutex) {
     // A wait of years overflows the clock's arithmetic.

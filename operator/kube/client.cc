@@ -10,6 +10,9 @@ const Resource kClaims{"", "v1", "persistentvolumeclaims", "PersistentVolumeClai
 const Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
 const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
 const Resource kTrainingJobs{"trainyard.dev", "v1alpha1", "trainingjobs", "TrainingJob"};
+const Resource kPodGroups{"scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup"};
+const Resource kVolcanoPodGroups{"scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"};
+const Resource kCoschedulingPodGroups{"scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"};
 
 std::string Resource::Path(const std::string& ns) const {
   return (group.empty() ? "/api/" + version : "/apis/" + group + "/" + version) +

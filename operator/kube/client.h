@@ -1,5 +1,5 @@
 // The Kubernetes API as the operator uses it: one seam, with a client over HTTPS (rest_client.h) and
-// one that calls the in-memory API directly (local/memory_client.h).
+// one that calls the in-memory API directly (local/api/memory_client.h).
 //
 // Sources: kubernetes.io/docs/reference/using-api/api-concepts; RFC 7386 for merge patches.
 #ifndef TRAINYARD_OPERATOR_KUBE_CLIENT_H_
@@ -34,12 +34,15 @@ struct Resource {
 };
 
 extern const Resource kPods, kServices, kClaims, kEvents, kLeases, kTrainingJobs;
+// kube-scheduler's, Volcano's and the coscheduling plugin's.
+extern const Resource kPodGroups, kVolcanoPodGroups, kCoschedulingPodGroups;
 
 struct ListOptions {
   std::string label_selector, field_selector;
   std::string resource_version;  // "0": any, from the server's cache; empty: the newest
   int64_t limit = 0;
   std::string continue_token;
+  bool metadata_only = false;  // of each object its metadata is enough: the rest may lack
 };
 
 // What a list says besides its objects.
@@ -65,6 +68,7 @@ inline constexpr char kInitialEventsEnd[] = "k8s.io/initial-events-end";
 struct WriteOptions {
   bool dry_run = false;
   bool strict = false;  // refuse unknown and duplicate fields, instead of dropping them
+  bool answer = true;   // false: the object as stored is of no interest; any other may come, or null
 };
 
 struct DeleteOptions {

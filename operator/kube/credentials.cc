@@ -12,7 +12,7 @@ constexpr double kReadSeconds = 60, kPluginPauseSeconds = 10;
 // The file's text, or `old` when there is no file, or none that can be read now.
 std::string Reread(const std::string& file, const std::string& old) {
   if (file.empty()) return old;
-  const Result<std::string> text = ReadWhole(file);
+  const Result<std::string> text = ReadWhole(file, kMostOfAFile);
   return text.ok() && !text->empty() ? *text : old;
 }
 
@@ -28,7 +28,10 @@ Result<Identity> Credentials::Now(const net::Wait& wait) {
   if (!now_.tls || stale_ || SecondsBetween(read_, clock_.Steady()) >= kReadSeconds) {
     if (Status status = ReadFiles(); !status.ok()) return status;
   }
-  if (endpoint_.exec && (!asked_ || stale_ || (expires_ && *expires_ <= clock_.Now()))) {
+  // A clock that is ahead of the plugin's sees nothing but what has expired: it is not asked for each request.
+  const bool expired =
+      expires_ && *expires_ <= clock_.Now() && SecondsBetween(asked_at_, clock_.Steady()) >= kPluginPauseSeconds;
+  if (endpoint_.exec && (!asked_ || stale_ || expired)) {
     if (Status status = AskPlugin(wait); !status.ok()) return status;
   }
   stale_ = false;

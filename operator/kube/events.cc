@@ -1,5 +1,6 @@
 #include "operator/kube/events.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "common/text.h"
@@ -8,9 +9,25 @@ namespace trainyard::kube {
 namespace {
 
 constexpr double kSeriesSeconds = 360;
-constexpr size_t kMaxNote = 1024, kMaxSeries = 4096;
+constexpr size_t kMaxNote = 1024, kMaxSeries = 4096, kMaxBuckets = 16384;
+constexpr double kBurst = 25, kSecondsPerToken = 300;
 
 }  // namespace
+
+bool EventRecorder::TakeToken(const std::string& uid, Instant now) {
+  const auto filled = [&](const Bucket& bucket) {
+    return std::min(kBurst, bucket.tokens + SecondsBetween(bucket.filled, now) / kSecondsPerToken);
+  };
+  // Whoever makes so many objects has their events for nothing once; a server's memory is not theirs.
+  const bool many = buckets_.size() >= kMaxBuckets;
+  if (many) std::erase_if(buckets_, [&](const auto& entry) { return filled(entry.second) >= kBurst; });
+  if (buckets_.size() >= kMaxBuckets) buckets_.clear();
+  Bucket& bucket = buckets_.try_emplace(uid, Bucket{kBurst, now}).first->second;
+  bucket = {filled(bucket), now};
+  if (bucket.tokens < 1) return false;
+  bucket.tokens -= 1;
+  return true;
+}
 
 Status EventRecorder::Record(const ObjectReference& about, const std::string& type, const std::string& reason,
                              const std::string& full_note) {
@@ -22,6 +39,8 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
   int64_t count = 1;
   {
     const MutexLock lock(mutex_);
+    if (!TakeToken(about.uid, moment))
+      return Status(Code::kThrottled, about.ns + "/" + about.name + " has had its events for now");
     const bool full = series_.size() > kMaxSeries;
     std::erase_if(
         series_, [&](const auto& entry) { return full || SecondsBetween(entry.second.last, moment) > kSeriesSeconds; });

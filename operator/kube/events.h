@@ -1,5 +1,6 @@
-// Events (events.k8s.io/v1) for what a person would want to know. The same one again within a few
-// minutes becomes a series of the first; none is worth failing for.
+// Events (events.k8s.io/v1) for what a person would want to know. The same one again within a few minutes becomes a
+// series of the first. An object has 25 at once and one more in five minutes, as client-go's recorder allows: one that
+// fails again and again, each time in other words, fills nobody's etcd. None is worth failing for.
 #ifndef TRAINYARD_OPERATOR_KUBE_EVENTS_H_
 #define TRAINYARD_OPERATOR_KUBE_EVENTS_H_
 
@@ -25,7 +26,8 @@ class EventRecorder {
   EventRecorder(Client& client, const Clock& clock, std::string instance)
       : client_(client), clock_(clock), instance_(std::move(instance)) {}
 
-  // type: Normal or Warning. The note is cut to 1024 bytes.
+  // type: Normal or Warning. The note is cut to 1024 bytes. kThrottled, and nothing is sent: the object has had its
+  // events for now.
   Status Record(const ObjectReference& about, const std::string& type, const std::string& reason,
                 const std::string& note);
 
@@ -37,11 +39,18 @@ class EventRecorder {
     int64_t count = 1;
     Instant last{};
   };
+  struct Bucket {
+    double tokens;
+    Instant filled;
+  };
+  // Takes one of the object's tokens; false when it has none.
+  bool TakeToken(const std::string& uid, Instant now) REQUIRES_LOCK(mutex_);
   Client& client_;
   const Clock& clock_;
   const std::string instance_;
   Mutex mutex_;
   std::map<std::string, Series> series_ GUARDED_BY(mutex_);
+  std::map<std::string, Bucket> buckets_ GUARDED_BY(mutex_);  // by uid; a full one is not kept
   int64_t next_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -39,7 +39,7 @@ Result<std::string> DataOrFile(const Json& object, const std::string& key, const
   }
   file = Absolute(json::Text(object, key.c_str()), folder);
   if (file.empty()) return std::string();
-  Result<std::string> text = ReadWhole(file);
+  Result<std::string> text = ReadWhole(file, kMostOfAFile);
   return text.ok() ? text : text.status().With(key);
 }
 
@@ -82,12 +82,21 @@ Status ReadExec(const Json& exec, const std::string& folder, ExecPlugin& plugin)
   if (command.empty()) return Status(Code::kInvalid, "user.exec.command: missing");
   plugin.command = command.find('/') == std::string::npos ? command : Absolute(command, folder);
   plugin.install_hint = json::Text(exec, "installHint");
+  for (const char* list : {"args", "env"}) {
+    const Json& value = json::Field(exec, list);
+    if (!value.is_null() && !value.is_array())
+      return Status(Code::kInvalid, std::string("user.exec.") + list + ": " + value.dump() + " is no list");
+  }
   for (const Json& arg : json::List(exec, "args")) {
     if (!arg.is_string()) return Status(Code::kInvalid, "user.exec.args: " + arg.dump() + " is no text");
     plugin.args.push_back(arg.get<std::string>());
   }
-  for (const Json& variable : json::List(exec, "env"))
-    plugin.env.emplace_back(json::Text(variable, "name"), json::Text(variable, "value"));
+  for (const Json& variable : json::List(exec, "env")) {
+    const Json &name = json::Field(variable, "name"), &value = json::Field(variable, "value");
+    if (!name.is_string() || !value.is_string())
+      return Status(Code::kInvalid, "user.exec.env: " + variable.dump() + " is no name and value, both texts");
+    plugin.env.emplace_back(name.get<std::string>(), value.get<std::string>());
+  }
   return Status::Ok();
 }
 
@@ -213,8 +222,9 @@ Status ParseServer(const std::string& url, Endpoint& endpoint) {
   if (rest.starts_with("[")) {
     const size_t close = rest.find(']');
     if (close == std::string::npos) return Status(Code::kInvalid, "server: " + url + ": the bracket is not closed");
-    if (rest.size() > close + 1) port = rest.substr(close + 2);
     endpoint.host = rest.substr(1, close - 1);
+    rest.erase(0, close + 1);
+    if (!rest.empty()) port = rest[0] == ':' ? rest.substr(1) : "";
   } else {
     const size_t colon = rest.rfind(':');
     if (colon != std::string::npos) port = rest.substr(colon + 1);
@@ -229,7 +239,7 @@ Status ParseServer(const std::string& url, Endpoint& endpoint) {
 }
 
 Result<Endpoint> ReadKubeconfig(const std::string& path) {
-  const Result<std::string> text = ReadWhole(path);
+  const Result<std::string> text = ReadWhole(path, YamlLimits{}.bytes + 1);
   if (!text.ok()) return text.status();
   const auto read = ReadYaml(*text);
   if (const auto* error = std::get_if<YamlError>(&read)) return Status(Code::kInvalid, error->In(path));
@@ -249,7 +259,7 @@ Result<Endpoint> InClusterEndpoint() {
     return status.With("KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT");
   endpoint.token_file = std::string(kServiceAccount) + "token";
   endpoint.ca_file = std::string(kServiceAccount) + "ca.crt";
-  Result<std::string> ca = ReadWhole(endpoint.ca_file);
+  Result<std::string> ca = ReadWhole(endpoint.ca_file, kMostOfAFile);
   if (!ca.ok()) return ca.status();
   endpoint.ca_pem = *ca;
   if (Status status = ReadProxyOfEnvironment(endpoint); !status.ok()) return status;

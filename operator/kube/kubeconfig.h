@@ -46,6 +46,9 @@ struct Endpoint {
   Impersonation as;
 };
 
+// More than any certificates or token are; a file without an end is read so far.
+inline constexpr size_t kMostOfAFile = size_t{4} << 20;
+
 // The current context of a kubeconfig. kNotFound when the file cannot be read; kInvalid, naming the
 // field, for what it does not have or we cannot use.
 Result<Endpoint> ReadKubeconfig(const std::string& path);

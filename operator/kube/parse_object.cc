@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/json.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::kube {
 namespace {
@@ -45,19 +46,29 @@ std::optional<size_t> Closes(std::string_view text, size_t begin) {
   return std::nullopt;
 }
 
+// The object may have one level less than a text, so that it is the same in a list and in a watch.
+nlohmann::json ParseCut(std::string_view text, int around) {
+  const std::optional<std::string> cut = CutDeeper(text, kJsonDepth - 1 + around);
+  nlohmann::json value = ParseJson(cut ? *cut : text);
+  nlohmann::json* object = &value;
+  if (cut && around == 1 && value.contains("object")) object = &value["object"];
+  if (cut && object->is_object()) (*object)[json::kCut] = true;
+  return value;
+}
+
 }  // namespace
 
 nlohmann::json ParseObject(std::string_view text, int around) {
   const size_t key = text.find(kKey);
-  if (key == std::string_view::npos) return ParseJson(text);
+  if (key == std::string_view::npos) return ParseCut(text, around);
   Depth depth;
   depth.Read(text.substr(0, key));
   const size_t begin = key + kKey.size();
   const std::optional<size_t> end = Closes(text, begin);
-  if (!depth.At(around + 2) || !end) return ParseJson(text);
+  if (!depth.At(around + 2) || !end) return ParseCut(text, around);
   std::string rest(text.substr(0, begin));
   rest += text.substr(*end);
-  return ParseJson(rest);
+  return ParseCut(rest, around);
 }
 
 }  // namespace trainyard::kube

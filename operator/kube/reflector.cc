@@ -209,7 +209,9 @@ double Reflector::Wait(const Status& status) {
   }
   backoff_ = std::clamp(backoff_ * 2, kFirstWait, kLongestWait);
   std::uniform_real_distribution<double> jitter(1, 2);
-  return std::max(status.retry_after_seconds().value_or(0), backoff_ * jitter(random_) / 2);
+  // A server, or what stands before it, may ask for any time: our cache would be old for so long.
+  const double asked = std::min(status.retry_after_seconds().value_or(0), kLongestWait);
+  return std::max(asked, backoff_ * jitter(random_) / 2);
 }
 
 }  // namespace trainyard::kube

@@ -16,9 +16,9 @@
 //   - 504 "Too large resource version": the server has been restored from a backup. The next list asks for what there
 //     is now, at once; rewinds() says that versions went back.
 //   - A refused connection or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
-//     jitter. A watch is judged by its own life: one that lived for ten seconds, or for one with an event, after the
-//     server had accepted it, was healthy however it ended, is taken up again without a list, and the waits start from
-//     0.8 s again.
+//     jitter, or what the server asks for, 30 s at most. A watch is judged by its own life: one that lived for ten
+//     seconds, or for one with an event, after the server had accepted it, was healthy however it ended, is taken up
+//     again without a list, and the waits start from 0.8 s again.
 //   - A failure that stands is told (trouble()) until a watch lives again.
 // Source: client-go's tools/cache contract as operator.md section 4 lists it.
 #ifndef TRAINYARD_OPERATOR_KUBE_REFLECTOR_H_

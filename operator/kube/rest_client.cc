@@ -9,6 +9,7 @@
 #include "operator/base/json_access.h"
 #include "operator/kube/json_items.h"
 #include "operator/kube/json_lines.h"
+#include "operator/kube/parse_object.h"
 
 namespace trainyard::kube {
 namespace {
@@ -17,6 +18,9 @@ namespace {
 constexpr double kLateSeconds = 30;
 // Of one object, wherever it comes: etcd takes 1.5 MiB, which may be configured.
 constexpr size_t kMaxObjectBytes = 16 << 20;
+
+// A server that does not know the first form gives the second.
+constexpr char kMetadataOnly[] = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 std::string Encoded(const std::string& text) {
   std::string out;
@@ -46,22 +50,29 @@ class Query {
 
 Status StatusOf(const Answer& answer) {
   Status status = StatusFromApi(answer.code, ParseJson(answer.body));
-  // The other form of the field, a date, is not used by API servers.
-  double seconds = 0;
+  // Digits (RFC 9110, 10.2.3). The other form of the field, a date, is not used by API servers.
+  uint64_t seconds = 0;
   const char* end = answer.retry_after.data() + answer.retry_after.size();
   if (std::from_chars(answer.retry_after.data(), end, seconds).ptr == end && seconds > 0)
-    status.set_retry_after_seconds(seconds);
+    status.set_retry_after_seconds(static_cast<double>(seconds));
   return status;
 }
 
 }  // namespace
 
-Result<Json> RestClient::Send(const std::string& method, const std::string& target, const std::string& content_type,
-                              const std::string& body) {
-  const Result<Answer> answer = transport_.Send(method, target, content_type, body);
+Result<Answer> RestClient::Exchange(const std::string& method, const std::string& target,
+                                    const std::string& content_type, const std::string& body) {
+  Result<Answer> answer = transport_.Send(method, target, content_type, body);
   if (!answer.ok()) return answer.status().With(method + " " + target);
   if (answer->code >= 300) return StatusOf(*answer);
-  Json object = ParseJson(answer->body);
+  return answer;
+}
+
+Result<Json> RestClient::Send(const std::string& method, const std::string& target, const std::string& content_type,
+                              const std::string& body) {
+  const Result<Answer> answer = Exchange(method, target, content_type, body);
+  if (!answer.ok()) return answer.status();
+  Json object = ParseObject(answer->body, 0);
   if (object.is_discarded()) return Status(Code::kInternal, method + " " + target + ": the answer is no JSON");
   return object;
 }
@@ -81,10 +92,11 @@ Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns
   const std::string target = resource.Path(ns) + query.text();
   JsonItems items(kMaxObjectBytes);
   Status failure;
-  const Result<Answer> answer = transport_.Fetch(target, [&](const char* data, size_t size) {
-    failure = items.Feed(data, size, on_item);
-    return failure.ok();
-  });
+  const Result<Answer> answer =
+      transport_.Fetch(target, options.metadata_only ? kMetadataOnly : kJson, [&](const char* data, size_t size) {
+        failure = items.Feed(data, size, on_item);
+        return failure.ok();
+      });
   if (!failure.ok()) return failure.With("GET " + target);
   if (!answer.ok()) return answer.status().With("GET " + target);
   if (answer->code != 200) return StatusOf(*answer);
@@ -108,7 +120,10 @@ std::string WriteQuery(const WriteOptions& options) {
 
 Result<Json> RestClient::Create(const Resource& resource, const std::string& ns, const Json& object,
                                 const WriteOptions& options) {
-  return Send("POST", resource.Path(ns) + WriteQuery(options), "application/json", object.dump());
+  const std::string target = resource.Path(ns) + WriteQuery(options);
+  if (options.answer) return Send("POST", target, "application/json", object.dump());
+  const Status status = Exchange("POST", target, "application/json", object.dump()).status();
+  return status.ok() ? Result<Json>(Json()) : Result<Json>(status);
 }
 
 Result<Json> RestClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
@@ -123,7 +138,7 @@ Status RestClient::Delete(const Resource& resource, const std::string& ns, const
   if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
   if (!options.resource_version.empty()) body["preconditions"]["resourceVersion"] = options.resource_version;
   if (options.grace_seconds) body["gracePeriodSeconds"] = *options.grace_seconds;
-  return Send("DELETE", resource.Path(ns) + "/" + Encoded(name), "application/json", body.dump()).status();
+  return Exchange("DELETE", resource.Path(ns) + "/" + Encoded(name), "application/json", body.dump()).status();
 }
 
 Status RestClient::Watch(const Resource& resource, const std::string& ns, const WatchOptions& options,

@@ -27,6 +27,9 @@ class RestClient : public Client {
                const std::function<bool(WatchEvent)>& on_event, const StopFlag& stop) override;
 
  private:
+  // The answer of a request that succeeded, and its object.
+  Result<Answer> Exchange(const std::string& method, const std::string& target, const std::string& content_type,
+                          const std::string& body);
   Result<Json> Send(const std::string& method, const std::string& target, const std::string& content_type = "",
                     const std::string& body = "");
   Transport transport_;

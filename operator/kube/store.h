@@ -27,12 +27,15 @@ class Store : public ReflectorSink {
   // `project` makes the record of an object; `index_key` says under which key it is found (a pod under
   // its job's), empty: under none; `changed` hears of the index key (or, without one, the object's
   // key) of whatever appears, changes or goes, outside the lock; `skipped`, if any, of an object (key, why)
-  // that `project` throws on: it is not kept, and the others are.
+  // that `project` throws on: it is not kept, and the others are; `listed`, if any, in `changed`'s place of what came
+  // or went with a whole list.
   Store(std::function<Record(const nlohmann::json&)> project, std::function<std::string(const Record&)> index_key,
-        std::function<void(const std::string&)> changed, SkippedFunction skipped = {})
+        std::function<void(const std::string&)> changed, SkippedFunction skipped = {},
+        const std::function<void(const std::string&)>& listed = {})
       : project_(std::move(project)),
         index_key_(std::move(index_key)),
         changed_(std::move(changed)),
+        listed_(listed ? listed : changed_),
         skipped_(std::move(skipped)) {}
 
   Pointer Get(const std::string& key) const {
@@ -92,7 +95,7 @@ class Store : public ReflectorSink {
         for (const auto& record : shelf->records) touched.insert(Heard(record));
       }
     }
-    for (const std::string& key : touched) changed_(key);
+    for (const std::string& key : touched) listed_(key);
   }
   void Upsert(const nlohmann::json& object) override {
     std::string before, key;
@@ -169,7 +172,7 @@ class Store : public ReflectorSink {
 
   const std::function<Record(const nlohmann::json&)> project_;
   const std::function<std::string(const Record&)> index_key_;
-  const std::function<void(const std::string&)> changed_;
+  const std::function<void(const std::string&)> changed_, listed_;
   const SkippedFunction skipped_;
   mutable Mutex mutex_;
   int64_t skips_ GUARDED_BY(mutex_) = 0;

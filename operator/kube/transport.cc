@@ -93,11 +93,12 @@ class Transport::Turn {
 Transport::Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options)
     : endpoint_(std::move(endpoint)), stop_(stop), options_(options), credentials_(endpoint_, clock) {}
 
-net::HttpRequest Transport::Make(const std::string& method, const std::string& target, const Identity& identity) const {
+net::HttpRequest Transport::Make(const std::string& method, const std::string& target, const std::string& accept,
+                                 const Identity& identity) const {
   net::HttpRequest request{.method = method,
                            .target = target,
                            .host = net::HostPort(endpoint_.host, endpoint_.port),
-                           .fields = {{"Accept", "application/json"}, {"User-Agent", "trainyard-operator"}},
+                           .fields = {{"Accept", accept}, {"User-Agent", "trainyard-operator"}},
                            .body = ""};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) request.fields.emplace_back(name, value);
@@ -153,15 +154,15 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_
   }
 }
 
-Result<Answer> Transport::Request(const std::string& method, const std::string& target, const std::string& content_type,
-                                  const std::string& body, const OnData& on_data) {
+Result<Answer> Transport::Request(const std::string& method, const std::string& target, const std::string& accept,
+                                  const Body& body, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(options_.request_seconds, stop_);
   for (bool refused = false;; refused = true) {
     const Result<Identity> identity = credentials_.Now(wait);
     if (!identity.ok()) return identity.status();
-    net::HttpRequest request = Make(method, target, *identity);
-    if (!content_type.empty()) request.fields.emplace_back("Content-Type", content_type);
-    request.body = body;
+    net::HttpRequest request = Make(method, target, accept, *identity);
+    if (!body.type.empty()) request.fields.emplace_back("Content-Type", body.type);
+    request.body = body.text;
     Result<Answer> answer = Try(request, on_data, *identity, wait);
     if (!answer.ok() || answer->code != 401 || refused || !credentials_.Refuse(*identity)) return answer;
   }
@@ -169,23 +170,25 @@ Result<Answer> Transport::Request(const std::string& method, const std::string& 
 
 Result<Answer> Transport::Send(const std::string& method, const std::string& target, const std::string& content_type,
                                const std::string& body) {
-  return Request(method, target, content_type, body, nullptr);
+  return Request(method, target, kJson, {.type = content_type, .text = body}, nullptr);
 }
 
-Result<Answer> Transport::Fetch(const std::string& target, const OnData& on_data) {
-  return Request("GET", target, "", "", on_data);
+Result<Answer> Transport::Fetch(const std::string& target, const std::string& accept, const OnData& on_data) {
+  return Request("GET", target, accept, {}, on_data);
 }
 
 Result<Answer> Transport::Stream(const std::string& target, double seconds, const StopFlag& stop,
                                  const std::function<void()>& accepted, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(seconds, stop);
-  const Result<Identity> identity = credentials_.Now(wait);
+  // Until it is open: all requests wait for credentials that are being asked for.
+  const net::Wait opening = net::Wait::For(std::min(seconds, options_.request_seconds), stop);
+  const Result<Identity> identity = credentials_.Now(opening);
   if (!identity.ok()) return identity.status();
   Attempt attempt(options_.metrics, "WATCH");
-  const Result<std::unique_ptr<net::Connection>> connection =
-      Open(*identity, net::Wait::For(std::min(seconds, options_.request_seconds), stop));
+  const Result<std::unique_ptr<net::Connection>> connection = Open(*identity, opening);
   if (!connection.ok()) return connection.status();
-  if (Status status = net::SendRequest(**connection, Make("GET", target, *identity), wait); !status.ok()) return status;
+  if (Status status = net::SendRequest(**connection, Make("GET", target, kJson, *identity), wait); !status.ok())
+    return status;
   net::HttpReader reader(**connection, wait);
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();

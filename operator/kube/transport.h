@@ -30,6 +30,8 @@ struct Answer {
 // Hears of a body as it comes; false: wants no more of it.
 using OnData = std::function<bool(const char* data, size_t size)>;
 
+inline constexpr char kJson[] = "application/json";
+
 // Thread-safe.
 class Transport {
  public:
@@ -47,8 +49,8 @@ class Transport {
   Result<Answer> Send(const std::string& method, const std::string& target, const std::string& content_type,
                       const std::string& body);
   // A GET whose body is delivered as it comes if its code is 200; any other answer comes whole. On an error some of
-  // it may have been delivered.
-  Result<Answer> Fetch(const std::string& target, const OnData& on_data);
+  // it may have been delivered. `accept`: the form of it that is wanted.
+  Result<Answer> Fetch(const std::string& target, const std::string& accept, const OnData& on_data);
   // The same on a connection of its own: `accepted` is called before the first piece, and it goes on until the body
   // ends, `on_data` returns false, or `stop`. Takes at most `seconds`.
   Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop,
@@ -60,9 +62,13 @@ class Transport {
     std::shared_ptr<const net::TlsContext> tls;
   };
   class Turn;
-  net::HttpRequest Make(const std::string& method, const std::string& target, const Identity& identity) const;
-  Result<Answer> Request(const std::string& method, const std::string& target, const std::string& content_type,
-                         const std::string& body, const OnData& on_data);
+  net::HttpRequest Make(const std::string& method, const std::string& target, const std::string& accept,
+                        const Identity& identity) const;
+  struct Body {
+    std::string type, text;
+  };
+  Result<Answer> Request(const std::string& method, const std::string& target, const std::string& accept,
+                         const Body& body, const OnData& on_data);
   Result<Answer> Try(const net::HttpRequest& request, const OnData& on_data, const Identity& identity,
                      const net::Wait& wait);
   Result<std::unique_ptr<net::Connection>> Open(const Identity& identity, const net::Wait& wait) const;

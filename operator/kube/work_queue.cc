@@ -7,6 +7,7 @@ namespace trainyard::kube {
 namespace {
 
 constexpr double kFirstWait = 0.005, kLongestWait = 1000;
+constexpr int kAhead = 10;
 
 }  // namespace
 
@@ -15,18 +16,40 @@ void WorkQueue::Add(const std::string& key) {
   AddLocked(key);
 }
 
-void WorkQueue::AddLocked(const std::string& key) {
-  if (stopping_ || !dirty_.try_emplace(key, clock_.Steady()).second) return;
-  due_.erase(key);
-  if (processing_.contains(key)) return;
-  order_.push_back(key);
+void WorkQueue::AddBehind(const std::string& key) {
+  const MutexLock lock(mutex_);
+  AddLocked(key, true);
+}
+
+void WorkQueue::AddLocked(const std::string& key, bool behind) {
+  if (stopping_ || !Enqueue(key, {clock_.Steady(), behind})) return;
+  if (!behind) due_.erase(key);  // the due time may come before its turn
   changed_.NotifyOne();
+}
+
+bool WorkQueue::Enqueue(const std::string& key, Wait wait) {
+  const auto [entry, added] = dirty_.try_emplace(key, wait);
+  if (!added && (wait.behind || !entry->second.behind)) return false;
+  entry->second.behind = wait.behind;
+  if (!processing_.contains(key)) (wait.behind ? behind_ : order_).push_back(key);
+  DropStale();
+  return true;
+}
+
+void WorkQueue::DropStale() {
+  while (!behind_.empty()) {
+    const std::string& key = behind_.front();
+    const auto found = dirty_.find(key);
+    if (found != dirty_.end() && found->second.behind && !processing_.contains(key)) return;
+    behind_.pop_front();
+  }
 }
 
 void WorkQueue::AddAfter(const std::string& key, double seconds) {
   const MutexLock lock(mutex_);
   if (seconds <= 0) return AddLocked(key);
-  if (stopping_ || (dirty_.contains(key) && !processing_.contains(key))) return;
+  const auto waits = dirty_.find(key);
+  if (stopping_ || (waits != dirty_.end() && !waits->second.behind && !processing_.contains(key))) return;
   const Instant due = After(clock_.Steady(), seconds);
   const auto [entry, added] = due_.try_emplace(key, due);
   if (!added) entry->second = std::min(entry->second, due);
@@ -57,20 +80,27 @@ void WorkQueue::MoveDue() {
     }
     const auto [key, since] = *entry;
     entry = due_.erase(entry);
-    if (!dirty_.try_emplace(key, since).second || processing_.contains(key)) continue;
-    order_.push_back(key);
+    Enqueue(key, {since, false});
   }
+}
+
+std::deque<std::string>* WorkQueue::Next() {
+  if (order_.empty()) return behind_.empty() ? nullptr : &behind_;
+  return behind_.empty() || ahead_ < kAhead ? &order_ : &behind_;
 }
 
 std::optional<std::string> WorkQueue::Pop() {
   MoveDue();
-  if (order_.empty() || stopping_) return std::nullopt;
-  std::string key = std::move(order_.front());
-  order_.pop_front();
+  std::deque<std::string>* const next = Next();
+  if (!next || stopping_) return std::nullopt;
+  ahead_ = next == &order_ ? ahead_ + 1 : 0;
+  std::string key = std::move(next->front());
+  next->pop_front();
   const auto waited = dirty_.find(key);
-  waits_.Observe(SecondsBetween(waited->second, clock_.Steady()));
+  waits_.Observe(SecondsBetween(waited->second.since, clock_.Steady()));
   dirty_.erase(waited);
   processing_.insert(key);
+  DropStale();
   return key;
 }
 
@@ -93,8 +123,9 @@ std::optional<std::string> WorkQueue::Get() {
 void WorkQueue::Done(const std::string& key) {
   const MutexLock lock(mutex_);
   processing_.erase(key);
-  if (!dirty_.contains(key)) return;
-  order_.push_back(key);
+  const auto again = dirty_.find(key);
+  if (again == dirty_.end()) return;
+  (again->second.behind ? behind_ : order_).push_back(key);
   changed_.NotifyOne();
 }
 
@@ -113,12 +144,15 @@ std::optional<Instant> WorkQueue::NextDue() const {
 
 size_t WorkQueue::depth() const {
   const MutexLock lock(mutex_);
-  return order_.size();
+  size_t waiting = dirty_.size();
+  for (const std::string& key : processing_) waiting -= dirty_.contains(key) ? 1 : 0;
+  return waiting;
 }
 
 std::optional<Instant> WorkQueue::WaitingSince() const {
   const MutexLock lock(mutex_);
-  return order_.empty() ? std::nullopt : std::optional(dirty_.at(order_.front()));
+  const std::deque<std::string>& next = order_.empty() ? behind_ : order_;
+  return next.empty() ? std::nullopt : std::optional(dirty_.at(next.front()).since);
 }
 
 int64_t WorkQueue::retries() const {

@@ -1,12 +1,14 @@
 // Keys that wait for a worker.
 //
 //   - Fair: keys come out in the order in which they went in.
+//   - What happens now goes before what was listed: a key of AddBehind comes when no key of Add waits, and in any case
+//     after ten of those. A key of both is one of Add.
 //   - Stingy: a key that waits is not added twice, and one that is being worked on is added again only
 //     when it is done.
 //   - Delayed: AddAfter makes a key due later; of several times the earliest counts.
 //   - Backed off: AddFailed waits 5 ms x 2^n, at most 1000 s, n the failures since Forget.
 //   - After ShutDown nothing is added, and Get returns nothing.
-// Source: the contract of client-go's util/workqueue.
+// Source: the contract of client-go's util/workqueue; controller-runtime's priority queue for AddBehind.
 #ifndef TRAINYARD_OPERATOR_KUBE_WORK_QUEUE_H_
 #define TRAINYARD_OPERATOR_KUBE_WORK_QUEUE_H_
 
@@ -32,6 +34,7 @@ class WorkQueue {
   explicit WorkQueue(const Clock& clock) : clock_(clock) {}
 
   void Add(const std::string& key);
+  void AddBehind(const std::string& key);
   void AddAfter(const std::string& key, double seconds);
   void AddFailed(const std::string& key);
   void Forget(const std::string& key);
@@ -53,16 +56,27 @@ class WorkQueue {
   HistogramReading waits() const { return waits_.Read(); }
 
  private:
-  void AddLocked(const std::string& key) REQUIRES_LOCK(mutex_);
+  struct Wait {
+    Instant since;
+    bool behind;
+  };
+  void AddLocked(const std::string& key, bool behind = false) REQUIRES_LOCK(mutex_);
+  // False: it waits already, and as near to the front as is asked for.
+  bool Enqueue(const std::string& key, Wait wait) REQUIRES_LOCK(mutex_);
   void MoveDue() REQUIRES_LOCK(mutex_);
+  // The queue whose front comes next; null: none has one. No front of behind_ is of a key that has come forward.
+  std::deque<std::string>* Next() REQUIRES_LOCK(mutex_);
+  void DropStale() REQUIRES_LOCK(mutex_);
   std::optional<std::string> Pop() REQUIRES_LOCK(mutex_);
 
   const Clock& clock_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<std::string> order_ GUARDED_BY(mutex_);         // every element is dirty and not processing
-  std::map<std::string, Instant> dirty_ GUARDED_BY(mutex_);  // to be worked on, and since when
-  std::set<std::string> processing_ GUARDED_BY(mutex_);      // being worked on
+  std::deque<std::string> order_ GUARDED_BY(mutex_);      // every element is dirty and not processing
+  std::deque<std::string> behind_ GUARDED_BY(mutex_);     // so too, but for keys that have come forward or out since
+  std::map<std::string, Wait> dirty_ GUARDED_BY(mutex_);  // to be worked on
+  std::set<std::string> processing_ GUARDED_BY(mutex_);   // being worked on
+  int ahead_ GUARDED_BY(mutex_) = 0;                      // keys of order_ since the last of behind_
   std::map<std::string, Instant> due_ GUARDED_BY(mutex_);
   std::map<std::string, int> failures_ GUARDED_BY(mutex_);
   int64_t retries_ GUARDED_BY(mutex_) = 0;

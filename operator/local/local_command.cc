@@ -16,13 +16,15 @@
 #include "operator/base/exit_codes.h"
 #include "operator/base/json_access.h"
 #include "operator/kube/rest_client.h"
-#include "operator/local/agent.h"
-#include "operator/local/api_server.h"
-#include "operator/local/journal.h"
-#include "operator/local/limits.h"
+#include "operator/local/api/api_server.h"
+#include "operator/local/api/journal.h"
 #include "operator/local/live_view.h"
+#include "operator/local/node/agent.h"
+#include "operator/local/node/limits.h"
 #include "operator/local/rank_output.h"
 #include "operator/local/state_dir.h"
+#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/worker_pod.h"
 #include "operator/runtime.h"
 #include "operator/stop_signals.h"
 
@@ -88,7 +90,7 @@ class ControlPlane {
     const local::ApiResult pods = api_.List(kube::kPods, "", {});
     for (const Json& pod : pods.body["items"]) {
       if (!local::HasEnded(pod))
-        grace = std::max(grace, pod.value("/spec/terminationGracePeriodSeconds"_json_pointer, 30.0));
+        grace = std::max(grace, json::Number(json::Field(pod, "spec"), "terminationGracePeriodSeconds", 30));
     }
     agent_.Drain();
     const Time deadline = After(clock_.Now(), grace + kKillSeconds);
@@ -149,21 +151,17 @@ api::TrainingJob Parse(const Json& object) {
   return api::JobFromJson(object, ignored);
 }
 
-bool HasCondition(const api::TrainingJob& job, const char* type) {
-  for (const api::Condition& condition : job.status.conditions) {
-    if (condition.type == type && condition.status == "True") return true;
-  }
-  return false;
-}
-
-// 0 when it succeeded, the culprit's when it failed, 64 when the spec is refused; nothing while it runs.
+// 0 when it succeeded, the culprit's when it failed, 64 when the spec is refused; nothing while it runs, whatever its
+// spec has been made since.
 std::optional<int> ExitCode(const api::TrainingJob& job) {
-  if (HasCondition(job, "Complete")) return 0;
-  if (HasCondition(job, "Failed"))
-    return job.status.last_failure && job.status.last_failure->exit_code.value_or(0) > 0
-               ? static_cast<int>(*job.status.last_failure->exit_code)
-               : 1;
-  if (HasCondition(job, "InvalidSpec")) return kExitInvalid;
+  const api::JobStatus& status = job.status;
+  if (reconcile::IsTrue(status, reconcile::kCompleteCondition)) return 0;
+  if (reconcile::IsTrue(status, reconcile::kFailedCondition)) {
+    // A number that no process ends with could end this one with 0.
+    const int64_t culprits = status.last_failure ? status.last_failure->exit_code.value_or(1) : 1;
+    return culprits >= 1 && culprits <= 255 ? static_cast<int>(culprits) : 1;
+  }
+  if (status.phase == api::kInvalid && status.attempt == 0) return kExitInvalid;
   return std::nullopt;
 }
 
@@ -173,26 +171,39 @@ Json LastRankZero(ControlPlane& plane, const api::TrainingJob& job) {
       plane.api().List(kube::kPods, job.ns,
                        {.label_selector = std::string(api::kLabelRank) + "=0," + api::kLabelJobUid + "=" + job.uid +
                                           "," + api::kLabelAttempt + "=" + std::to_string(job.status.attempt)});
-  const Json& items = json::List(pods.body, "items");
-  return items.empty() ? Json() : items[0];
+  // Anyone can give a pod the labels.
+  for (const Json& pod : json::List(pods.body, "items")) {
+    if (reconcile::OwnedBy(pod, job.uid)) return pod;
+  }
+  return {};
 }
 
-// Where the container that trains writes to; empty for no pod.
+// Where the container that trains writes to; empty for no pod, and for one without containers.
 std::filesystem::path TrainerLog(const ControlPlane& plane, const Json& pod) {
-  return pod.is_null() ? "" : plane.agent().LogPath(pod, json::Text(*api::TrainerContainer(pod), "name"));
+  const Json* trainer = api::TrainerContainer(pod);
+  return trainer ? plane.agent().LogPath(pod, json::Text(*trainer, "name")) : "";
 }
 
 // Where on this machine the paths are that the log of `pod` (null: none) and the job file speak of.
 void PrintPlaces(const ControlPlane& plane, const local::StateDir& state, const Json& pod) {
-  if (!pod.is_null()) {
+  if (const Json* trainer = api::TrainerContainer(pod)) {
     std::printf("log          %s\n", TrainerLog(plane, pod).c_str());
-    const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *api::TrainerContainer(pod));
+    const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *trainer);
     for (const local::Mount& mount : mounts.ok() ? *mounts : std::vector<local::Mount>()) {
       if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());
     }
   }
   std::printf("files        %s\n", state.path().c_str());
   std::fflush(stdout);
+}
+
+// Of a job that failed by a worker other than rank 0, whose log is told anyway.
+void PrintCulpritsLog(ControlPlane& plane, const api::TrainingJob& job) {
+  if (!reconcile::IsTrue(job.status, reconcile::kFailedCondition) || !job.status.last_failure) return;
+  const std::string& name = job.status.last_failure->pod;
+  const local::ApiResult pod = plane.api().Get(kube::kPods, job.ns, name);
+  if (!pod.ok() || name == api::PodName(job.name, job.status.attempt, 0)) return;
+  std::printf("%-12s %s\n", name.c_str(), TrainerLog(plane, pod.body).c_str());
 }
 
 // Says that something in the file is not followed; `validate` says what and why.
@@ -238,9 +249,12 @@ api::TrainingJob Saved(ControlPlane& plane, const Json& job) {
   return object.ok() ? Parse(object.body) : api::TrainingJob();
 }
 
-// The fields of the spec that differ.
-std::string Changed(const Json& before, const Json& after) {
-  const Json difference = api::MergeDiff(before, after);
+// The fields of the spec that differ from those of a file, which leaves defaults out: the API fills them in.
+std::string Changed(ControlPlane& plane, const Json& before, Json job) {
+  job["metadata"] = {{"namespace", job["metadata"]["namespace"]}, {"name", "with-defaults"}};
+  const local::ApiResult whole =
+      plane.api().Create(kube::kTrainingJobs, job["metadata"]["namespace"], job, {.dry_run = true});
+  const Json difference = api::MergeDiff(before, json::Field(whole.ok() ? whole.body : job, "spec"));
   std::string names;
   for (const auto& [name, value] : difference.items()) names += (names.empty() ? "spec." : ", spec.") + name;
   return names;
@@ -265,7 +279,7 @@ Status Submit(ControlPlane& plane, const Json& job, local::LiveView& view) {
   if (patched.ok()) return Status::Ok();
   const Json old = plane.api().Get(kube::kTrainingJobs, ns, name).body;
   Status refused = kube::StatusFromApi(patched.http, patched.body);
-  const std::string changed = Changed(json::Field(old, "spec"), job["spec"]);
+  const std::string changed = Changed(plane, json::Field(old, "spec"), job);
   if (changed.empty()) return refused;
   return refused.With("the state directory has this job with another " + changed +
                       "; another --state-dir would start it anew");
@@ -291,12 +305,16 @@ void SayWhereItStopped(ControlPlane& plane, const Json& job, const local::StateD
 // What rank 0 of the attempt writes, below a line that says where the whole of it is.
 class Output {
  public:
-  Output(ControlPlane& plane, local::LiveView& view)
-      : plane_(plane), view_(view), lines_([this](const std::string& line) { Show(line); }) {}
+  // `began`: of this process. What a pod of an earlier one wrote has been shown.
+  Output(ControlPlane& plane, local::LiveView& view, Time began)
+      : plane_(plane),
+        view_(view),
+        began_(std::chrono::floor<std::chrono::seconds>(began)),
+        lines_([this](const std::string& line) { Show(line); }) {}
 
   void Follow(const api::TrainingJob& job) {
     const Json pod = LastRankZero(plane_, job);
-    if (pod.is_null()) return;
+    if (pod.is_null() || ParseTime(json::Text(pod["metadata"], "creationTimestamp")) < began_) return;
     const std::filesystem::path path = TrainerLog(plane_, pod);
     std::error_code none;
     if (path != path_ && std::filesystem::exists(path, none)) {
@@ -316,16 +334,17 @@ class Output {
 
   ControlPlane& plane_;
   local::LiveView& view_;
+  const Time began_;  // as a pod's creation is said: to the second
   std::filesystem::path path_;
   local::RankOutput lines_;
 };
 
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
-std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view) {
+std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view, Time began) {
   const std::string ns = submitted["metadata"]["namespace"], name = submitted["metadata"]["name"];
   uint64_t events_seen = 0;
   std::optional<int> code;
-  Output output(plane, view);
+  Output output(plane, view, began);
   while (!code && StopSignals() == 0) {
     const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
     if (!object.ok()) {
@@ -355,6 +374,7 @@ void Summarize(ControlPlane& plane, const Json& submitted, const local::StateDir
   const api::TrainingJob job = Saved(plane, submitted);
   const Json pod = LastRankZero(plane, job);
   if (!job.uid.empty()) std::fputs(local::LiveView::Summary(job).c_str(), stdout);
+  PrintCulpritsLog(plane, job);
   PrintPlaces(plane, state, pod);
 }
 
@@ -376,6 +396,7 @@ int RunLocal(const LocalOptions& options) {
   CatchStopSignals();
   const Logger log(STDERR_FILENO, Logger::Form::kText, LogLevel::kWarning);
   ControlPlane plane(*state, log);
+  const Time began = plane.clock().Now();
   if (const Status status = plane.Start(options.serve.value_or(0), options.api_only); !status.ok())
     return Complain(status, status.Is(Code::kUnavailable) ? kExitNetwork
                             : status.Is(Code::kInvalid)   ? kExitInvalid
@@ -393,7 +414,7 @@ int RunLocal(const LocalOptions& options) {
       plane.Leave();
       return Complain(status, kExitInvalid);
     }
-    code = Follow(plane, job, view);
+    code = Follow(plane, job, view, began);
     view.Finish();
     if (code && !options.quiet) Summarize(plane, job, *state);
   }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/local/pod_log.h"
+#include "operator/local/api/pod_log.h"
 
 namespace trainyard::local {
 
@@ -16,19 +16,22 @@ class RankOutput {
   // `line` is called for every whole line, without its end; of one that is redrawn (\r) with the last state.
   explicit RankOutput(std::function<void(const std::string&)> line) : line_(std::move(line)) {}
 
-  // Goes on with the log at `path`: another file than before is begun from its start. Reads 64 KiB at most, so
-  // that a program that writes without end does not hold its caller up.
+  // Goes on with the log at `path`: another file than before is begun from its start, when that one is finished. Reads
+  // 64 KiB at most, so that a program that writes without end does not hold its caller up; where more than a megabyte
+  // waits, all but its last 64 KiB is left out, and a line says so.
   void Follow(const std::filesystem::path& path);
-  // What is left of the log, at most a megabyte of it, and a line that has no end.
+  // What is left of the log, in the same measure, and a line that has no end. The next Follow begins a log.
   void Finish();
 
  private:
   // False when there was nothing.
   bool Read();
+  void SkipAhead();
   void Say();
   std::function<void(const std::string&)> line_;
   std::filesystem::path path_;
   std::optional<LogSource> log_;
+  bool cut_ = false;  // in the line that was left out in part
   std::string part_;  // of a line
 };
 

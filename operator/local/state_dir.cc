@@ -54,7 +54,10 @@ Result<StateDir> StateDir::Open(const std::string& path) {
     std::filesystem::create_directories(folder, error);
     if (error) return Fail(folder, "cannot be made", error.value());
   }
-  folder = std::filesystem::absolute(folder);
+  // One spelling, whatever leads there: processes of an earlier life are known by it.
+  std::error_code unresolved;
+  folder = std::filesystem::canonical(folder, unresolved);
+  if (unresolved) return Fail(path, "cannot be used", unresolved.value());
   const std::string lock_path = (folder / "lock").string();
   const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return Fail(folder, "cannot be written", errno);

@@ -29,7 +29,6 @@ Status HttpReader::Fill() {
   buffer_.resize(before + (got.ok() ? *got : 0));
   if (!got.ok()) return got.status();
   if (*got == 0) return Status(Code::kUnavailable, "the server closed the connection");
-  begun_ = true;
   return Status::Ok();
 }
 

@@ -35,8 +35,6 @@ class HttpReader {
   // REQUIRES: Head() was ok.
   Status Body(const std::function<bool(const char* data, size_t size)>& on_data);
 
-  // Whether a byte of the answer has come.
-  bool begun() const { return begun_; }
   // Whether the whole answer was read and the connection may carry another request.
   bool reusable() const { return whole_ && head_.keep_alive && buffer_.empty(); }
 
@@ -53,7 +51,7 @@ class HttpReader {
   const Wait wait_;
   HttpHead head_;
   std::string buffer_;  // read, and not yet taken
-  bool begun_ = false, whole_ = false;
+  bool whole_ = false;
 };
 
 }  // namespace trainyard::net

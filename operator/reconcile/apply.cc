@@ -1,67 +1,58 @@
 #include "operator/reconcile/apply.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
-#include <thread>
+#include <optional>
 
+#include "operator/api/json.h"
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
-#include "operator/reconcile/conditions.h"
+#include "operator/reconcile/gang.h"
+#include "operator/reconcile/in_parallel.h"
+#include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
 namespace {
 
-// Runs f(0) ... f(count - 1), `parallel` at a time.
-void InParallel(size_t count, int parallel, const std::function<void(size_t)>& f) {
-  const size_t threads = std::min(count, static_cast<size_t>(parallel));
-  if (threads <= 1) {
-    for (size_t i = 0; i < count; ++i) f(i);
-    return;
-  }
-  std::atomic<size_t> next{0};
-  std::vector<std::thread> pool;
-  pool.reserve(threads);
-  for (size_t t = 0; t < threads; ++t) {
-    pool.emplace_back([&] {
-      for (size_t i = next++; i < count; i = next++) f(i);
-    });
-  }
-  for (std::thread& thread : pool) thread.join();
-}
-
-// Before what kept a pod from being created is tried again, in seconds; doubled each time.
+// Before what was refused is tried again, in seconds; doubled each time.
 constexpr double kFirstWait = 2, kLongestWait = 60, kLongestNameWait = 10;
+
+// A pod that may not be deleted keeps no other from going; that none may shows at so many.
+constexpr int kMostRefused = 16;
+
+// Nothing was before it.
+constexpr int64_t kFirstAttempt = 1;
+
+// Whether `live`, the API's copy of the job, is of this attempt, and its pods may be created.
+bool MayRun(const TrainingJob& job, int64_t attempt, const Json& live) {
+  if (json::Whole(json::Field(live, "status"), "attempt") != attempt) return false;
+  std::vector<api::FieldError> ignored;  // of a spec that has become wrong since
+  const TrainingJob read = api::JobFromJson(live, ignored);
+  return read.uid == job.uid && !read.spec.suspend && !read.deleting && !IsFinished(read.status);
+}
 
 void Keep(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }
 
-bool HasEnded(const Json& job) {
-  const Json& conditions = json::List(json::Field(job, "status"), "conditions");
-  return std::any_of(conditions.begin(), conditions.end(), [](const Json& condition) {
-    const std::string type = json::Text(condition, "type");
-    return (type == kCompleteCondition || type == kFailedCondition) && json::Text(condition, "status") == "True";
-  });
-}
-
 }  // namespace
 
 Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
-  {
-    const MutexLock lock(mutex_);
-    Memory& memory = memory_[job.Key()];
-    if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
-  }
-  Status first = DeletePods(job, plan);
-  Keep(first, Relabel(job, plan));
-  const bool wants = !plan.creates.empty() || plan.needs_services;  // else a problem of before is none now
-  if (!first.ok() || !wants || IsHeld(job, outcome.problem)) return first;
-  first = Create(job, plan, outcome);
-  if (first.ok()) Remember(job, outcome.problem);
-  return first;
+  outcome = {};
+  if (IsHeld(job, plan, outcome.problem)) return Status::Ok();
+  Status status = CarryOut(job, plan, outcome);
+  if (status.ok() || !outcome.problem.reason.empty()) Remember(job, outcome.problem);
+  return status;
+}
+
+Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  Status first = DeletePods(job, plan, outcome.problem);
+  Keep(first, Relabel(job, plan, outcome.problem));
+  if (plan.drops_groups) Keep(first, groups_.Drop(job));
+  if (!first.ok() || !outcome.problem.reason.empty()) return first;
+  return Create(job, plan, outcome);
 }
 
 Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
@@ -72,12 +63,27 @@ Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outco
     Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
   }
+  if (plan.needs_group) {
+    Status status = groups_.Ensure(job, plan.status.attempt, outcome.group_news, outcome.problem);
+    if (!status.ok() || !outcome.problem.reason.empty()) return status;
+  }
   return CreatePods(job, plan, outcome);
 }
 
-bool Executor::IsHeld(const TrainingJob& job, CreateProblem& problem) {
+Executor::Topic Executor::TopicOf(const Plan& plan) {
+  const bool wants = !plan.creates.empty() || plan.needs_services;
+  return {plan.status.attempt, wants, !plan.deletes.empty(), !plan.relabels.empty()};
+}
+
+bool Executor::IsHeld(const TrainingJob& job, const Plan& plan, Problem& problem) {
   const MutexLock lock(mutex_);
-  const Memory& memory = memory_[job.Key()];
+  Memory& memory = memory_[job.Key()];
+  if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
+  if (memory.topic != TopicOf(plan)) {
+    memory.topic = TopicOf(plan);
+    memory.problem = {};
+    memory.problems = 0;
+  }
   const double left = SecondsBetween(clock_.Steady(), memory.retry_at);
   if (memory.problem.reason.empty() || left <= 0) return false;
   problem = memory.problem;
@@ -85,7 +91,7 @@ bool Executor::IsHeld(const TrainingJob& job, CreateProblem& problem) {
   return true;
 }
 
-void Executor::Remember(const TrainingJob& job, CreateProblem& problem) {
+void Executor::Remember(const TrainingJob& job, Problem& problem) {
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
   if (problem.reason.empty()) {
@@ -93,11 +99,13 @@ void Executor::Remember(const TrainingJob& job, CreateProblem& problem) {
     memory.problems = 0;
     return;
   }
+  problem.news = memory.problem.reason != problem.reason;
   // Jobs that were stopped together do not come back together.
   const double spread = 0.8 + 0.4 * static_cast<double>(std::hash<std::string>()(job.uid) % 1000) / 1000;
   const double longest = problem.reason == kNameInUse ? kLongestNameWait : kLongestWait;
   problem.retry_seconds = spread * std::min(longest, kFirstWait * std::pow(2, std::min(memory.problems, 20)));
   memory.problem = problem;
+  memory.problem.news = false;
   ++memory.problems;
   memory.retry_at = After(clock_.Steady(), problem.retry_seconds);
 }
@@ -110,7 +118,7 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
                             .limit = 1};  // one is enough to know, unless someone else has put our labels on it
   std::string left;
   const auto on_pod = [&](const Json& pod) {
-    if (OwnedBy(pod, job.uid)) left = json::Text(json::Field(pod, "metadata"), "name");
+    if (OwnedBy(pod, job.uid) && !IsSpent(PodFromJson(pod))) left = json::Text(json::Field(pod, "metadata"), "name");
   };
   do {
     const Result<kube::ListEnd> page = client_.List(kube::kPods, job.ns, options, on_pod);
@@ -123,46 +131,57 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
   return Status::Ok();
 }
 
-IndexSet Executor::Coming(const TrainingJob& job, const IndexSet& shown) {
+void Executor::Recall(Observed& observed) {
+  const TrainingJob& job = observed.job;
   const MutexLock lock(mutex_);
   const auto found = memory_.find(job.Key());
   if (found == memory_.end() || found->second.uid != job.uid || found->second.confirmed_attempt != job.status.attempt)
-    return {};
+    return;
   Memory& memory = found->second;
-  IndexSet coming;
   std::erase_if(memory.coming, [&](const auto& pod) {
-    return shown.contains(pod.first) || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
+    const auto worker = static_cast<size_t>(pod.first);
+    const bool shown = worker < observed.current.size() && observed.current[worker];
+    return shown || SecondsBetween(pod.second, clock_.Steady()) > kCacheLagSeconds;
   });
-  for (const auto& [worker, at] : memory.coming) coming.insert(worker);
-  return coming;
+  observed.made = memory.made;
+  for (const auto& [worker, at] : memory.coming) observed.coming.insert(worker);
 }
 
 void Executor::Forget(const std::string& key) {
   services_.Forget(key);
+  groups_.Forget(key);
   const MutexLock lock(mutex_);
   memory_.erase(key);
 }
 
-Status Executor::DeletePods(const TrainingJob& job, const Plan& plan) {
+Status Executor::DeletePods(const TrainingJob& job, const Plan& plan, Problem& problem) {
   Mutex mutex;
-  Status first;
-  InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
+  Status refusal;
+  int refused = 0;
+  const Status failed = InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
     const PodDelete& pod = plan.deletes[i];
     const std::optional<int64_t> grace = pod.force ? std::optional<int64_t>(0) : std::nullopt;
     const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = grace});
     // Another uid has the name: the one we meant is gone.
-    if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return;
+    if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return Status::Ok();
+    Status said = status.With("delete pod " + pod.name);
+    if (!status.Is(Code::kForbidden) && !status.Is(Code::kInvalid)) return said;
     const MutexLock lock(mutex);
-    Keep(first, status.With("delete pod " + pod.name));
+    Keep(refusal, said);
+    return ++refused < kMostRefused ? Status::Ok() : said;
   });
+  Status first = StayWith(refusal, "Pod", problem);
+  Keep(first, StayWith(failed, "Pod", problem));
   return first;
 }
 
-Status Executor::Relabel(const TrainingJob& job, const Plan& plan) {
-  for (const PodName& pod : plan.relabels) {
-    const Json body = {{"metadata", {{"uid", pod.uid}, {"labels", {{api::kLabelManaged, "true"}}}}}};
+Status Executor::Relabel(const TrainingJob& job, const Plan& plan, Problem& problem) {
+  for (const WorkerName& pod : plan.relabels) {
+    const Json labels = WorkerLabels(job, job.status.attempt, pod.worker);
+    const Json body = {{"metadata", {{"uid", pod.uid}, {"labels", labels}}}};
     const Status status = client_.MergePatch(kube::kPods, job.ns, pod.name, "", body, {}).status();
-    if (!status.ok() && !status.Is(Code::kNotFound)) return status.With("label pod " + pod.name);
+    if (!status.ok() && !status.Is(Code::kNotFound))
+      return StayWith(status.With("label pod " + pod.name), "Pod", problem);
   }
   return Status::Ok();
 }
@@ -179,82 +198,92 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   const Instant asked = clock_.Steady();  // the answer is as old as the question
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the attempt");
-  const bool same = json::Text(json::Field(*live, "metadata"), "uid") == job.uid &&
-                    json::Whole(json::Field(*live, "status"), "attempt") == plan.status.attempt &&
-                    !json::Flag(json::Field(*live, "spec"), "suspend") && !IsGoing(*live) && !HasEnded(*live);
-  if (!same) return Status(Code::kConflict, "the job has moved on: its cached copy is old");
-  // Attempts count from 1, so nothing was before the first.
-  if (plan.status.attempt > 1) {
+  if (!MayRun(job, plan.status.attempt, *live))
+    return Status(Code::kConflict, "the job has moved on: its cached copy is old");
+  if (plan.status.attempt > kFirstAttempt) {
     if (Status status = ConfirmAlone(job, plan.status.attempt); !status.ok()) return status;
   }
+  NoteConfirmed(job, plan.status.attempt, asked);
+  return Status::Ok();
+}
+
+void Executor::NoteConfirmed(const TrainingJob& job, int64_t attempt, Instant asked) {
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
-  if (memory.confirmed_attempt != plan.status.attempt) {
+  if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
+  if (memory.confirmed_attempt != attempt) {
     memory.made.clear();
     memory.coming.clear();
   }
-  memory.confirmed_attempt = plan.status.attempt;
+  memory.confirmed_attempt = attempt;
   memory.confirmed_at = asked;
-  return Status::Ok();
+}
+
+void Executor::Hear(const TrainingJob& job, const Json& written, Instant asked) {
+  if (MayRun(job, kFirstAttempt, written)) NoteConfirmed(job, kFirstAttempt, asked);
 }
 
 Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   std::vector<int64_t> ranks = plan.creates;
-  Mutex mutex;
-  Status first;
+  Status status;
+  bool in_vain = false;  // the last batch was late as a whole
   size_t done = 0;
   // Slow start: a quota or a missing right shows at the first pod, not at the thousandth.
-  for (size_t batch = 1; done < ranks.size() && first.ok() && outcome.problem.reason.empty(); batch *= 2) {
-    first = ConfirmAttempt(job, plan);  // asks again when the last answer is old
-    if (!first.ok()) break;
+  for (size_t batch = 1; done < ranks.size() && status.ok() && outcome.problem.reason.empty(); batch *= 2) {
+    status = ConfirmAttempt(job, plan);  // asks again when the last answer is old
+    if (!status.ok()) break;
     const size_t count = std::min(batch, ranks.size() - done);
-    std::vector<int64_t> late;  // of this batch, once the answer has become old
-    InParallel(count, parallel_, [&](size_t i) {
-      CreateProblem mine;
-      const int64_t rank = ranks[done + i];
-      const bool confirmed = IsConfirmed(job, plan);
-      const Status status = confirmed
-                                ? CreatePod(job, rank, WorkerPod(job, plan.status.attempt, rank, outcome.master), mine)
-                                : Status::Ok();
-      const MutexLock lock(mutex);
-      if (!confirmed) late.push_back(rank);
-      Keep(first, status);
-      if (outcome.problem.reason.empty()) outcome.problem = mine;
-    });
+    const auto begin = ranks.begin() + static_cast<std::ptrdiff_t>(done);
+    std::vector<int64_t> late;
+    status = CreateBatch(job, plan, {begin, begin + static_cast<std::ptrdiff_t>(count)}, late, outcome);
+    if (status.ok() && in_vain && late.size() == count)
+      status = Status(Code::kDeadline, "the API's answer that the attempt is the newest takes longer than the " +
+                                           std::to_string(static_cast<int>(kConfirmedSeconds)) + " s that it counts");
+    in_vain = late.size() == count;
     done += count;
     ranks.insert(ranks.end(), late.begin(), late.end());
   }
   const MutexLock lock(mutex_);
   outcome.made = memory_[job.Key()].made;
-  return first;
+  return status;
 }
 
-Status Executor::CreatePod(const TrainingJob& job, int64_t rank, const Json& pod, CreateProblem& problem) {
-  const std::string name = json::Text(json::Field(pod, "metadata"), "name");
-  const Result<Json> created = client_.Create(kube::kPods, job.ns, pod, {});
-  switch (created.status().code()) {
-    case Code::kOk:
-      break;
-    case Code::kAlreadyExists: {
-      const Result<Json> existing = client_.Get(kube::kPods, job.ns, name);
-      if (!existing.ok()) return existing.status().With("get pod " + name);
-      if (!OwnedBy(*existing, job.uid) || IsGoing(*existing)) {
-        problem = TakenBy("pod", *existing);
-        return Status::Ok();
-      }
-      break;
+Status Executor::CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks,
+                             std::vector<int64_t>& late, Outcome& outcome) {
+  Mutex mutex;
+  bool refused = false;
+  return InParallel(ranks.size(), parallel_, [&](size_t i) {
+    const bool confirmed = IsConfirmed(job, plan);
+    {
+      const MutexLock lock(mutex);
+      if (refused) return Status::Ok();
+      if (!confirmed) late.push_back(ranks[i]);
     }
-    case Code::kForbidden:
-      problem = {"Forbidden", "create pod " + name + ": " + created.status().message()};
+    if (!confirmed) return Status::Ok();
+    Problem mine;
+    Status status = CreatePod(job, plan.status.attempt, ranks[i], outcome.master, mine);
+    const MutexLock lock(mutex);
+    if (!mine.reason.empty() && !refused) outcome.problem = mine;
+    refused |= !mine.reason.empty();
+    return status;
+  });
+}
+
+Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master,
+                           Problem& problem) {
+  Json pod = WorkerPod(job, attempt, rank, master);
+  JoinGang(job, attempt, pod);
+  const std::string name = json::Text(json::Field(pod, "metadata"), "name");
+  const Status created = client_.Create(kube::kPods, job.ns, pod, {.answer = false}).status();
+  if (created.Is(Code::kAlreadyExists)) {
+    const Result<Json> existing = client_.Get(kube::kPods, job.ns, name);
+    if (!existing.ok()) return existing.status().With("get pod " + name);
+    if (!OwnedBy(*existing, job.uid) || IsGoing(*existing)) {
+      problem = TakenBy("pod", *existing);
       return Status::Ok();
-    case Code::kThrottled:
-      problem = {"Throttled", "create pod " + name + ": " + created.status().message()};
-      return Status::Ok();
-    case Code::kInvalid:
-      problem = {"PodRefused", "create pod " + name + ": " + created.status().message()};
-      return Status::Ok();
-    default:
-      return created.status().With("create pod " + name);
+    }
+  } else if (!created.ok()) {
+    return StayWith(created.With("create pod " + name), "Pod", problem);
   }
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];

@@ -2,13 +2,15 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
 #define TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
 
+#include <array>
 #include <map>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "operator/base/mutex.h"
 #include "operator/kube/client.h"
 #include "operator/reconcile/plan.h"
+#include "operator/reconcile/pod_groups.h"
 #include "operator/reconcile/services.h"
 
 namespace trainyard::reconcile {
@@ -21,9 +23,10 @@ inline constexpr double kConfirmedSeconds = 10;
 
 // What came of a plan, for the status.
 struct Outcome {
-  CreateProblem problem;  // why some pods were not created
-  std::string master;     // where the workers find worker 0; empty: nobody asked, or it is not known
-  IndexSet made;          // workers of the attempt whose pods this process has created or found
+  Problem problem;         // what was refused: pods that are not created, or do not go
+  std::string master;      // where the workers find worker 0; empty: nobody asked, or it is not known
+  std::string group_news;  // what the gang's group says that it waits for; empty: nothing, or nobody asked
+  IndexSet made;           // workers of the attempt whose pods this process has created or found
 };
 
 // Thread-safe for different jobs at once.
@@ -31,22 +34,28 @@ class Executor {
  public:
   // `parallel`: requests in flight while creating pods, >= 1.
   Executor(kube::Client& client, const Clock& clock, int parallel)
-      : client_(client), clock_(clock), parallel_(parallel), services_(client, clock) {}
+      : client_(client), clock_(clock), parallel_(parallel), services_(client, clock), groups_(client, clock) {}
 
-  // Does everything it can and returns the first error; a repeated call does the rest. Not found on
-  // delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a time,
-  // after a read that confirms the attempt (kConflict when the API knows a newer one); it holds for
+  // Does what it can and returns the first error, behind which nothing of its kind is begun; a repeated call does the
+  // rest. Not found on delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a
+  // time, after an answer that confirms the attempt (kConflict when the API knows a newer one); it holds for
   // kConfirmedSeconds, also within a batch, so that an operator that was frozen, and may no longer lead, asks again.
-  // What keeps pods from being created (a quota, a name in use) is tried again after a wait that doubles, and is the
-  // answer of every call until then: nothing tells that it is over.
+  // What the server refuses (a quota, a missing right, a name in use) is no error but the outcome's problem. It is
+  // tried again after a wait that doubles, and is the answer of every call for the same until then: nothing tells that
+  // it is over.
   Status Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome);
-  // Workers of the job's attempt whose pods were created a moment ago, and which no cache has shown yet: `shown` are
-  // those that it has.
-  IndexSet Coming(const TrainingJob& job, const IndexSet& shown);
+  // Says in `observed` which pods of the job's attempt were made, and which of them the cache has not shown yet.
+  void Recall(Observed& observed);
+  // The API's answer to a write of the job, asked for at `asked`: as good as a read, for a first attempt, before which
+  // there was none.
+  void Hear(const TrainingJob& job, const Json& written, Instant asked);
   // What is remembered of a job that is gone.
   void Forget(const std::string& key);
 
  private:
+  // What a plan asks for, and in which attempt: a problem with one thing says nothing of another.
+  using Topic = std::array<int64_t, 4>;
+  static Topic TopicOf(const Plan& plan);
   struct Memory {
     std::string uid;
     int64_t confirmed_attempt = 0;
@@ -54,25 +63,34 @@ class Executor {
     // Of that attempt: the workers whose pods were created, and those of them that no cache has shown.
     IndexSet made;
     std::map<int64_t, Instant> coming;
-    CreateProblem problem;
+    Topic topic{};  // of the last plan
+    Problem problem;
     int problems = 0;  // in a row
     Instant retry_at{};
   };
-  Status DeletePods(const TrainingJob& job, const Plan& plan);
-  Status Relabel(const TrainingJob& job, const Plan& plan);
+  // Whether the plan's problem is too young to be tried again; `problem` is then it.
+  bool IsHeld(const TrainingJob& job, const Plan& plan, Problem& problem);
+  void Remember(const TrainingJob& job, Problem& problem);
+  Status CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  Status DeletePods(const TrainingJob& job, const Plan& plan, Problem& problem);
+  Status Relabel(const TrainingJob& job, const Plan& plan, Problem& problem);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
+  void NoteConfirmed(const TrainingJob& job, int64_t attempt, Instant asked);
   Status ConfirmAlone(const TrainingJob& job, int64_t attempt);
   Status Create(const TrainingJob& job, const Plan& plan, Outcome& outcome);
-  bool IsHeld(const TrainingJob& job, CreateProblem& problem);
-  void Remember(const TrainingJob& job, CreateProblem& problem);
   Status CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
-  Status CreatePod(const TrainingJob& job, int64_t rank, const Json& pod, CreateProblem& problem);
+  // All of `ranks`, or until something is in the way; `late`: those before which the attempt's confirmation had become
+  // old.
+  Status CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks,
+                     std::vector<int64_t>& late, Outcome& outcome);
+  Status CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master, Problem& problem);
 
   kube::Client& client_;
   const Clock& clock_;
   const int parallel_;
   Services services_;
+  PodGroups groups_;
   Mutex mutex_;
   std::map<std::string, Memory> memory_ GUARDED_BY(mutex_);  // by job key
 };

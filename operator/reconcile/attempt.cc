@@ -9,7 +9,7 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now) {
   api::JobStatus& status = plan.status;
   const TrainingJob& job = observed.job;
   ++status.attempt;
-  PrepareAttempt(observed, status);
+  PrepareAttempt(observed, status, now);
   if (!status.start_time) status.start_time = now;
   // What rank 0 of the next attempt says is no continuation.
   status.progress.last_progress.reset();
@@ -19,8 +19,12 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now) {
     ClearCondition(status, type, "NewAttempt", "", now, job.generation);
 }
 
-void PrepareAttempt(const Observed& observed, api::JobStatus& status) {
+void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now) {
   const TrainingJob& job = observed.job;
+  ForgetOldNodes(status, now);
+  status.attempt_time = now;
+  status.startup = {};
+  status.goodput.step.reset();
   status.spec_hash = SpecHash(job.spec);
   status.workers = {};
   status.workers.desired = job.spec.workers;

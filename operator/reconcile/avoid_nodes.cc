@@ -23,10 +23,14 @@ bool IsUnschedulable(const Pod& pod) {
 
 }  // namespace
 
+void ForgetOldNodes(api::JobStatus& status, Time now) {
+  std::erase_if(status.avoided_nodes, [&](const api::AvoidedNode& node) { return node.until.value_or(now) <= now; });
+}
+
 void NoteCulprit(const Observed& observed, const FailedWorker& culprit, Plan& plan, Time now) {
   const api::AvoidNodes& policy = observed.job.spec.restart.avoid_nodes;
   std::vector<api::AvoidedNode>& nodes = plan.status.avoided_nodes;
-  std::erase_if(nodes, [&](const api::AvoidedNode& node) { return node.until.value_or(now) <= now; });
+  ForgetOldNodes(plan.status, now);  // a culprit of today does not add to those of last week
   const std::string& name = culprit.failure.node;
   if (policy.for_seconds == 0 || name.empty() || culprit.disrupted) return;
   auto found =

@@ -4,12 +4,14 @@
 
 namespace trainyard::reconcile {
 
-Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed,
-               const std::function<void(const std::string& job_key)>& changed, const kube::SkippedFunction& skipped)
+Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed, const Changed& changed,
+               const kube::SkippedFunction& skipped, const Listed& listed)
     : jobs_(
-          JobFromApi, [](const JobRecord&) { return std::string(); }, changed, skipped),
+          JobFromApi, [](const JobRecord&) { return std::string(); },
+          [changed](const std::string& key) { changed(key, 0); }, skipped, listed),
       pods_([this](const nlohmann::json& pod) { return PodFromJson(pod, texts_); },
-            [](const PodRecord& pod) { return pod.job_key.str(); }, changed, skipped),
+            [](const PodRecord& pod) { return pod.job_key.str(); },
+            [changed](const std::string& key) { changed(key, kPodsSettleSeconds); }, skipped, listed),
       jobs_reflector_(client, clock, kube::kTrainingJobs, {.ns = ns, .seed = seed}, jobs_),
       // Selected by the server: pods of others cost nothing.
       pods_reflector_(client, clock, kube::kPods,

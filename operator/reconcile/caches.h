@@ -11,13 +11,20 @@
 
 namespace trainyard::reconcile {
 
+// Pods come and change by the thousand: a job is looked at so long after the first change that it has not seen.
+inline constexpr double kPodsSettleSeconds = 0.1;
+
 class Caches {
  public:
-  // `ns` empty: all namespaces. `seed`: of the reflectors' jitter. `changed` hears of the key of every job
-  // that changes, or whose pods do; `skipped`, if any, of an object that cannot be read. `client` and `clock`
-  // must outlive it.
-  Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed,
-         const std::function<void(const std::string& job_key)>& changed, const kube::SkippedFunction& skipped = {});
+  // To look at a job, so many seconds from now.
+  using Changed = std::function<void(const std::string& job_key, double in_seconds)>;
+  using Listed = std::function<void(const std::string& job_key)>;
+
+  // `ns` empty: all namespaces. `seed`: of the reflectors' jitter. `changed` hears of every job that changes, at once,
+  // or whose pods do, in kPodsSettleSeconds; `skipped`, if any, of an object that cannot be read; `listed`, if any, in
+  // `changed`'s place of what a whole list brought. `client` and `clock` must outlive it.
+  Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed, const Changed& changed,
+         const kube::SkippedFunction& skipped = {}, const Listed& listed = {});
 
   // Thread-safe.
   const JobStore& jobs() const { return jobs_; }

@@ -18,9 +18,10 @@ Time SeenFirst(const Observed& observed, const std::string& pod, Time now) {
 }
 
 // When the worker ended, or was told to by someone else: what it did then explains nothing. A pod that a kubelet
-// rejected or evicted has no container to tell.
+// rejected or evicted has no container to tell, and a node's clock may be ahead.
 Time EndTime(const Observed& observed, const PodRecord& pod, Time now) {
-  const Time end = pod.end->time ? *pod.end->time : SeenFirst(observed, pod.name, now);
+  const bool told = pod.end->time && *pod.end->time <= now;
+  const Time end = told ? *pod.end->time : SeenFirst(observed, pod.name, now);
   return pod.deleted_at ? std::min(end, *pod.deleted_at) : end;
 }
 
@@ -52,7 +53,6 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, T
   failed.worker = worker;
   failed.pod = pod;
   failed.disrupted = pod->disrupted || pod->deleting;
-  failed.checkpoint_step = end.words.checkpoint_step;
   failed.failure = {.attempt = observed.job.status.attempt,
                     .rank = end.words.rank.value_or(worker),
                     .pod = pod->name,
@@ -67,8 +67,8 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, T
   return failed;
 }
 
-// Its node does not answer, or its kubelet cannot end it.
-FailedWorker Lost(const Observed& observed, int64_t worker, const Pod& pod) {
+// Someone else deletes its pod, which has not ended.
+FailedWorker ToldToGo(const Observed& observed, int64_t worker, const Pod& pod, std::string message, Time now) {
   FailedWorker failed;
   failed.worker = worker;
   failed.pod = pod;
@@ -78,11 +78,24 @@ FailedWorker Lost(const Observed& observed, int64_t worker, const Pod& pod) {
   failed.failure.pod = pod->name;
   failed.failure.node = pod->node;
   failed.failure.reason = pod->disrupted ? "DisruptionTarget" : "PodDeleted";
-  failed.failure.message = "it should have been gone by " + FormatTime(*pod->gone_by) + ", and did not end within " +
-                           std::to_string(observed.job.spec.deadlines.terminate_seconds) +
-                           " s more (spec.deadlines.terminateSeconds)";
-  failed.failure.time = pod->deleted_at;
+  failed.failure.message = std::move(message);
+  failed.failure.time = pod->deleted_at.value_or(std::min(pod->gone_by.value_or(now), now));
   return failed;
+}
+
+// Its node does not answer, or its kubelet cannot end it.
+FailedWorker Lost(const Observed& observed, int64_t worker, const Pod& pod, Time now) {
+  return ToldToGo(observed, worker, pod,
+                  "it should have been gone by " + FormatTime(*pod->gone_by) + ", and did not end within " +
+                      std::to_string(observed.job.spec.deadlines.terminate_seconds) +
+                      " s more (spec.deadlines.terminateSeconds)",
+                  now);
+}
+
+// It ends, within its grace.
+FailedWorker Going(const Observed& observed, int64_t worker, const Pod& pod, Time now) {
+  const bool known = pod->disrupted && !pod->disruption.empty();
+  return ToldToGo(observed, worker, pod, known ? pod->disruption : "the pod is being deleted by someone else", now);
 }
 
 FailedWorker Vanished(const Observed& observed, int64_t worker, Time now) {
@@ -117,6 +130,9 @@ Time FirstDisruption(const std::vector<FailedWorker>& workers) {
 int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules, Time disruption) {
   if (!worker.pod) return 4;
   if (worker.pod->disrupted) return 0;
+  // A forced deletion follows one whose time it has overwritten: as with a pod that is gone, its peers may have ended
+  // later.
+  if (worker.pod->forced) return 4;
   if (worker.disrupted) return 5;
   const int64_t code = worker.pod->end->exit_code;
   if (Permanent(code, rules)) return worker.failure.time.value_or(Time::max()) < disruption ? -1 : 1;
@@ -144,9 +160,19 @@ std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {
     const Pod& pod = observed.current[i];
     if (observed.done.contains(static_cast<int64_t>(i))) continue;
     if (pod && pod->end && IsFailure(*pod)) failed.push_back(FromEnd(observed, static_cast<int64_t>(i), pod, now));
-    if (pod && IsLost(observed, *pod, now)) failed.push_back(Lost(observed, static_cast<int64_t>(i), pod));
+    if (pod && IsLost(observed, *pod, now)) failed.push_back(Lost(observed, static_cast<int64_t>(i), pod, now));
   }
   for (const int64_t worker : observed.missing) failed.push_back(Vanished(observed, worker, now));
+  return failed;
+}
+
+std::vector<FailedWorker> Suspects(const Observed& observed, std::vector<FailedWorker> failed, Time now) {
+  for (size_t i = 0; i < observed.current.size(); ++i) {
+    const Pod& pod = observed.current[i];
+    const auto worker = static_cast<int64_t>(i);
+    if (pod && pod->deleting && !pod->end && !IsLost(observed, *pod, now) && !observed.done.contains(worker))
+      failed.push_back(Going(observed, worker, pod, now));
+  }
   return failed;
 }
 

@@ -16,7 +16,6 @@ struct FailedWorker {
   Pod pod;                 // null: it vanished without evidence
   bool disrupted = false;  // by the DisruptionTarget condition, a deletion that was not ours, or because it vanished
   api::Failure failure;
-  std::optional<int64_t> checkpoint_step;  // from its termination message
 };
 
 // Whether a pod that has ended did not succeed: also one that ended with 0 after it was disrupted or told to go, as a
@@ -26,6 +25,10 @@ bool IsFailure(const PodRecord& pod);
 // Every worker of the attempt that failed, also one whose pod does not go although it was deleted. One that is missing
 // counts as vanished: whoever observes makes sure that the API does not have its pod either.
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
+
+// Those, and the workers whose pods someone else is deleting: they need not have ended to be why the others did. An
+// attempt does not end because of them alone.
+std::vector<FailedWorker> Suspects(const Observed& observed, std::vector<FailedWorker> failed, Time now);
 
 // The cause: DisruptionTarget > permanent codes > 73 > 71 and OOMKilled > a pod that vanished > 70, 74, any unlisted
 // code, a signal, and a pod that someone deleted > 75 > 69; then the earliest, then the lowest worker. A permanent

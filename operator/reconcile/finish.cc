@@ -2,6 +2,7 @@
 
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/culprit.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
@@ -68,6 +69,7 @@ Plan Fail(const Observed& observed, Plan plan, const std::string& reason, const 
 Plan KeepFinished(const Observed& observed, Plan plan, Time now) {
   plan.status.observed_generation = observed.job.generation;
   DeleteInTime(observed.job, plan, now);
+  plan.drops_groups = GangOf(observed.job);  // not before the end is written: it waits for nothing
   const std::string& policy = observed.job.spec.clean_pod_policy;
   if (policy == "None") return plan;
   std::vector<Pod> pods = observed.stale;

@@ -29,13 +29,15 @@ std::string FormatIndexSet(const IndexSet& indices) {
 
 IndexSet ParseIndexSet(const std::string& text, int64_t limit) {
   IndexSet indices;
+  int64_t next = 0;  // a part that goes back is none that was written, and would be counted again and again
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view part = std::string_view(text).substr(begin, end - begin);
     const size_t dash = part.find('-');
     const int64_t first = Index(part.substr(0, dash));
     const int64_t last = dash == std::string_view::npos ? first : Index(part.substr(dash + 1));
-    for (int64_t i = first; first >= 0 && i <= last && i < limit; ++i) indices.insert(i);
+    for (int64_t i = first; first >= next && i <= last && i < limit; ++i) indices.insert(indices.end(), i);
+    if (first >= next && last >= first) next = std::min(last, limit) + 1;
     begin = end + 1;
   }
   return indices;

@@ -8,20 +8,6 @@ constexpr char kTemplateRefused[] = "TemplateRefused";
 // How soon the API is asked again when it could not say whether the template is good.
 constexpr double kAskAgainSeconds = 10;
 
-// The dry run is made once per generation; its verdict stands until the next.
-bool WasRefused(const TrainingJob& job) {
-  const api::Condition* condition = FindCondition(job.status, kInvalidSpecCondition);
-  return condition && condition->status == "True" && condition->reason == kTemplateRefused &&
-         condition->observed_generation == job.generation;
-}
-
-std::string Reason(const Observed& observed) {
-  for (const api::FieldError& error : observed.spec_errors) {
-    if (error.kind != api::FieldError::Kind::kNotYetSupported) return "InvalidField";
-  }
-  return "NotYetSupported";
-}
-
 void Say(const Observed& observed, Plan& plan, const char* type, const std::string& reason, const std::string& message,
          Time now) {
   const api::Condition* before = FindCondition(plan.status, type);
@@ -33,15 +19,21 @@ void Say(const Observed& observed, Plan& plan, const char* type, const std::stri
 
 }  // namespace
 
+bool WasRefused(const TrainingJob& job) {
+  const api::Condition* condition = FindCondition(job.status, kInvalidSpecCondition);
+  return condition && condition->status == "True" && condition->reason == kTemplateRefused &&
+         condition->observed_generation == job.generation;
+}
+
 bool IsBlocked(const Observed& observed) {
   return !observed.spec_errors.empty() || !observed.template_error.empty() || !observed.template_unknown.empty() ||
-         WasRefused(observed.job);
+         (WasRefused(observed.job) && !observed.template_checked);
 }
 
 Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
   if (!observed.spec_errors.empty()) {
-    Say(observed, plan, kInvalidSpecCondition, Reason(observed), api::Join(observed.spec_errors), now);
+    Say(observed, plan, kInvalidSpecCondition, "InvalidField", api::Join(observed.spec_errors), now);
   } else if (!observed.template_error.empty()) {
     Say(observed, plan, kInvalidSpecCondition, kTemplateRefused, "spec.template: " + observed.template_error, now);
   } else if (!observed.template_unknown.empty()) {
@@ -52,12 +44,13 @@ Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
       Say(observed, plan, kWorkersReadyCondition, "TemplateNotChecked", observed.template_unknown, now);
     plan.RequeueIn(kAskAgainSeconds);
     return plan;
-  } else if (!WasRefused(observed.job)) {
+  } else if (observed.template_checked || !WasRefused(observed.job)) {
     ClearCondition(status, kInvalidSpecCondition, "Valid", "", now, observed.job.generation);
     if (status.phase == api::kInvalid) status.phase = api::kPending;
     return plan;
   }
   if (status.attempt == 0) status.phase = api::kInvalid;
+  if (observed.spec_errors.empty()) plan.RequeueIn(kAskRefusedSeconds);
   return plan;
 }
 

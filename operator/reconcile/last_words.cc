@@ -21,7 +21,8 @@ std::vector<std::string> LastLines(const std::string& text) {
 }
 
 std::optional<int64_t> Known(const nlohmann::json& said, const char* key) {
-  return json::Field(said, key).is_number_integer() ? std::optional(json::Count(said, key)) : std::nullopt;
+  const bool known = json::Field(said, key).is_number_integer() && json::Number(said, key) >= 0;
+  return known ? std::optional(json::Count(said, key)) : std::nullopt;
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ LastWords ReadLastWords(const std::string& termination_message) {
     return words;
   }
   words.from_launcher = true;
-  words.rank = json::Count(said, "rank");
+  words.rank = Known(said, "rank");
   words.reason = Cut(json::Text(said, "reason"), kMaxReason);
   words.message = json::Text(said, "message");
   words.step = Known(said, "step");

@@ -1,9 +1,23 @@
 #include "operator/reconcile/observe.h"
 
+#include <algorithm>
+
 #include "operator/api/json.h"
 #include "operator/api/validation.h"
+#include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
+namespace {
+
+// An attempt keeps its size, whatever a later spec says. Who may write a status may write anything in it: neither
+// number is taken for a size before it was looked at.
+int64_t SizeOf(const TrainingJob& job) {
+  const int64_t desired = job.status.workers.desired;
+  const bool begun = job.status.attempt > 0 && desired > 0 && desired <= api::kMaxWorkers;
+  return std::clamp<int64_t>(begun ? desired : job.spec.workers, 0, api::kMaxWorkers);
+}
+
+}  // namespace
 
 JobRecord JobFromApi(const nlohmann::json& object) {
   JobRecord record;
@@ -17,28 +31,33 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   Observed observed;
   observed.job = record.job;
   observed.spec_errors = record.errors;
-  // An attempt keeps its size, whatever a later spec says.
   const api::JobStatus& status = record.job.status;
-  const int64_t workers =
-      status.attempt > 0 && status.workers.desired > 0 ? status.workers.desired : record.job.spec.workers;
+  const int64_t workers = SizeOf(record.job);
   observed.current.resize(static_cast<size_t>(workers));
   observed.done = ParseIndexSet(status.workers.done, workers);
   for (const Pod& pod : pods) {
-    if (pod->owner_uid != record.job.uid) {
-      observed.foreign.push_back(pod);
-    } else if (pod->attempt == status.attempt && pod->rank >= 0 && pod->rank < workers) {
+    if (pod->owner_uid != record.job.uid) continue;
+    if (pod->attempt == status.attempt && pod->rank >= 0 && pod->rank < workers) {
       observed.current[static_cast<size_t>(pod->rank)] = pod;
     } else {
-      observed.stale.push_back(pod);
+      (IsSpent(*pod) ? observed.spent : observed.stale).push_back(pod);
     }
   }
-  // Once all of an attempt's workers existed (status.workers.created), one without a pod has vanished.
-  if (status.workers.created == workers) {
-    for (int64_t i = 0; i < workers; ++i) {
-      if (!observed.current[static_cast<size_t>(i)] && !observed.done.contains(i)) observed.missing.push_back(i);
-    }
-  }
+  FindMissing(observed);
   return observed;
+}
+
+void FindMissing(Observed& observed) {
+  observed.missing.clear();
+  const auto workers = static_cast<int64_t>(observed.current.size());
+  std::vector<int64_t> without;
+  bool all = true;
+  for (int64_t i = 0; i < workers; ++i) {
+    if (observed.current[static_cast<size_t>(i)] || observed.done.contains(i)) continue;
+    all &= observed.made.contains(i);
+    if (!observed.coming.contains(i)) without.push_back(i);
+  }
+  if (all || observed.job.status.workers.created == workers) observed.missing = std::move(without);
 }
 
 }  // namespace trainyard::reconcile

@@ -21,6 +21,9 @@ using PodStore = kube::Store<PodRecord>;
 
 // Sorts `pods` by owner, attempt and rank.
 Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods);
+// Once all of an attempt's workers have had a pod, by the status or by what this process has made, one without a pod
+// has lost it: `missing`. To be called again when `made` and `coming` are known.
+void FindMissing(Observed& observed);
 
 }  // namespace trainyard::reconcile
 

@@ -26,29 +26,34 @@ struct Report {
   int64_t attempt = 0;
   api::Progress progress;
   api::CheckpointStatus checkpoint;
+  api::Startup startup;  // what only it knows
 };
 
-struct PodName {
+struct WorkerName {
   std::string name, uid;
+  int64_t worker = 0;
 };
 struct PodDelete {
   std::string name, uid;
   bool force = false;  // at once, whatever its node says
 };
 
-// One job and everything that belongs to it. Every pod of the job is in exactly one place.
+// One job and everything that belongs to it. Every pod of the job is in exactly one place; one that only carries its
+// labels, and belongs to another owner, is in none, and is never touched.
 struct Observed {
   TrainingJob job;
   std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: its workers
   std::vector<int64_t> missing;              // workers that existed in this attempt and have no pod, by index
-  IndexSet coming;                           // workers whose pods were just created and are in no cache yet
+  IndexSet made;                             // workers whose pods this process has created in this attempt, and
+  IndexSet coming;                           // those of them that were created just now: they are in no cache yet
   IndexSet done;                             // workers that have succeeded in this attempt, by the status
-  std::vector<PodName> unlabelled;           // pods of the attempt that the watch does not show: they lost our label
+  std::vector<WorkerName> unlabelled;        // pods of the attempt whose labels say otherwise: someone changed them
   std::vector<Pod> stale;                    // of other attempts, or of ranks that the job does not have
-  std::vector<Pod> foreign;                  // they carry our labels but belong to another owner: never touched
+  std::vector<Pod> spent;                    // of those, the ones that are gone but for a finalizer
   std::vector<api::FieldError> spec_errors;  // of this generation
   std::string template_error;                // what the strict dry run of rank 0's pod said
   std::string template_unknown;              // why it could not be asked
+  bool template_checked = false;             // it was asked just now, and found nothing
   std::optional<Report> report;
   double progress_interval_seconds = 10;  // progress alone is written so often at most
 };
@@ -56,14 +61,17 @@ struct Observed {
 struct JobEvent {
   std::string type;  // Normal or Warning
   std::string reason, message;
+  bool of_deletes = false;  // says that they are made
 };
 
 // What to create and to delete, and the status to write.
 struct Plan {
   std::vector<PodDelete> deletes;
-  std::vector<PodName> relabels;  // that get our label back
-  std::vector<int64_t> creates;   // ranks of status.attempt
-  bool needs_services = false;    // the attempt's workers look for each other, or may
+  std::vector<WorkerName> relabels;  // that get our labels back
+  std::vector<int64_t> creates;      // ranks of status.attempt
+  bool needs_services = false;       // the attempt's workers look for each other, or may
+  bool needs_group = false;          // the attempt's workers have a gang (gang.h), and not all of them are placed
+  bool drops_groups = false;         // the job had one, and has no use for it any more
   api::JobStatus status;
   std::vector<JobEvent> events;  // sent once the status is written
   bool delete_job = false;

@@ -47,6 +47,7 @@ void ReadConditions(const Json& status, TextPool& texts, PodRecord& record) {
     if (state == "True") types += type + "\n";
     if (type == "PodScheduled") {
       record.scheduled = state == "True";
+      if (record.scheduled) record.scheduled_at = ParseTime(Text(condition, "lastTransitionTime"));
       if (state == "False") NoteWait(condition, texts, record);
     }
     if (type == "Ready") record.ready = state == "True";
@@ -76,6 +77,11 @@ void ReadContainer(const Json& container, bool decides, TextPool& texts, PodReco
     NoteWait(waiting, texts, record);
 }
 
+std::optional<Time> StartOf(const Json& state) {
+  const Json& running = Field(state, "running");
+  return ParseTime(Text(running.is_object() ? running : Field(state, "terminated"), "startedAt"));
+}
+
 void ReadContainers(const Json& pod, const Json& status, TextPool& texts, PodRecord& record) {
   const Json* container = api::TrainerContainer(pod);
   const std::string trainer = container ? Text(*container, "name") : "";
@@ -88,8 +94,19 @@ void ReadContainers(const Json& pod, const Json& status, TextPool& texts, PodRec
     ReadContainer(init, decides, texts, record);
     if (decides) record.end->init_container = Text(init, "name");
   }
-  for (const Json& main : List(status, "containerStatuses"))
-    ReadContainer(main, Text(main, "name") == trainer, texts, record);
+  for (const Json& main : List(status, "containerStatuses")) {
+    const bool decides = Text(main, "name") == trainer;
+    ReadContainer(main, decides, texts, record);
+    if (decides) record.started_at = StartOf(Field(main, "state"));
+  }
+}
+
+// Whether each container of the spec has ended. The phase says so later: once the kubelet has taken the pod apart.
+bool AllEnded(const Json& pod, const Json& status) {
+  size_t ended = 0;
+  for (const Json& container : List(status, "containerStatuses"))
+    ended += Field(Field(container, "state"), "terminated").is_object() ? 1 : 0;
+  return ended > 0 && ended == List(Field(pod, "spec"), "containers").size();
 }
 
 // What the operator gave it. Any user may make such a pod, with any text in it.
@@ -122,12 +139,15 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   record.node = texts.Keep(Text(Field(pod, "spec"), "nodeName"));
   record.deleting = !Text(metadata, "deletionTimestamp").empty();
   record.created = ParseTime(Text(metadata, "creationTimestamp"));
-  // The timestamp is the end of the grace.
+  // The timestamp is the end of the grace. The kubelet takes an ended pod away without one, and the API server moves
+  // the timestamp of the deletion before there: when that was asked for is lost.
   record.gone_by = ParseTime(Text(metadata, "deletionTimestamp"));
   if (record.gone_by) {
     const int64_t grace = json::Count(metadata, "deletionGracePeriodSeconds");
-    record.deleted_at = After(*record.gone_by, -static_cast<double>(grace));
     record.forced = grace == 0;
+    const Time asked = After(*record.gone_by, -static_cast<double>(grace));
+    // Whoever deletes it may name any grace: before it was there nobody asked.
+    if (!record.forced && asked >= record.created.value_or(asked)) record.deleted_at = asked;
   }
   record.ip = Text(status, "podIP");
   if (const Json* trainer = api::TrainerContainer(pod)) record.status_port = StatusPort(*trainer);
@@ -135,7 +155,7 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   ReadContainers(pod, status, texts, record);
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.
   const std::string phase = Text(status, "phase");
-  record.over = phase == "Succeeded" || phase == "Failed";
+  record.over = phase == "Succeeded" || phase == "Failed" || AllEnded(pod, status);
   if (!record.end && phase == "Failed") {
     record.end = PodEnd{.exit_code = 1,
                         .signal = 0,

@@ -34,12 +34,14 @@ struct PodRecord {
   std::string ip;
   int status_port = 0;  // where its launcher serves /status; 0: nowhere that we know of
   bool scheduled = false, ready = false;
-  bool over = false;                           // every container has ended, a sidecar too: phase Succeeded or Failed
+  bool over = false;                           // every container has ended, a sidecar too
   bool deleting = false;                       // its deletion was asked for
   bool forced = false;                         // without any grace: what still holds it then is a finalizer
   bool disrupted = false;                      // DisruptionTarget is true
   std::optional<Time> created;                 // by the API
-  std::optional<Time> deleted_at;              // when its deletion was asked for
+  std::optional<Time> scheduled_at;            // when it got its node
+  std::optional<Time> started_at;              // when its trainer container did
+  std::optional<Time> deleted_at;              // when its deletion was asked for; unknown of a forced one
   std::optional<Time> gone_by;                 // its deletionTimestamp: when its grace is over
   std::optional<Time> disrupted_at;            // since when it is disrupted, if that is known
   SharedText disruption;                       // and why, by the condition

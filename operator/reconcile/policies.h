@@ -12,6 +12,11 @@ struct FailedWorker;  // culprit.h
 // progress.cc: what the pods and rank 0's answer say, as status. Decides nothing.
 Plan StatusFromPods(const Observed& observed, Time now);
 
+// startup.cc: how long the attempt's start took, as far as pods and rank 0 say. What is known once stays.
+void MeasureStartup(const Observed& observed, api::JobStatus& status);
+// goodput.cc: where the time went since the status of `job` was written, into `after`, which is about to be.
+void AccountTime(const TrainingJob& job, api::JobStatus& after, Time now);
+
 // Another controller's job, or one that is going: owner references collect its pods.
 bool HandsOff(const TrainingJob& job);
 
@@ -19,12 +24,16 @@ bool HandsOff(const TrainingJob& job);
 // right, nothing new is created; what runs goes on, and ends, as it would.
 Plan JudgeSpec(const Observed& observed, Plan plan, Time now);
 bool IsBlocked(const Observed& observed);
+// Whether the template of this generation was refused: what refused it, a webhook for instance, may think otherwise
+// since, so it is asked again every kAskRefusedSeconds.
+bool WasRefused(const TrainingJob& job);
+inline constexpr double kAskRefusedSeconds = 300;
 
 // attempt.cc: advances `attempt` and clears what belongs to one; the phase is the caller's. Nothing is created for it
 // before it was written and read back, and the pods of the old one go because they are now stale.
 void NextAttempt(const Observed& observed, Plan& plan, Time now);
 // The spec that the attempt is made from, which may change until its first pod exists.
-void PrepareAttempt(const Observed& observed, api::JobStatus& status);
+void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now);
 Plan DrainStale(const Observed& observed, Plan plan, Time now);
 
 // start.cc: creates the workers that are missing, says what is waited for.
@@ -32,6 +41,9 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now);
 // Says how many workers of the attempt there have been. `made`: those whose pods were created, or found, just now and
 // before: better evidence than a cache, which a pod may leave before anyone looks.
 void CountCreated(const Observed& observed, const IndexSet& made, Plan& plan);
+
+// Says in the Scheduled condition what the attempt's group of workers waits for, by its own word.
+void NoteGroup(const Observed& observed, const std::string& news, Plan& plan, Time now);
 
 // restart.cc: workers failed. Collects evidence, judges the culprit once, restarts or fails.
 // REQUIRES: failed is not empty.
@@ -55,6 +67,9 @@ std::optional<FailedWorker> StalledWorker(const Observed& observed, Plan& plan, 
 double SilenceSeconds(const Observed& observed);
 
 // terminate.cc: terminateSeconds.
+// Whether the pod is being deleted and nothing of it is left to wait for: it has ended, or was given no grace, and only
+// a finalizer, for instance Kueue's, still holds the object. It is in nobody's way.
+bool IsSpent(const PodRecord& pod);
 // Whether the pod should be gone, its grace and the deadline behind it included, and still has not ended.
 bool IsLost(const Observed& observed, const PodRecord& pod, Time now);
 // Deletes by force those of `pods` that are being deleted and overdue, and says what that may leave behind.
@@ -63,7 +78,9 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
 void AwaitDeletions(const Observed& observed, Plan& plan, Time now);
 
 // avoid_nodes.cc
-// Counts the culprit's node against it, and forgets those whose time is over.
+// Those whose time is over, for the attempt that begins.
+void ForgetOldNodes(api::JobStatus& status, Time now);
+// Counts the culprit's node against it.
 void NoteCulprit(const Observed& observed, const FailedWorker& culprit, Plan& plan, Time now);
 // Whether pods find no node, and it may be because of those that are avoided.
 bool FindsNoNode(const Observed& observed, Plan& plan, Time now);
@@ -71,6 +88,8 @@ bool FindsNoNode(const Observed& observed, Plan& plan, Time now);
 Plan AllowAllNodes(const Observed& observed, Plan plan, Time now);
 
 // suspend.cc
+// Whether the job is to be suspended, is not yet, and no cache shows a pod that would have to go first.
+bool IsAtRest(const Observed& observed);
 Plan Suspend(const Observed& observed, Plan plan, Time now);
 Plan Resume(const Observed& observed, Plan plan, Time now);
 

@@ -1,3 +1,5 @@
+#include "operator/reconcile/progress.h"
+
 #include <algorithm>
 
 #include "operator/reconcile/culprit.h"
@@ -29,34 +31,33 @@ void CountWorkers(const Observed& observed, api::Workers& workers) {
   workers.created = std::max(created, workers.active + workers.failed + workers.succeeded);
 }
 
-// Two clocks are never compared: the trainer's is only asked whether it moved. Times of the API are whole seconds.
-bool IsSameMoment(Time a, Time b) {
-  return std::chrono::floor<std::chrono::seconds>(a) == std::chrono::floor<std::chrono::seconds>(b);
-}
-
-// Since when there is no progress, by the operator's clock, and without the time in which nobody answered.
+// Since when there is no progress, by the operator's clock, and without the time in which nobody answered. Two clocks
+// are never compared: the trainer's is only asked whether it moved.
 void DateProgress(const api::Progress& known, double silence, api::Progress& next) {
   if (!next.last_progress) return;
   next.last_progress_seen = next.last_update;
   if (!known.last_progress || !known.last_progress_seen || !known.last_update ||
-      !IsSameMoment(*known.last_progress, *next.last_progress))
+      !IsSameSecond(*known.last_progress, *next.last_progress))
     return;
   const double gap = SecondsBetween(*known.last_update, *next.last_update);
   next.last_progress_seen = After(*known.last_progress_seen, gap > silence ? gap : 0);
 }
 
+// Whether the status takes the answer: each now and then, and the last step of all at once.
+bool IsTaken(const Report& report, const api::Progress& known, double interval_seconds, Time now) {
+  const std::optional<int64_t>& step = report.progress.step;
+  return !known.last_update || SecondsBetween(*known.last_update, now) >= interval_seconds ||
+         (step && step == report.progress.total_steps && step != known.step);
+}
+
 void TakeReport(const Observed& observed, api::JobStatus& status, Time now) {
   const Report* report = CurrentReport(observed);
   if (!report) return;
-  const bool first = !status.progress.last_update;
-  const bool due = first || SecondsBetween(*status.progress.last_update, now) >= observed.progress_interval_seconds;
-  const bool complete = report->progress.step && report->progress.step == report->progress.total_steps &&
-                        status.progress.step != report->progress.step;
   // Nothing newer may come of an attempt that ends.
   const bool last =
       (report->progress.step != status.progress.step || report->checkpoint.step > status.checkpoint.step) &&
       std::any_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return pod && pod->end; });
-  if (!due && !complete && !last) return;
+  if (!last && !IsTaken(*report, status.progress, observed.progress_interval_seconds, now)) return;
   api::Progress next = report->progress;
   DateProgress(status.progress, SilenceSeconds(observed), next);
   status.progress = next;
@@ -71,12 +72,19 @@ const Report* CurrentReport(const Observed& observed) {
   return ours ? &*report : nullptr;
 }
 
+bool IsNews(const Report& report, const api::JobStatus& status, double progress_interval_seconds, Time now) {
+  const api::Startup &told = report.startup, &known = status.startup;
+  return IsTaken(report, status.progress, progress_interval_seconds, now) || (told.rendezvous && !known.rendezvous) ||
+         (told.first_step && !known.first_step) || (told.from_step && !known.from_step);
+}
+
 Plan StatusFromPods(const Observed& observed, Time now) {
   Plan plan;
   plan.status = observed.job.status;
   plan.status.observed_generation = observed.job.generation;
   CountWorkers(observed, plan.status.workers);
   TakeReport(observed, plan.status, now);
+  MeasureStartup(observed, plan.status);
   // The highest of what rank 0 answered, what any worker left behind, and what was known.
   if (const std::optional<int64_t> durable = DurableStep(observed); durable > plan.status.checkpoint.step) {
     plan.status.checkpoint = {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "operator/api/json.h"
@@ -19,12 +20,28 @@ uint64_t Version(const std::string& text) { return std::strtoull(text.c_str(), n
 
 constexpr size_t kMaxChecked = 4096;  // templates
 
-void NoteProblem(const TrainingJob& job, const CreateProblem& problem, Plan& plan, Time now) {
+// A failure's words may differ each time, and each write wakes the job: others than those in the status are written so
+// often at most.
+constexpr double kSameWordsSeconds = 60;
+
+// Says in WorkersReady what the job cannot get on for. Where that stands for the workers that run, or ran, an event
+// says so, once.
+void NoteProblem(const TrainingJob& job, const Problem& problem, Plan& plan, Time now) {
   const api::Condition* before = FindCondition(job.status, kWorkersReadyCondition);
-  const bool news = !before || before->reason != problem.reason;
-  SetCondition(plan.status, kWorkersReadyCondition, false, problem.reason, problem.message, now, job.generation);
+  const bool taken = IsTrue(plan.status, kRunningCondition) || IsFinished(plan.status);
+  const bool news = taken ? problem.news : !before || before->reason != problem.reason;
+  if (!taken)
+    SetCondition(plan.status, kWorkersReadyCondition, false, problem.reason, problem.message, now, job.generation);
+  std::erase_if(plan.events, [](const JobEvent& event) { return event.of_deletes; });
   if (news) plan.events.push_back({"Warning", problem.reason, problem.message});
   plan.RequeueIn(problem.retry_seconds);
+}
+
+// What an earlier pass could not do, and this one did, or had not to do.
+void RetractProblem(const TrainingJob& job, Plan& plan, Time now) {
+  const api::Condition* said = FindCondition(plan.status, kWorkersReadyCondition);
+  if (said && IsProblem(said->reason) && !HandsOff(job) && !IsFinished(plan.status))
+    SetCondition(plan.status, kWorkersReadyCondition, false, "Waiting", "", now, job.generation);
 }
 
 }  // namespace
@@ -46,6 +63,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
     executor_.Forget(key);
     const MutexLock lock(mutex_);
     written_.erase(key);
+    refused_.erase(key);
     return {};
   }
   const TrainingJob& job = record->job;
@@ -55,27 +73,54 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   if (!observed.ok()) return {observed.status(), {}};
   const Time now = clock_.Now();
   Plan plan = MakePlan(*observed, now);
+  const Status carried = Carry(*observed, plan, now);
+  if (carried.Is(Code::kConflict) || carried.Is(Code::kStopped)) return {carried, {}};
+  const kube::ReconcileResult told = Tell(job, plan, now);
+  return carried.ok() ? told : kube::ReconcileResult{carried, {}};
+}
+
+Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
+  const TrainingJob& job = observed.job;
   Outcome outcome;
-  if (const Status status = executor_.Apply(job, plan, outcome); !status.ok()) return {status, {}};
-  if (!outcome.problem.reason.empty()) NoteProblem(job, outcome.problem, plan, now);
-  if (!outcome.master.empty()) plan.status.master.address = outcome.master;
-  if (plan.needs_services) CountCreated(*observed, outcome.made, plan);
-  // A pod that went again before any cache saw it wakes nobody.
-  if (!plan.creates.empty() || !observed->coming.empty()) plan.RequeueIn(kCacheLagSeconds);
-  if (const double delay = plan.events.empty() ? WriteDelay(job.status, plan.status, SinceWritten(key)) : 0;
-      delay > 0) {
-    plan.RequeueIn(delay);
-    return {Status::Ok(), plan.requeue_after_seconds};
+  Status status = executor_.Apply(job, plan, outcome);
+  // Our copy of the job is old, or another one leads: there is no news of the job.
+  if (status.Is(Code::kConflict) || status.Is(Code::kStopped)) return status;
+  if (!status.ok() && outcome.problem.reason.empty()) outcome.problem = Failed(job, status);
+  if (!outcome.problem.reason.empty()) {
+    NoteProblem(job, outcome.problem, plan, now);
+  } else {
+    RetractProblem(job, plan, now);
   }
-  if (const Status status = WriteStatus(job, plan.status); !status.ok()) return {status, {}};
+  if (!outcome.group_news.empty()) NoteGroup(observed, outcome.group_news, plan, now);
+  if (!outcome.master.empty()) plan.status.master.address = outcome.master;
+  if (plan.needs_services) CountCreated(observed, outcome.made, plan);
+  // A pod that went again before any cache saw it wakes nobody.
+  if (!plan.creates.empty() || !observed.coming.empty()) plan.RequeueIn(kCacheLagSeconds);
+  return status;
+}
+
+Problem Reconciler::Failed(const TrainingJob& job, const Status& status) {
+  const api::Condition* before = FindCondition(job.status, kWorkersReadyCondition);
+  const std::optional<double> written = SinceWritten(job.Key());
+  const bool said = before && before->reason == kRequestFailed && written && *written < kSameWordsSeconds;
+  return {.reason = kRequestFailed, .message = said ? before->message : status.ToString() + "; it is tried again"};
+}
+
+kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
+  const std::optional<double> again = plan.requeue_after_seconds;
+  if (plan.events.empty()) {
+    const double delay = WriteDelay(job.status, plan.status, SinceWritten(job.Key()), now);
+    if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
+  }
+  if (const Status status = WriteStatus(job, plan.status, now); !status.ok()) return {status, {}};
   for (const JobEvent& event : plan.events) {
     const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
                                        event.reason, event.message);
     if (!sent.ok())
-      log_.Debug("an event was not sent", {{"job", key}, {"reason", event.reason}, {"error", sent.ToString()}});
+      log_.Debug("an event was not sent", {{"job", job.Key()}, {"reason", event.reason}, {"error", sent.ToString()}});
   }
   if (plan.delete_job) return {DeleteJob(job), {}};
-  return {Status::Ok(), plan.requeue_after_seconds};
+  return {Status::Ok(), again};
 }
 
 bool Reconciler::CacheIsBehind(const std::string& key, const TrainingJob& job) {
@@ -92,36 +137,50 @@ std::optional<double> Reconciler::SinceWritten(const std::string& key) {
   return SecondsBetween(found->second.at, clock_.Steady());
 }
 
-// A pod that was just created and that no cache shows yet is not missing.
-void Reconciler::ExpectNew(Observed& observed) {
-  IndexSet shown;
-  for (size_t i = 0; i < observed.current.size(); ++i) {
-    if (observed.current[i]) shown.insert(static_cast<int64_t>(i));
-  }
-  observed.coming = executor_.Coming(observed.job, shown);
-  std::erase_if(observed.missing, [&](int64_t worker) { return observed.coming.contains(worker); });
-}
-
 Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
-  ExpectNew(observed);
+  executor_.Recall(observed);
+  FindMissing(observed);
   const api::JobStatus& status = record.job.status;
   if (HandsOff(record.job) || IsFinished(status)) return observed;
   if (Status confirmed = ConfirmStale(observed); !confirmed.ok()) return confirmed;
   if (Status confirmed = ConfirmMissing(observed); !confirmed.ok()) return confirmed;
+  if (Status confirmed = ConfirmAtRest(observed); !confirmed.ok()) return confirmed;
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
-  if (status.observed_generation != record.job.generation && record.errors.empty()) DryRun(observed);
+  CheckTemplate(observed);
   return observed;
+}
+
+// Once per generation, and again and again while it is refused: the verdict stands until there is another.
+void Reconciler::CheckTemplate(Observed& observed) {
+  const TrainingJob& job = observed.job;
+  const bool is_new = job.status.observed_generation != job.generation;
+  if (!observed.spec_errors.empty() || !(is_new || (WasRefused(job) && IsToBeAsked(job.Key())))) return;
+  DryRun(observed);
+  if (!is_new) observed.template_unknown.clear();
+  const MutexLock lock(mutex_);
+  if (observed.template_checked) {
+    refused_.erase(job.Key());
+  } else {
+    refused_[job.Key()] = clock_.Steady();
+  }
+}
+
+bool Reconciler::IsToBeAsked(const std::string& key) {
+  const MutexLock lock(mutex_);
+  const auto found = refused_.find(key);
+  return found == refused_.end() || SecondsBetween(found->second, clock_.Steady()) >= kAskRefusedSeconds;
 }
 
 // A pod was created for an attempt that had been written: one of a later attempt than the job's shows that
 // our copy of the job is old (a first list may be), unless the API itself says otherwise.
 Status Reconciler::ConfirmStale(const Observed& observed) {
   const TrainingJob& job = observed.job;
-  const bool ahead = std::any_of(observed.stale.begin(), observed.stale.end(),
-                                 [&](const Pod& pod) { return pod->attempt > job.status.attempt; });
-  if (!ahead) return Status::Ok();
+  const auto ahead = [&](const std::vector<Pod>& pods) {
+    return std::any_of(pods.begin(), pods.end(), [&](const Pod& pod) { return pod->attempt > job.status.attempt; });
+  };
+  if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("look at the job's attempt");
   if (json::Whole(json::Field(*live, "status"), "attempt") == job.status.attempt) return Status::Ok();
@@ -129,25 +188,59 @@ Status Reconciler::ConfirmStale(const Observed& observed) {
 }
 
 // A first list may be older than the job's own status: a pod is gone only when the API itself says so. One that is
-// there without our label was taken out of the watch's sight by someone.
+// there with other labels was taken out of its place, or out of the watch's sight, by someone.
 Status Reconciler::ConfirmMissing(Observed& observed) {
   const TrainingJob& job = observed.job;
   if (observed.missing.empty()) return Status::Ok();
-  std::set<std::string> missing;
-  for (const int64_t worker : observed.missing) missing.insert(api::PodName(job.name, job.status.attempt, worker));
+  std::map<std::string, int64_t> missing;
+  for (const int64_t worker : observed.missing)
+    missing.emplace(api::PodName(job.name, job.status.attempt, worker), worker);
   std::string labelled;
-  const auto on_pod = [&](const Json& pod) {
-    const Json& metadata = json::Field(pod, "metadata");
-    const std::string name = json::Text(metadata, "name");
-    if (!missing.contains(name) || !OwnedBy(pod, job.uid)) return;
-    if (json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true") labelled = name;
-    observed.unlabelled.push_back({name, json::Text(metadata, "uid")});
-  };
-  const std::string selector = std::string(api::kLabelJobUid) + "=" + job.uid;
-  const Status listed = client_.List(kube::kPods, job.ns, {.label_selector = selector}, on_pod).status();
+  const Status listed = ListPods(job, [&](const std::string& name, const Json& metadata) {
+    const auto found = missing.find(name);
+    if (found == missing.end()) return;
+    const Json& labels = json::Field(metadata, "labels");
+    const Json wanted = WorkerLabels(job, job.status.attempt, found->second);
+    bool same = true;
+    for (const auto& [label, value] : wanted.items()) same &= json::Text(labels, label.c_str()) == value;
+    if (same) labelled = name;
+    observed.unlabelled.push_back({name, json::Text(metadata, "uid"), found->second});
+  });
   if (!listed.ok()) return listed.With("look for missing pods");
   if (!labelled.empty()) return Status(Code::kConflict, "pod " + labelled + " is not in the cache yet");
   return Status::Ok();
+}
+
+// A job is suspended when the API itself says that none of its pods is left: those that an earlier process made may be
+// in no cache yet.
+Status Reconciler::ConfirmAtRest(const Observed& observed) {
+  const TrainingJob& job = observed.job;
+  if (!IsAtRest(observed) || !observed.unlabelled.empty()) return Status::Ok();
+  std::set<std::string> spent;
+  for (const Pod& pod : observed.spent) spent.insert(pod->name);
+  std::string left, hidden;
+  const Status listed = ListPods(job, [&](const std::string& name, const Json& metadata) {
+    if (spent.contains(name)) return;
+    const bool shown = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
+    (shown ? left : hidden) = name;
+  });
+  if (!listed.ok()) return listed.With("confirm that no pod is left");
+  if (!left.empty()) return Status(Code::kConflict, "pod " + left + " is not in the cache yet");
+  if (!hidden.empty())
+    return Status(Code::kUnavailable, "pod " + hidden + " is left without the label " + api::kLabelManaged +
+                                          ": give it back, or delete the pod");
+  return Status::Ok();
+}
+
+Status Reconciler::ListPods(const TrainingJob& job,
+                            const std::function<void(const std::string& name, const Json& metadata)>& on_pod) {
+  const kube::ListOptions options{.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid,
+                                  .metadata_only = true};
+  const auto on_item = [&](const Json& pod) {
+    const Json& metadata = json::Field(pod, "metadata");
+    if (OwnedBy(pod, job.uid)) on_pod(json::Text(metadata, "name"), metadata);
+  };
+  return client_.List(kube::kPods, job.ns, options, on_item).status();
 }
 
 // The server knows pods better than we do: what it says about rank 0's, strictly read. A server that cannot say, for
@@ -155,7 +248,8 @@ Status Reconciler::ConfirmMissing(Observed& observed) {
 void Reconciler::DryRun(Observed& observed) {
   const TrainingJob& job = observed.job;
   const std::string what = job.ns + "/" + SpecHash(job.spec);
-  if (WasChecked(what)) return;
+  observed.template_checked = WasChecked(what);
+  if (observed.template_checked) return;
   const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),
                                              {.dry_run = true, .strict = true});
   if (answer.status().Is(Code::kInvalid)) {
@@ -166,6 +260,7 @@ void Reconciler::DryRun(Observed& observed) {
     // A name in use or a quota says nothing about the template; creating the pods will tell.
     observed.template_unknown = "the API server could not check the template: " + answer.status().message();
   }
+  observed.template_checked = observed.template_error.empty() && observed.template_unknown.empty();
 }
 
 // What the same template was checked for before needs no second look; creating its pods would tell if it did.
@@ -180,19 +275,24 @@ void Reconciler::NoteChecked(const std::string& what) {
   checked_.insert(what);
 }
 
-Status Reconciler::WriteStatus(const TrainingJob& job, const api::JobStatus& status) {
-  const Json before = api::StatusToJson(job.status), after = api::StatusToJson(status);
-  if (before == after) return Status::Ok();
+Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Time now) {
+  const Json before = api::StatusToJson(job.status);
+  if (before == api::StatusToJson(status)) return Status::Ok();
+  // Time goes by in any status: it is no reason to write one.
+  AccountTime(job, status, now);
+  const Json after = api::StatusToJson(status);
   // The first write holds every field: a zero that was never written would read as unknown.
   const bool first = job.status.observed_generation == 0;
   const Json patch = api::MergeDiff(first ? Json::object() : before, after);
   // With the version that was read: a stale leader's write is refused, not merged.
   const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};
   const int64_t rewinds = caches_.job_rewinds();
+  const Instant asked = clock_.Steady();
   const Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
   if (!written.ok()) return written.status().With("write status");
   metrics_.Count(job.status, status);
+  if (status.workers.created == 0) executor_.Hear(job, *written, asked);
   const MutexLock lock(mutex_);
   written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds,
                          clock_.Steady()};

@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 #define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,13 +42,23 @@ class Reconciler {
 
  private:
   Result<Observed> Observe(const JobRecord& record);
-  void ExpectNew(Observed& observed);
+  void CheckTemplate(Observed& observed);
+  bool IsToBeAsked(const std::string& key);
   void DryRun(Observed& observed);
   bool WasChecked(const std::string& what);
   void NoteChecked(const std::string& what);
+  // Carries the plan out, and adds to its status what came of it. kConflict, and kStopped: nothing is to be said.
+  Status Carry(const Observed& observed, Plan& plan, Time now);
+  Problem Failed(const TrainingJob& job, const Status& status);
+  // Writes the plan's status, if it is time, and sends its events.
+  kube::ReconcileResult Tell(const TrainingJob& job, const Plan& plan, Time now);
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
-  Status WriteStatus(const TrainingJob& job, const api::JobStatus& status);
+  Status ConfirmAtRest(const Observed& observed);
+  // Tells `on_pod` of each pod that the API has of the job, by name: its metadata alone.
+  Status ListPods(const TrainingJob& job,
+                  const std::function<void(const std::string& name, const Json& metadata)>& on_pod);
+  Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
   // Seconds since our last write of the job's status; nothing: there is none.
   std::optional<double> SinceWritten(const std::string& key);
   Status DeleteJob(const TrainingJob& job);
@@ -70,6 +81,7 @@ class Reconciler {
     Instant at{};
   };
   std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
+  std::map<std::string, Instant> refused_ GUARDED_BY(mutex_);  // when it was asked about a refused template, by key
   std::set<std::string> checked_ GUARDED_BY(mutex_);           // templates that the server has found good, by namespace
 };
 

@@ -160,7 +160,8 @@ Plan Restart(const Observed& observed, Plan plan, const FailedWorker& culprit, R
 Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now) {
   if (double left = 0; !EvidenceIsComplete(observed, failed, now, left))
     return AwaitEvidence(observed, failed, left, std::move(plan), now);
-  return EndAttempt(observed, Culprit(failed, api::RulesInForce(observed.job.spec.restart)), std::move(plan), now);
+  const std::vector<FailedWorker> suspects = Suspects(observed, failed, now);
+  return EndAttempt(observed, Culprit(suspects, api::RulesInForce(observed.job.spec.restart)), std::move(plan), now);
 }
 
 Plan EndAttempt(const Observed& observed, FailedWorker culprit, Plan plan, Time now) {

@@ -3,6 +3,7 @@
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
+#include "operator/reconcile/obtain.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
@@ -32,69 +33,31 @@ Json Redirection(const Json& service, const Json& wanted) {
 
 }  // namespace
 
-Status Services::Ensure(const TrainingJob& job, int64_t attempt, std::string& master, CreateProblem& problem) {
-  Seen seen = Recall(job, attempt);
+Status Services::Ensure(const TrainingJob& job, int64_t attempt, std::string& master, Problem& problem) {
+  Seen seen = seen_.Recall(job, attempt);
   Status status = EnsureNames(job, seen, problem);
   const bool by_name = job.spec.rendezvous == api::kByName;
   if (status.ok() && problem.reason.empty() && !by_name) status = EnsureMaster(job, seen, problem);
   if (status.ok() && problem.reason.empty()) master = by_name ? MasterName(job, attempt) : seen.address;
-  Remember(job, seen);
-  return status;
-}
-
-void Services::Forget(const std::string& key) {
-  const MutexLock lock(mutex_);
-  seen_.erase(key);
-}
-
-Services::Seen Services::Recall(const TrainingJob& job, int64_t attempt) {
-  const MutexLock lock(mutex_);
-  const auto found = seen_.find(job.Key());
-  const bool known = found != seen_.end() && found->second.uid == job.uid && found->second.attempt == attempt;
-  return known ? found->second : Seen{.uid = job.uid, .attempt = attempt};
-}
-
-void Services::Remember(const TrainingJob& job, const Seen& seen) {
-  const MutexLock lock(mutex_);
-  seen_[job.Key()] = seen;
+  seen_.Keep(job.Key(), std::move(seen));
+  return StayWith(status, "Service", problem);
 }
 
 bool Services::IsFresh(const std::optional<Instant>& seen_at) const {
   return seen_at && SecondsBetween(*seen_at, clock_.Steady()) < kServiceSeconds;
 }
 
-Status Services::Obtain(const TrainingJob& job, const Json& wanted, bool expected, Json& service,
-                        CreateProblem& problem) {
-  const std::string name = json::Text(json::Field(wanted, "metadata"), "name");
-  const auto get = [&] { return client_.Get(kube::kServices, job.ns, name); };
-  const auto create = [&] { return client_.Create(kube::kServices, job.ns, wanted, {}); };
-  Result<Json> found = expected ? get() : create();
-  if (expected && found.status().Is(Code::kNotFound)) found = create();
-  if (found.status().Is(Code::kAlreadyExists)) found = get();
-  if (found.status().Is(Code::kForbidden)) {
-    problem = {.reason = "Forbidden", .message = "create service " + name + ": " + found.status().message()};
-    return Status::Ok();
-  }
-  if (!found.ok()) return found.status().With("service " + name);
-  if (!OwnedBy(*found, job.uid) || IsGoing(*found)) {
-    problem = TakenBy("service", *found);
-  } else {
-    service = std::move(*found);
-  }
-  return Status::Ok();
-}
-
-Status Services::EnsureNames(const TrainingJob& job, Seen& seen, CreateProblem& problem) {
+Status Services::EnsureNames(const TrainingJob& job, Seen& seen, Problem& problem) {
   if (IsFresh(seen.names_at)) return Status::Ok();
   const Instant asked = clock_.Steady();
   const bool expected = seen.names_at || seen.attempt > 1 || job.status.workers.created > 0;
   Json service;
-  Status status = Obtain(job, HeadlessService(job), expected, service, problem);
+  Status status = Obtain(client_, kube::kServices, job, HeadlessService(job), expected, service, problem);
   if (status.ok() && problem.reason.empty()) seen.names_at = asked;
   return status;
 }
 
-Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, CreateProblem& problem) {
+Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, Problem& problem) {
   if (IsFresh(seen.master_at)) return Status::Ok();
   const Instant asked = clock_.Steady();
   const bool expected = seen.master_at || seen.attempt > 1 || job.status.workers.created > 0;
@@ -102,9 +65,9 @@ Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, CreateProblem&
   const bool same = job.status.attempt == seen.attempt;
   const Json wanted = MasterService(job, seen.attempt, same ? job.status.master.address : "");
   Json service;
-  Status status = Obtain(job, wanted, expected, service, problem);
+  Status status = Obtain(client_, kube::kServices, job, wanted, expected, service, problem);
   if (status.Is(Code::kInvalid) && wanted["spec"].contains("clusterIP"))
-    status = Obtain(job, MasterService(job, seen.attempt, ""), false, service, problem);
+    status = Obtain(client_, kube::kServices, job, MasterService(job, seen.attempt, ""), false, service, problem);
   if (!status.ok() || !problem.reason.empty()) return status;
   if (TargetOf(service) != TargetOf(wanted)) {
     Result<Json> patched = client_.MergePatch(kube::kServices, job.ns, api::MasterServiceName(job.name), "",

@@ -4,14 +4,13 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_SERVICES_H_
 #define TRAINYARD_OPERATOR_RECONCILE_SERVICES_H_
 
-#include <map>
 #include <optional>
 #include <string>
 
-#include "operator/base/mutex.h"
 #include "operator/kube/client.h"
-#include "operator/reconcile/create_problem.h"
+#include "operator/reconcile/attempt_memory.h"
 #include "operator/reconcile/plan.h"
+#include "operator/reconcile/problem.h"
 
 namespace trainyard::reconcile {
 
@@ -23,8 +22,8 @@ class Services {
 
   // Sees to it that they are there and stand for `attempt`, which is the newest, and gives the address of worker 0
   // for the others. A problem leaves `master` empty. kConflict when someone else has changed one in between.
-  Status Ensure(const TrainingJob& job, int64_t attempt, std::string& master, CreateProblem& problem);
-  void Forget(const std::string& key);
+  Status Ensure(const TrainingJob& job, int64_t attempt, std::string& master, Problem& problem);
+  void Forget(const std::string& key) { seen_.Forget(key); }
 
  private:
   // What was seen in an attempt: at its beginning both are looked at anew.
@@ -34,18 +33,13 @@ class Services {
     std::optional<Instant> names_at, master_at;
     std::string address;
   };
-  Seen Recall(const TrainingJob& job, int64_t attempt);
-  void Remember(const TrainingJob& job, const Seen& seen);
   bool IsFresh(const std::optional<Instant>& seen_at) const;
-  Status EnsureNames(const TrainingJob& job, Seen& seen, CreateProblem& problem);
-  Status EnsureMaster(const TrainingJob& job, Seen& seen, CreateProblem& problem);
-  // The service as it is, made if it is not there. `expected`: it probably is.
-  Status Obtain(const TrainingJob& job, const Json& wanted, bool expected, Json& service, CreateProblem& problem);
+  Status EnsureNames(const TrainingJob& job, Seen& seen, Problem& problem);
+  Status EnsureMaster(const TrainingJob& job, Seen& seen, Problem& problem);
 
   kube::Client& client_;
   const Clock& clock_;
-  Mutex mutex_;
-  std::map<std::string, Seen> seen_ GUARDED_BY(mutex_);  // by job key
+  AttemptMemory<Seen> seen_;
 };
 
 }  // namespace trainyard::reconcile

@@ -70,12 +70,17 @@ std::optional<FailedWorker> StalledWorker(const Observed& observed, Plan& plan, 
     ClearCondition(status, kStalledCondition, "Progress", "", now, observed.job.generation);
     return std::nullopt;
   }
-  if (IsTrue(observed.job.status, kStalledCondition)) return Hung(observed, first, progress, now);
+  // Of what an operator before this one was told, and of what has moved since, nothing follows.
+  const Report* report = CurrentReport(observed);
+  const bool stands = report && report->progress.last_progress && progress.last_progress &&
+                      IsSameSecond(*report->progress.last_progress, *progress.last_progress);
+  plan.RequeueIn(1);
+  if (IsTrue(observed.job.status, kStalledCondition))
+    return stands ? std::optional(Hung(observed, first, progress, now)) : std::nullopt;
   // Said first, and read back: whoever watches the job sees why it restarts.
   const std::string message = Describe(observed, progress);
   SetCondition(status, kStalledCondition, true, kHang, message, now, observed.job.generation);
   plan.events.push_back({"Warning", "Stalled", message});
-  plan.RequeueIn(1);
   return std::nullopt;
 }
 

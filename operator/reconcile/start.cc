@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "operator/api/labels.h"
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -17,21 +19,41 @@ int64_t CountStage(const Observed& observed, bool (*holds)(const PodRecord&)) {
   return count;
 }
 
-// "2 of 4 workers are ready", and what the first that is not waits for.
+// Whether it says what keeps it from its start.
+bool Waits(const Pod& pod) {
+  return pod && !pod->ready && !pod->end && !pod->waiting_reason.empty() &&
+         pod->waiting_reason != "ContainerCreating" && pod->waiting_reason != "PodInitializing";
+}
+
+// "; job-1-0: Unschedulable: 0/3 nodes are available"
+std::string WordsOf(const Observed& observed, const PodRecord& pod) {
+  std::string words = "; " + pod.name + ": " + pod.waiting_reason.str() +
+                      (pod.waiting_message.empty() ? "" : ": " + pod.waiting_message.str());
+  if (pod.waiting_reason == "SchedulingGated" && !QueueOf(observed.job).empty())
+    words += "; Kueue's queue " + QueueOf(observed.job) + " has not let pod group " +
+             api::GroupName(observed.job.name, pod.attempt) + " in";
+  return words;
+}
+
+// "2 of 4 workers are ready", and what the first that is not waits for. Of a gang the first that says something else
+// as well: those that would fit wait for the others, and only one that does not says why.
 void SetStage(const Observed& observed, api::JobStatus& status, const char* type, const char* what, int64_t count,
               Time now) {
   const auto workers = static_cast<int64_t>(observed.current.size());
   const bool all = count == workers;
-  std::string reason = all ? std::string("AllWorkers") + type : "Waiting";
+  std::string reason = !all                                            ? "Waiting"
+                       : std::string_view(type) == kScheduledCondition ? "AllWorkersScheduled"
+                                                                       : "AllWorkersReady";
   std::string message = std::to_string(count) + " of " + std::to_string(workers) + " workers are " + what;
+  const PodRecord* first = nullptr;
   for (const Pod& pod : observed.current) {
-    if (all || !pod || pod->ready || pod->end || pod->waiting_reason.empty() ||
-        pod->waiting_reason == "ContainerCreating" || pod->waiting_reason == "PodInitializing")
+    if (all || !Waits(pod)) continue;
+    if (first && pod->waiting_reason == first->waiting_reason && pod->waiting_message == first->waiting_message)
       continue;
-    reason = pod->waiting_reason;
-    message += "; " + pod->name + ": " + pod->waiting_reason.str() +
-               (pod->waiting_message.empty() ? "" : ": " + pod->waiting_message.str());
-    break;
+    message += WordsOf(observed, *pod);
+    if (!first) reason = pod->waiting_reason;
+    if (first || !GangOf(observed.job)) break;
+    first = pod.get();
   }
   SetCondition(status, type, all, reason, message, now, observed.job.generation);
 }
@@ -62,7 +84,7 @@ void SetPhase(const Observed& observed, Plan& plan, Time now) {
 // The spec has changed before all workers existed (a suspension that came and went unseen): an attempt never mixes two.
 Plan StartOver(const Observed& observed, Plan plan, Time now) {
   if (plan.status.workers.created == 0) {
-    PrepareAttempt(observed, plan.status);
+    PrepareAttempt(observed, plan.status, now);
   } else {
     NextAttempt(observed, plan, now);
   }
@@ -92,7 +114,16 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
       plan.creates.push_back(worker);
   }
   SetPhase(observed, plan, now);
+  plan.needs_group = GangOf(observed.job) && !IsTrue(plan.status, kScheduledCondition);
   return plan;
+}
+
+void NoteGroup(const Observed& observed, const std::string& news, Plan& plan, Time now) {
+  const api::Condition* scheduled = FindCondition(plan.status, kScheduledCondition);
+  if (!scheduled || scheduled->status == "True") return;
+  const std::string group = api::GroupName(observed.job.name, plan.status.attempt);
+  const std::string reason = scheduled->reason, message = scheduled->message + "; PodGroup " + group + ": " + news;
+  SetCondition(plan.status, kScheduledCondition, false, reason, message, now, observed.job.generation);
 }
 
 void CountCreated(const Observed& observed, const IndexSet& made, Plan& plan) {
@@ -104,11 +135,6 @@ void CountCreated(const Observed& observed, const IndexSet& made, Plan& plan) {
   api::JobStatus& status = plan.status;
   status.workers.created = std::max(status.workers.created, count);
   if (count > 0 && status.phase == api::kPending) status.phase = api::kStarting;
-  const auto all = static_cast<int64_t>(observed.current.size());
-  if (status.workers.created == all && observed.job.status.workers.created < all)
-    plan.events.push_back(
-        {"Normal", "Created",
-         "the pods of all " + std::to_string(all) + " workers of attempt " + std::to_string(status.attempt)});
 }
 
 }  // namespace trainyard::reconcile

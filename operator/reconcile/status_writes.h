@@ -9,9 +9,10 @@
 namespace trainyard::reconcile {
 
 // Seconds until `after` is due in the place of `before`, the last of which was written so many seconds ago (nothing:
-// not by us). While pods come, counts change with every one of them: those alone are written once a second. Whatever
-// else has changed is due at once.
-double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, std::optional<double> seconds_ago);
+// not by us). While pods come, counts change with every one of them: those alone are written once a second, and less
+// often, up to every ten seconds, the longer it takes. Whatever else has changed is due at once.
+double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, std::optional<double> seconds_ago,
+                  Time now);
 
 }  // namespace trainyard::reconcile
 

@@ -2,15 +2,28 @@
 #include <cmath>
 
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
 
+namespace {
+
+bool HasPods(const Observed& observed) {
+  return std::any_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return pod != nullptr; });
+}
+
+}  // namespace
+
+bool IsAtRest(const Observed& observed) {
+  const api::JobStatus& status = observed.job.status;
+  return observed.job.spec.suspend && status.attempt > 0 && !IsTrue(status, kSuspendedCondition) &&
+         !HasPods(observed) && observed.stale.empty() && observed.coming.empty();
+}
+
 Plan Suspend(const Observed& observed, Plan plan, Time now) {
   api::JobStatus& status = plan.status;
-  const bool has_pods =
-      std::any_of(observed.current.begin(), observed.current.end(), [](const Pod& pod) { return pod != nullptr; });
-  if (has_pods) {
+  if (HasPods(observed)) {
     // The next attempt begins here, so that these pods are stale and go, after a checkpoint.
     NextAttempt(observed, plan, now);
     status.phase = api::kSuspending;
@@ -22,6 +35,11 @@ Plan Suspend(const Observed& observed, Plan plan, Time now) {
     status.phase = api::kSuspending;
     return DrainStale(observed, std::move(plan), now);
   }
+  if (!observed.coming.empty()) {  // they were made a moment ago
+    status.phase = api::kSuspending;
+    return plan;
+  }
+  plan.drops_groups = GangOf(observed.job) && status.attempt > 0;
   if (!IsTrue(status, kSuspendedCondition)) plan.events.push_back({"Normal", "Suspended", "no worker is left"});
   SetCondition(status, kSuspendedCondition, true, "Requested", "spec.suspend is true", now, observed.job.generation);
   ClearCondition(status, kRestartingCondition, "Suspended", "", now, observed.job.generation);
@@ -42,7 +60,7 @@ Plan Resume(const Observed& observed, Plan plan, Time now) {
   if (status.attempt == 0 || status.workers.created > 0) {
     NextAttempt(observed, plan, now);
   } else {
-    PrepareAttempt(observed, status);
+    PrepareAttempt(observed, status, now);
   }
   status.phase = api::kPending;
   plan.events.push_back({"Normal", "Resumed", "attempt " + std::to_string(status.attempt) + " begins"});

@@ -18,6 +18,8 @@ bool HasFence(const api::Checkpoint& checkpoint) {
 
 }  // namespace
 
+bool IsSpent(const PodRecord& pod) { return pod.deleting && (pod.over || pod.forced); }
+
 bool IsLost(const Observed& observed, const PodRecord& pod, Time now) {
   return pod.gone_by && !pod.end && Overdue(observed, pod) <= now;
 }
@@ -32,7 +34,7 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
   const PodRecord* first = nullptr;
   int64_t count = 0;
   for (const Pod& pod : pods) {
-    if (!pod || !pod->gone_by || pod->forced || !plan.IsDue(Overdue(observed, *pod), now)) continue;
+    if (!pod || !pod->gone_by || IsSpent(*pod) || !plan.IsDue(Overdue(observed, *pod), now)) continue;
     plan.deletes.push_back({.name = pod->name, .uid = pod->uid, .force = true});
     if (count++ == 0) first = pod.get();
   }
@@ -46,7 +48,7 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
       " s more (spec.deadlines.terminateSeconds), and is deleted by force; its processes may still run, " +
       (fenced ? "and the fence in the checkpoint directory keeps them from committing"
               : "and no checkpoint directory (spec.checkpoint.volume) fences them");
-  plan.events.push_back({"Warning", "ForceDeleted", message});
+  plan.events.push_back({.type = "Warning", .reason = "ForceDeleted", .message = message, .of_deletes = true});
   // It stays: nobody will tell when they have ended.
   if (!fenced)
     SetCondition(plan.status, kUnfencedCondition, true, "ForceDeleted", message, now, observed.job.generation);

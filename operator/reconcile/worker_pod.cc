@@ -12,9 +12,7 @@
 namespace trainyard::reconcile {
 namespace {
 
-constexpr char kInfoVolume[] = "trainyard-info", kInfoPath[] = "/etc/trainyard";
-constexpr char kCheckpointVolume[] = "trainyard-checkpoints";
-constexpr char kSharedMemoryVolume[] = "trainyard-shm", kSharedMemoryPath[] = "/dev/shm";
+constexpr char kInfoPath[] = "/etc/trainyard", kSharedMemoryPath[] = "/dev/shm";
 
 // FNV-1a, 64 bits.
 uint64_t Hash(std::string_view text) {
@@ -95,22 +93,13 @@ Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, co
   return list;
 }
 
-Json OwnerReference(const TrainingJob& job) {
-  return Json::array({{{"apiVersion", api::kApiVersion},
-                       {"kind", api::kKind},
-                       {"name", job.name},
-                       {"uid", job.uid},
-                       {"controller", true},
-                       {"blockOwnerDeletion", true}}});
-}
-
 // The configuration as a file.
 void AddInfoVolume(Json& spec, Json& container) {
   const Json items = Json::array(
       {{{"path", "config.json"},
         {"fieldRef", {{"fieldPath", std::string("metadata.annotations['") + api::kAnnotationConfig + "']"}}}}});
-  Append(spec, "volumes", {{"name", kInfoVolume}, {"downwardAPI", {{"items", items}}}});
-  Append(container, "volumeMounts", {{"name", kInfoVolume}, {"mountPath", kInfoPath}, {"readOnly", true}});
+  Append(spec, "volumes", {{"name", api::kInfoVolume}, {"downwardAPI", {{"items", items}}}});
+  Append(container, "volumeMounts", {{"name", api::kInfoVolume}, {"mountPath", kInfoPath}, {"readOnly", true}});
 }
 
 Json Service(const TrainingJob& job, const std::string& name) {
@@ -128,9 +117,9 @@ Json Service(const TrainingJob& job, const std::string& name) {
 void AddCheckpointVolume(const api::Checkpoint& checkpoint, Json& spec, Json& container) {
   if (checkpoint.volume.is_null()) return;
   Json volume = checkpoint.volume;
-  volume["name"] = kCheckpointVolume;
+  volume["name"] = api::kCheckpointVolume;
   Append(spec, "volumes", std::move(volume));
-  Append(container, "volumeMounts", {{"name", kCheckpointVolume}, {"mountPath", checkpoint.path}});
+  Append(container, "volumeMounts", {{"name", api::kCheckpointVolume}, {"mountPath", checkpoint.path}});
 }
 
 // Kubernetes gives 64 MiB, and data loaders and NCCL die of it with a bus error.
@@ -141,8 +130,8 @@ void AddSharedMemory(const std::string& size_limit, Json& spec, Json& container)
   }
   Json source = {{"medium", "Memory"}};
   if (!size_limit.empty()) source["sizeLimit"] = size_limit;
-  Append(spec, "volumes", {{"name", kSharedMemoryVolume}, {"emptyDir", std::move(source)}});
-  Append(container, "volumeMounts", {{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
+  Append(spec, "volumes", {{"name", api::kSharedMemoryVolume}, {"emptyDir", std::move(source)}});
+  Append(container, "volumeMounts", {{"name", api::kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
 }
 
 // What a container printed last says why it failed, unless it says so itself.
@@ -191,9 +180,20 @@ void AvoidNodes(const TrainingJob& job, Json& spec) {
 
 }  // namespace
 
+Json OwnerReference(const TrainingJob& job) {
+  return Json::array({{{"apiVersion", api::kApiVersion},
+                       {"kind", api::kKind},
+                       {"name", job.name},
+                       {"uid", job.uid},
+                       {"controller", true},
+                       {"blockOwnerDeletion", true}}});
+}
+
 bool OwnedBy(const Json& object, const std::string& uid) {
   const Json& owners = json::List(json::Field(object, "metadata"), "ownerReferences");
-  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) { return json::Text(owner, "uid") == uid; });
+  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
+    return json::Text(owner, "uid") == uid && json::Flag(owner, "controller");
+  });
 }
 
 std::string MasterName(const TrainingJob& job, int64_t attempt) {
@@ -211,10 +211,21 @@ std::string SpecHash(const api::JobSpec& spec) {
   // Only where they are set: they came later, and the others' hashes stay what they were.
   if (!spec.shared_memory.size_limit.empty()) parts.push_back(spec.shared_memory.size_limit);
   if (spec.rendezvous != api::kByService) parts.push_back(spec.rendezvous);
+  const api::Scheduling &ours = spec.scheduling, standard;
+  if (ours.gang != standard.gang || !ours.priority_class_name.empty())
+    parts.push_back({ours.gang, ours.queue, ours.priority_class_name});
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
                 static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));
   return text;
+}
+
+Json WorkerLabels(const TrainingJob& job, int64_t attempt, int64_t rank) {
+  return {{api::kLabelManaged, "true"},
+          {api::kLabelJobName, job.name},
+          {api::kLabelJobUid, job.uid},
+          {api::kLabelAttempt, std::to_string(attempt)},
+          {api::kLabelRank, std::to_string(rank)}};
 }
 
 Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master) {
@@ -224,14 +235,8 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   metadata["name"] = api::PodName(job.name, attempt, rank);
   metadata["namespace"] = job.ns;
   metadata["ownerReferences"] = OwnerReference(job);
-  ObjectAt(metadata, "labels")
-      .update({{api::kLabelManaged, "true"},
-               {api::kLabelJobName, job.name},
-               {api::kLabelJobUid, job.uid},
-               {api::kLabelAttempt, std::to_string(attempt)},
-               {api::kLabelRank, std::to_string(rank)}});
+  ObjectAt(metadata, "labels").update(WorkerLabels(job, attempt, rank));
   Json& annotations = ObjectAt(metadata, "annotations");
-  annotations[api::kAnnotationSpecHash] = SpecHash(job.spec);
   if (!job.spec.config.is_null())
     annotations[api::kAnnotationConfig] = job.spec.config.dump(-1, ' ', false, Json::error_handler_t::replace);
 

@@ -14,6 +14,9 @@ using api::TrainingJob;
 
 inline constexpr int64_t kStatusPort = 9460;
 
+// What a worker's pod is found by, whatever the template says.
+Json WorkerLabels(const TrainingJob& job, int64_t attempt, int64_t rank);
+
 // Worker `rank` of `attempt`. `master`: where the others find worker 0, which has its own address.
 // REQUIRES: api::Validate(job) found nothing.
 Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master);
@@ -23,7 +26,10 @@ Json HeadlessService(const TrainingJob& job);
 // The service that is worker 0 of `attempt`. `address`: the ClusterIP that it should have; empty: any.
 Json MasterService(const TrainingJob& job, int64_t attempt, const std::string& address);
 
-// Whether an owner reference of `object` is to the job of this uid.
+// What makes an object the job's own: it goes with the job.
+Json OwnerReference(const TrainingJob& job);
+
+// Whether the job of this uid is the controller of `object`.
 bool OwnedBy(const Json& object, const std::string& uid);
 
 // "<job>-<attempt>-0.<job>.<namespace>.svc"

@@ -133,6 +133,21 @@ void StatusBoard::Progress(const std::string& phase) {
   });
 }
 
+void StatusBoard::Joined(const std::string& job_uid, int64_t attempt) {
+  Update([&](RankStatus& s) {
+    s.job_uid = job_uid;
+    s.attempt = attempt;
+    s.startup.rendezvous_seconds = Age();
+  });
+}
+
+void StatusBoard::Stepped() {
+  Update([&](RankStatus& s) {
+    if (!s.startup.first_step_seconds) s.startup.first_step_seconds = Age() - s.startup.rendezvous_seconds.value_or(0);
+    s.last_step_time = s.last_progress_time = UnixTime();
+  });
+}
+
 Json RankStatus::ToStatusJson() const {
   const bool joined = attempt > 0, placed = total_steps > 0;
   return {{"job_uid", joined ? Json(job_uid) : Json()},
@@ -142,6 +157,10 @@ Json RankStatus::ToStatusJson() const {
           {"phase", phase},
           {"step", placed ? Json(step) : Json()},
           {"total_steps", placed ? Json(total_steps) : Json()},
+          {"startup",
+           {{"step", startup.step ? Json(*startup.step) : Json()},
+            {"rendezvous_seconds", NullIfUnknown(startup.rendezvous_seconds)},
+            {"first_step_seconds", NullIfUnknown(startup.first_step_seconds)}}},
           {"last_step_time", NullIfUnknown(last_step_time)},
           {"last_progress_time", last_progress_time},
           {"samples_per_second", NullIfUnknown(samples_per_second)},
@@ -189,6 +208,12 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "phase", s.phase);
   read(json, "step", s.step);
   read(json, "total_steps", s.total_steps);
+  if (const auto startup = json.find("startup"); startup != json.end()) {
+    if (const auto step = startup->find("step"); step != startup->end() && step->is_number_integer())
+      s.startup.step = step->get<int64_t>();
+    read_known(*startup, "rendezvous_seconds", s.startup.rendezvous_seconds);
+    read_known(*startup, "first_step_seconds", s.startup.first_step_seconds);
+  }
   read_known(json, "last_step_time", s.last_step_time);
   read(json, "last_progress_time", s.last_progress_time);
   read_known(json, "samples_per_second", s.samples_per_second);

@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_TRAINER_METRICS_STATUS_H_
 #define TRAINYARD_TRAINER_METRICS_STATUS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -18,7 +19,12 @@ struct RankStatus {
   int rank = 0, world = 1;
   std::string phase = "starting";
   int64_t step = 0, total_steps = 0;  // total_steps 0: both are unknown until the attempt has chosen where to start
-  double last_progress_time = 0;      // seconds since the epoch, like all times; 0: nothing was reported yet
+  struct {
+    std::optional<int64_t> step;  // where this attempt went on from
+    // From the process' start until the ranks had met, and from there to the end of the first step.
+    std::optional<double> rendezvous_seconds, first_step_seconds;
+  } startup;
+  double last_progress_time = 0;  // seconds since the epoch, like all times; 0: nothing was reported yet
   // Unknown before the first step of this attempt.
   std::optional<double> last_step_time, samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
   // Unknown also where the task does not say what a sample costs, or nobody what can be computed at most.
@@ -56,12 +62,20 @@ class StatusBoard {
   }
   // Any phase counts as progress: a rank that evaluates is not stalled.
   void Progress(const std::string& phase);
+  // The ranks have met.
+  void Joined(const std::string& job_uid, int64_t attempt);
+  // A step is done, which is the first if none was before.
+  void Stepped();
   RankStatus Get() const {
     const std::lock_guard lock(mutex_);
     return status_;
   }
 
  private:
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  // Seconds since the process began, or nearly so.
+  double Age() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count(); }
+
   mutable std::mutex mutex_;
   RankStatus status_;
 };

@@ -93,6 +93,7 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
       throughput_(train.step) {
   board_.Update([&](RankStatus& s) {
     s.step = train.step;
+    if (!s.startup.step) s.startup.step = train.step;
     s.total_steps = plan.total_steps;
     s.micro_batch = plan.micro;
   });
@@ -145,7 +146,6 @@ Reporter::Speed Reporter::SpeedNow() const {
 
 void Reporter::ReportStep(const TrainState& train, const StepResult& result, const GatheredInputs& inputs,
                           const PhaseClock& clock, const LoaderTimes& loader, const CheckpointWriter& writer) {
-  const double now = UnixTime();
   throughput_.AddStep(train.step, Sum(clock.seconds()) - Of(clock.seconds(), "evaluation"));
   const Speed speed = SpeedNow();
   const std::optional<double> eta = Remaining(train.step, clock);
@@ -161,12 +161,12 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     s.mfu = speed.mfu;
     s.data_seconds = {{"read", loader.read}, {"collate", loader.collate}, {"wait", loader.wait}};
     s.eta_seconds = eta;
-    s.last_step_time = s.last_progress_time = now;
     ++(result.finite ? s.steps_ok : s.steps_skipped);
     s.phase_seconds = clock.seconds();
     s.checkpoint_stall_seconds = Of(s.phase_seconds, "checkpoint");
     if (telemetry_) s.telemetry_dropped = telemetry_->dropped();
   });
+  board_.Stepped();
   if (!leader_) return;
   if (record_) {
     record_->Write({.attempt = attempt_,

@@ -77,10 +77,7 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
                  "warning: %s of this run is still alive; attempt %lld takes the run over, and that one will save "
                  "nothing more and end\n",
                  session.predecessor.c_str(), static_cast<long long>(session.attempt));
-  publisher.board().Update([&](RankStatus& s) {
-    s.job_uid = session.job_uid;
-    s.attempt = session.attempt;
-  });
+  publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");
   Resume resume = TakeOver(config, session);
   TrainLoop loop(config, publisher, std::move(task), std::move(session), resume);

@@ -1,0 +1,109 @@
+#include "operator/local/api/pod_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "operator/base/json_access.h"
+
+namespace trainyard::local {
+namespace {
+
+constexpr double kNoteSeconds = 1;
+constexpr size_t kBlock = 64 << 10;
+
+const Json* FindContainer(const Json& statuses, const std::string& name) {
+  for (const Json& status : statuses) {
+    if (json::Text(status, "name") == name) return &status;
+  }
+  return nullptr;
+}
+
+// Where the last `lines` lines begin.
+uint64_t TailOffset(const RegularFile& file, int64_t lines) {
+  int64_t seen = 0;
+  for (uint64_t end = file.size(); end > 0;) {
+    const uint64_t begin = end - std::min<uint64_t>(end, kBlock);
+    const std::string block = file.Read(begin, end - begin);
+    for (size_t i = block.size(); i > 0; --i) {
+      if (block[i - 1] == '\n' && seen++ == lines) return begin + i;
+    }
+    end = begin;
+  }
+  return 0;
+}
+
+std::filesystem::path TimesOf(std::filesystem::path log) { return log += ".times"; }
+
+// Where the first growth at `since` or later began; the end when there was none.
+uint64_t OffsetAt(const RegularFile& log, const std::filesystem::path& path, Time since) {
+  const RegularFile times(TimesOf(path));
+  if (!times.is_open()) return 0;  // of a version without
+  std::string rest;
+  for (uint64_t at = 0;;) {
+    const std::string block = times.Read(at, kBlock);
+    if (block.empty()) return log.size();
+    at += block.size();
+    std::istringstream lines(rest + block);
+    for (rest.clear(); std::getline(lines, rest) && !lines.eof(); rest.clear()) {
+      std::istringstream line(rest);
+      std::string time;
+      uint64_t offset = 0;
+      if (line >> time >> offset && ParseTime(time).value_or(since) >= After(since, -kNoteSeconds)) return offset;
+    }
+    if (rest.size() > kBlock) rest.clear();  // nothing of ours
+  }
+}
+
+}  // namespace
+
+void LogTimes::Note(Time now) {
+  if (!noted_ || SecondsBetween(*noted_, now) >= kNoteSeconds) NoteEnd(now);
+}
+
+void LogTimes::NoteEnd(Time now) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(log_, error);
+  if (error || size == size_) return;
+  if (const int file = OpenRegular(TimesOf(log_), O_WRONLY | O_CREAT | O_APPEND, 0644); file >= 0) {
+    WriteAll(file, FormatTime(now) + " " + std::to_string(size_) + "\n");
+    close(file);
+  }
+  size_ = size;
+  noted_ = now;
+}
+
+std::string LogSource::Read() {
+  std::string text = file_->Read(at_, kBlock);
+  at_ += text.size();
+  return text;
+}
+
+Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, const std::string& container,
+                          const LogOptions& options) {
+  const std::string pod_name = pod["metadata"]["name"];
+  const Json* main = FindContainer(json::List(json::Field(pod, "spec"), "containers"), container);
+  const Json* init = FindContainer(json::List(json::Field(pod, "spec"), "initContainers"), container);
+  if (!main && !init) return Status(Code::kInvalid, "container " + container + " is not valid for pod " + pod_name);
+  auto file = std::make_shared<const RegularFile>(path);
+  if (!file->is_open()) {
+    return Status(Code::kInvalid, "container \"" + container + "\" in pod \"" + pod_name + "\" is waiting to start");
+  }
+  const uint64_t since = options.since ? OffsetAt(*file, path, *options.since) : 0;
+  const uint64_t tail = options.tail_lines ? TailOffset(*file, std::max<int64_t>(0, *options.tail_lines)) : 0;
+  return LogSource(std::move(file), std::max(since, tail));
+}
+
+bool ContainerRuns(const Json& pod, const std::string& container) {
+  for (const char* list : {"/status/containerStatuses", "/status/initContainerStatuses"}) {
+    if (const Json statuses = pod.value(Json::json_pointer(list), Json::array());
+        const Json* status = FindContainer(statuses, container)) {
+      return !json::Field(*status, "state").contains("terminated");
+    }
+  }
+  return false;
+}
+
+}  // namespace trainyard::local

@@ -1,0 +1,61 @@
+// A container's log, for pods/log.
+#ifndef TRAINYARD_OPERATOR_LOCAL_API_POD_LOG_H_
+#define TRAINYARD_OPERATOR_LOCAL_API_POD_LOG_H_
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "operator/base/clock.h"
+#include "operator/base/file.h"
+#include "operator/base/status.h"
+#include "operator/kube/client.h"
+
+namespace trainyard::local {
+
+using kube::Json;
+
+// Notes beside a log when it grew, for LogOptions::since: the processes write into it themselves.
+class LogTimes {
+ public:
+  explicit LogTimes(std::filesystem::path log) : log_(std::move(log)) {}
+  // Called often. Notes at most once a second.
+  void Note(Time now);
+  // The container has ended: notes what came last.
+  void NoteEnd(Time now);
+
+ private:
+  std::filesystem::path log_;
+  uintmax_t size_ = 0;
+  std::optional<Time> noted_;
+};
+
+// A container's log from a point on.
+class LogSource {
+ public:
+  LogSource(std::shared_ptr<const RegularFile> file, uint64_t from) : file_(std::move(file)), at_(from) {}
+  // What was written since the last call; at most 64 KiB.
+  std::string Read();
+  // How many bytes of the log come before the next read, and how many there are.
+  uint64_t at() const { return at_; }
+  uint64_t size() const { return file_->size(); }
+  void SkipTo(uint64_t offset) { at_ = offset; }
+
+ private:
+  std::shared_ptr<const RegularFile> file_;
+  uint64_t at_;
+};
+struct LogOptions {
+  std::optional<int64_t> tail_lines;
+  std::optional<Time> since;  // what was written from a second before it on
+};
+// kInvalid, as the kubelet says it, when the container does not exist or has not started.
+Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, const std::string& container,
+                          const LogOptions& options);
+
+bool ContainerRuns(const Json& pod, const std::string& container);
+
+}  // namespace trainyard::local
+
+#endif  // TRAINYARD_OPERATOR_LOCAL_API_POD_LOG_H_

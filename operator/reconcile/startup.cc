@@ -1,0 +1,44 @@
+#include <algorithm>
+
+#include "operator/reconcile/policies.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// The latest of a moment that all pods of the attempt have had; nothing while one has not.
+std::optional<Time> Last(const Observed& observed, std::optional<Time> PodRecord::*moment) {
+  std::optional<Time> last;
+  for (const Pod& pod : observed.current) {
+    if (!pod || !((*pod).*moment)) return std::nullopt;
+    last = std::max(last, (*pod).*moment);
+  }
+  return last;
+}
+
+// Several clocks date a pod: what they put in another order took no time.
+void Measure(std::optional<Time> from, std::optional<Time> to, std::optional<double>& seconds) {
+  if (!seconds && from && to) seconds = std::max(0.0, SecondsBetween(*from, *to));
+}
+
+}  // namespace
+
+void MeasureStartup(const Observed& observed, api::JobStatus& status) {
+  api::Startup& startup = status.startup;
+  if (status.attempt == 0 || observed.current.empty()) return;
+  if (!startup.pulled && status.attempt_time) {
+    // Times of the API are whole seconds.
+    const Time began = std::chrono::floor<std::chrono::seconds>(*status.attempt_time);
+    const std::optional<Time> created = Last(observed, &PodRecord::created);
+    const std::optional<Time> scheduled = Last(observed, &PodRecord::scheduled_at);
+    Measure(began, created, startup.queued);
+    Measure(created, scheduled, startup.scheduled);
+    Measure(scheduled, Last(observed, &PodRecord::started_at), startup.pulled);
+  }
+  if (const Report* report = CurrentReport(observed)) {
+    if (!startup.rendezvous) startup.rendezvous = report->startup.rendezvous;
+    if (!startup.first_step) startup.first_step = report->startup.first_step;
+    if (!startup.from_step) startup.from_step = report->startup.from_step;
+  }
+}
+
+}  // namespace trainyard::reconcile
