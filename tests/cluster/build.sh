@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds real Kubernetes components from their Go modules into the cache; what is there stays.
-# usage: build.sh [kube-apiserver|kube-controller-manager|kube-scheduler|kubectl|etcd|kwok]...
+# usage: [KUBERNETES=1.36.3] build.sh [kube-apiserver|kube-controller-manager|kube-scheduler|kubectl|etcd|kwok]...
 set -euo pipefail
-version=1.34.4 etcd_version=3.6.8 kwok_version=0.7.0
+version="${KUBERNETES:-1.34.4}" etcd_version=3.6.8 kwok_version=0.7.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}/cluster-$version"
 mkdir -p "$cache/bin" "$cache/kubernetes" "$cache/etcd"
 export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-buildvcs=false -modcacherw" GOMODCACHE="$cache/modules" GOCACHE="$cache/build"

@@ -10,6 +10,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPERATOR = os.environ["TRAINYARD_OPERATOR_BIN"]
+BIN = pathlib.Path(os.environ.get("CLUSTER_BIN", ""))  # unset where only the in-memory API is asked for
 ADDRESS = "10.250.0.1"
 
 
@@ -57,10 +58,14 @@ class Api:
         self.operator = None
 
     def kubectl(self, *args, stdin=None, good=True):
-        result = subprocess.run(["kubectl", "--kubeconfig", str(self.kubeconfig), *map(str, args)], capture_output=True, text=True, timeout=60,
+        # What kubectl knows of a server's kinds it keeps by address, and all of ours have the same.
+        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), "--cache-dir", str(self.folder / "kubectl"), *map(str, args)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60,
                                 input=json.dumps(stdin) if isinstance(stdin, dict) else stdin)
         if good and result.returncode != 0:
-            raise subprocess.CalledProcessError(result.returncode, result.args, result.stdout, result.stderr + f" {args}")
+            error = subprocess.CalledProcessError(result.returncode, result.args, result.stdout, result.stderr + f" {args}")
+            error.add_note(error.stderr)  # its own text leaves out what kubectl said
+            raise error
         if not good:
             assert result.returncode != 0, result.stdout
         return result.stdout + ("" if good else result.stderr)
@@ -100,49 +105,68 @@ def openssl(folder, *args):
     subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
 
 
+def certificate(folder, name, subject, extensions):
+    """NAME.crt and NAME.key, signed by make_pki's authority."""
+    openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
+    (folder / f"{name}.ext").write_text(extensions)
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", f"{name}.ext", "-out", f"{name}.crt")
+
+
 def make_pki(folder):
     openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-days", "30", "-subj", "/CN=test-ca",
             "-addext", "keyUsage=critical,keyCertSign,cRLSign")
-    openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=kube-apiserver")
-    (folder / "server.ext").write_text(f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS},IP:10.96.0.1,DNS:localhost,DNS:kubernetes.default.svc\nextendedKeyUsage=serverAuth\n")
-    openssl(folder, "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", "server.ext", "-out", "server.crt")
+    certificate(folder, "server", "/CN=kube-apiserver", f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS},IP:10.96.0.1,DNS:localhost,DNS:kubernetes.default.svc\nextendedKeyUsage=serverAuth\n")
     openssl(folder, "genrsa", "-out", "sa.key", "2048")
     openssl(folder, "rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub")
     (folder / "tokens.csv").write_text('admin,admin,1,"system:masters"\noperator,trainyard-operator,2,""\nmanager,manager,3,"system:masters"\n')
 
 
-def kubeconfig(folder, token):
-    path = folder / f"{token}.kubeconfig"
+def kubeconfig(folder, name, user=None, server="127.0.0.1"):
+    """NAME.kubeconfig; without USER, a flow mapping of kubeconfig's user, NAME is the token."""
+    path = folder / f"{name}.kubeconfig"
     path.write_text(f"""apiVersion: v1
 kind: Config
 current-context: c
-clusters: [{{name: c, cluster: {{server: "https://127.0.0.1:6443", certificate-authority: {folder}/ca.crt}}}}]
-users: [{{name: u, user: {{token: {token}}}}}]
+clusters: [{{name: c, cluster: {{server: "https://{server}:6443", certificate-authority: {folder}/ca.crt}}}}]
+users: [{{name: u, user: {user or f"{{token: {name}}}"}}}]
 contexts: [{{name: c, context: {{cluster: c, user: u, namespace: default}}}}]
 """)
     return path
 
 
-def real_api(folder, flags=()):
-    bin = pathlib.Path(os.environ["CLUSTER_BIN"])
-    make_pki(folder)
-    processes = Processes(folder)
-    processes.start("etcd", bin / "etcd", "--name", "e", "--data-dir", folder / "etcd", "--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
+def start_etcd(folder, processes):
+    processes.start("etcd", BIN / "etcd", "--name", "e", "--data-dir", folder / "etcd", "--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
                     "--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380", "--initial-cluster", "e=http://127.0.0.1:2380",
                     "--log-level", "warn", "--unsafe-no-fsync")
-    processes.start("kube-apiserver", bin / "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=6443", f"--advertise-address={ADDRESS}",
-                    f"--tls-cert-file={folder}/server.crt", f"--tls-private-key-file={folder}/server.key", f"--client-ca-file={folder}/ca.crt", f"--token-auth-file={folder}/tokens.csv",
-                    "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={folder}/sa.pub",
-                    f"--service-account-signing-key-file={folder}/sa.key", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
-                    "--enable-admission-plugins=OwnerReferencesPermissionEnforcement", *flags)
+
+
+def start_api_server(folder, processes, *flags):
+    return processes.start("kube-apiserver", BIN / "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=6443", f"--advertise-address={ADDRESS}",
+                           f"--tls-cert-file={folder}/server.crt", f"--tls-private-key-file={folder}/server.key", f"--client-ca-file={folder}/ca.crt", f"--token-auth-file={folder}/tokens.csv",
+                           "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={folder}/sa.pub", f"--service-account-signing-key-file={folder}/sa.key",
+                           "--service-cluster-ip-range=10.96.0.0/16", *flags)
+
+
+def install(api):
+    """What `kubectl apply -f manifests` does, and waits until the API server knows jobs."""
+    api.kubectl("apply", "-f", ROOT / "manifests/crd.yaml")
+    # Not with `kubectl wait`, which takes a list of conditions that is still null for an error.
+    wait_until(lambda: any(c["type"] == "Established" and c["status"] == "True" for c in api.get("crd", "trainingjobs.trainyard.dev")["status"]["conditions"] or []), 30, "the CRD to be established")
+    api.kubectl("apply", "-f", ROOT / "manifests/rbac.yaml")
+
+
+def real_api(folder, flags=(), manager_flags=("--controllers=garbage-collector-controller,namespace-controller",)):
+    make_pki(folder)
+    processes = Processes(folder)
+    start_etcd(folder, processes)
+    start_api_server(folder, processes, "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+                     *flags)
     api = Api("kubernetes", folder, kubeconfig(folder, "admin"), processes)
     wait_until(lambda: api.kubectl("get", "--raw", "/readyz") == "ok", 90, "the API server")
-    processes.start("kube-controller-manager", bin / "kube-controller-manager", f"--kubeconfig={kubeconfig(folder, 'manager')}", "--leader-elect=false", "--bind-address=127.0.0.1",
-                    "--controllers=garbage-collector-controller,namespace-controller")
+    processes.start("kube-controller-manager", BIN / "kube-controller-manager", f"--kubeconfig={kubeconfig(folder, 'manager')}", "--leader-elect=false", "--bind-address=127.0.0.1",
+                    *manager_flags)
     wait_until(lambda: api.get("namespace", "default"), 60, "the default namespace")
-    api.kubectl("apply", "-f", ROOT / "manifests/crd.yaml")
-    api.kubectl("wait", "--for", "condition=Established", "crd/trainingjobs.trainyard.dev", "--timeout=30s")
-    api.kubectl("apply", "-f", ROOT / "manifests/rbac.yaml")
+    install(api)
     api.kubectl("create", "clusterrolebinding", "test-operator", "--clusterrole=trainyard-operator", "--user=trainyard-operator")
     api.operator_kubeconfig = kubeconfig(folder, "operator")
     return api

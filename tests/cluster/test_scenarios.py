@@ -132,11 +132,13 @@ def test_restart_suspend_and_resume(api):
     wait_until(lambda: not api.pods("cycle"), what="garbage collection")
 
 
-def test_a_pod_that_loses_its_label_is_taken_back(api):
+@pytest.mark.parametrize("change, label, value", [("trainyard.dev/managed-", "managed", "true"), ("trainyard.dev/rank=9", "rank", "1"), ("trainyard.dev/rank=0", "rank", "1"),
+                                                  ("trainyard.dev/attempt=7", "attempt", "1")])
+def test_a_pod_whose_labels_someone_changes_is_taken_back(api, change, label, value):
     api.apply(job("label"))
     run_pods(api, "label", 1)
-    api.kubectl("label", "pod", "label-1-1", "trainyard.dev/managed-")
-    wait_until(lambda: api.get("pod", "label-1-1")["metadata"]["labels"].get("trainyard.dev/managed") == "true", what="the label")
+    api.kubectl("label", "--overwrite", "pod", "label-1-1", change)
+    wait_until(lambda: api.get("pod", "label-1-1")["metadata"]["labels"].get(f"trainyard.dev/{label}") == value, what="the label")
     api.set_pod("label-1-1", "Failed", code=70)
     # The other one runs on, and the end has no time: the attempt ends after the wait for evidence.
     wait_for_pods(api, "label", 2)
@@ -210,6 +212,26 @@ def test_a_typo_in_the_template_is_named(api):
     api.kubectl("delete", "tj", "typo")
 
 
+def test_a_job_that_nests_too_deep_is_nobody_elses_trouble(api):
+    """Heard of in a watch, and in the list of an operator that starts."""
+    config = 1
+    for _ in range(150):
+        config = {"a": [config]}
+    if api.kind == "memory":
+        api.kubectl("create", "-f", "-", stdin=job("deep", config=config), good=False)  # it is refused at the door
+        return
+    api.apply(job("deep", config=config))
+    wait_until(lambda: "too deep" in condition(api, "deep", "InvalidSpec").get("message", ""), what="InvalidSpec")
+    api.apply(job("watched"))
+    wait_for_pods(api, "watched", 1)
+    api.stop_operator()
+    api.start_operator()
+    api.apply(job("listed"))
+    wait_for_pods(api, "listed", 1)
+    assert not api.pods("deep")
+    api.kubectl("delete", "tj", "deep", "watched", "listed")
+
+
 def test_events_say_what_happened(api):
     api.apply(job("events"))
     run_pods(api, "events", 1)
@@ -229,3 +251,37 @@ def test_the_pod_fields_are_the_servers(api, request):
     if request.config.getoption("--write-pod-fields"):
         path.write_text(source)
     assert path.read_text() == source
+
+
+def test_a_gang_waits_for_its_kind_and_for_the_right_to_it(api):
+    if api.kind == "memory":
+        pytest.skip("the in-memory API has every PodGroup, and knows no rights")
+    message = api.kubectl("apply", "-f", "-", stdin=job("queue", scheduling={"queue": "a"}), good=False)
+    assert "spec.scheduling" in message and "only with gang volcano" in message, message
+    api.apply(job("gang", scheduling={"gang": "volcano"}))
+    waits = lambda reason: wait_until(lambda: (c := condition(api, "gang", "WorkersReady")).get("reason") == reason and c["message"], what=reason)  # noqa: E731
+    assert "manifests/gangs.yaml" in waits("Forbidden")
+    api.kubectl("apply", "-f", ROOT / "manifests/gangs.yaml")
+    api.kubectl("create", "clusterrolebinding", "test-gangs", "--clusterrole=trainyard-operator-gangs", "--user=trainyard-operator")
+    assert "scheduling.volcano.sh/v1beta1 PodGroup" in waits("GangUnavailable") and not api.pods("gang")
+    api.apply(job("native", scheduling={"gang": "native"}))  # the group of the API is there, and no such version of it
+    lacks = wait_until(lambda: (c := condition(api, "native", "WorkersReady")).get("reason") == "GangUnavailable" and c["message"], what="GangUnavailable")
+    assert "scheduling.k8s.io/v1alpha2 PodGroup" in lacks and "GenericWorkload" in lacks and not api.pods("native")
+    api.kubectl("delete", "tj", "native")
+    # The kind appears, as Volcano publishes it, and the job goes on by itself.
+    fields = {"minMember": {"type": "integer", "format": "int32"}, "queue": {"type": "string"}, "priorityClassName": {"type": "string"}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+    api.apply({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+               "spec": {"group": "scheduling.volcano.sh", "scope": "Namespaced", "names": {"plural": "podgroups", "kind": "PodGroup"},
+                        "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]}})
+    pods = wait_until(lambda: len(found := api.pods("gang")) == 2 and found, 150, "the pods")
+    assert pods["gang-1-1"]["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "gang-1" and pods["gang-1-1"]["spec"]["schedulerName"] == "volcano"
+    groups = lambda: {g["metadata"]["name"]: g["spec"] for g in api.get("podgroups.scheduling.volcano.sh")["items"]}  # noqa: E731
+    assert groups() == {"gang-1": {"minMember": 2}}
+    kept = api.kubectl("patch", "tj", "gang", "--type", "merge", "-p", '{"spec":{"scheduling":{"gang":"none"}}}', good=False)
+    assert "scheduling may change only" in kept, kept
+    api.kubectl("patch", "tj", "gang", "--type", "merge", "-p", '{"spec":{"suspend":true}}')
+    wait_until(lambda: not groups(), what="the PodGroup to go")
+    api.kubectl("patch", "tj", "gang", "--type", "merge", "-p", '{"spec":{"suspend":false,"scheduling":{"gang":"none"}}}')
+    assert "group-name" not in str(wait_for_pods(api, "gang", 2)) and not groups()
+    api.kubectl("delete", "tj", "gang")

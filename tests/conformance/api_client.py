@@ -1,6 +1,7 @@
 """A plain HTTPS client for one API server: what is asked, and what is answered, nothing in between."""
 
 import dataclasses
+import datetime
 import http.client
 import json
 import ssl
@@ -12,6 +13,7 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 SERVICES = "/api/v1/namespaces/default/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE, STRATEGIC, JSON_PATCH, APPLY = (f"application/{kind}" for kind in ("merge-patch+json", "strategic-merge-patch+json", "json-patch+json", "apply-patch+yaml"))
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -108,6 +110,11 @@ class Client:
 
 def names(items):
     return [item["metadata"]["name"] for item in items]
+
+
+def seconds(text):
+    """Of a time of the API, since 1970."""
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def kinds(events):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_client import JOBS, PODS, CLAIMS, claim, job, names, owned_by, pod
+from api_client import JOBS, PODS, CLAIMS, claim, job, names, owned_by, pod, seconds
 from servers import wait_until
 
 
@@ -57,7 +57,8 @@ def test_a_pod_of_a_node_goes_in_two_steps(api, name):
     assert going["deletionGracePeriodSeconds"] == 40 and going["deletionTimestamp"] > made["metadata"]["creationTimestamp"]
     assert api.delete(f"{PODS}/{name}", gracePeriodSeconds=50).ok()["metadata"]["deletionGracePeriodSeconds"] == 40, "it can only become shorter"
     assert api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 5}).ok()["metadata"]["deletionGracePeriodSeconds"] == 5
-    assert api.get(f"{PODS}/{name}").ok()["metadata"]["deletionTimestamp"] <= going["deletionTimestamp"]
+    shortened = api.get(f"{PODS}/{name}").ok()["metadata"]["deletionTimestamp"]
+    assert seconds(going["deletionTimestamp"]) - seconds(shortened) == 35, "it counts from the first"
     api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()
     api.get(f"{PODS}/{name}").refused(404, "NotFound")
 

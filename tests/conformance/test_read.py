@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_client import CLAIMS, JOBS, LEASES, PODS, TABLE, claim, job, names, pod
+from api_client import CLAIMS, JOBS, LEASES, METADATA, PODS, TABLE, claim, job, names, pod
 
 
 def make(api, name, count, **labels):
@@ -189,6 +189,16 @@ def test_a_table_of_jobs(api, name):
     assert row["object"]["kind"] == "PartialObjectMetadata" and row["object"]["metadata"]["name"] == name
     one = api.get(f"{JOBS}/{name}", accept=TABLE).ok()
     assert [each["cells"] for each in one["rows"]] == [row["cells"]]
+
+
+def test_metadata_alone(api, name):
+    api.post(JOBS, job(name, {"labels": {"case": name}})).ok(201)
+    whole = api.get(JOBS, labelSelector=f"case={name}").ok()
+    part = api.get(JOBS, accept=METADATA, labelSelector=f"case={name}").ok()
+    assert (part["kind"], part["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    (item,) = part["items"]
+    assert item.keys() == {"kind", "apiVersion", "metadata"} and item["kind"] == "PartialObjectMetadata", item
+    assert item["metadata"] == whole["items"][0]["metadata"]
 
 
 def test_what_a_job_does_not_say_is_empty_in_a_table(api, name):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from api_client import CLAIMS, JOBS, PODS, claim, job, pod
+from api_client import CLAIMS, JOBS, JSON_PATCH, PODS, claim, job, pod
 
 CRD = yaml.safe_load(subprocess.run([os.environ["TRAINYARD_OPERATOR_BIN"], "crd"], check=True, capture_output=True, text=True).stdout)
 SCHEMA = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -95,13 +95,21 @@ def test_the_rule_of_processes(api, name, value, good):
     assert answer.code == 201 if good else "spec.procsPerWorker" in answer.refused(422, "Invalid", message).fields
 
 
+@pytest.mark.parametrize("scheduling, good", [({"gang": "volcano", "queue": "a"}, True), ({"gang": "native"}, True), ({"queue": ""}, True), ({"queue": "a"}, False), ({"gang": "native", "queue": "a"}, False)])
+def test_the_rule_of_queues(api, name, scheduling, good):
+    answer = api.post(JOBS, job(name, scheduling=scheduling), dryRun="All")
+    message, _ = rule("queue is Volcano's", SCHEMA["properties"]["spec"]["properties"]["scheduling"])
+    assert answer.code == 201 if good else "spec.scheduling" in answer.refused(422, "Invalid", message).fields
+
+
 def running(api, name, **spec):
     made = api.post(JOBS, job(name, **spec)).ok(201)
     api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Running", "attempt": 2, "workers": {"desired": 2}}}).ok()
     return made
 
 
-@pytest.mark.parametrize("change", [{"workers": 3}, {"procsPerWorker": 2}, {"config": {"a": 1}}, {"template": {"metadata": {"labels": {"a": "1"}}}}, {"checkpoint": {"path": "/other"}}])
+@pytest.mark.parametrize("change", [{"workers": 3}, {"procsPerWorker": 2}, {"config": {"a": 1}}, {"template": {"metadata": {"labels": {"a": "1"}}}}, {"checkpoint": {"path": "/other"}},
+                                    {"scheduling": {"gang": "native"}}])
 def test_the_rule_of_a_job_that_runs(api, name, change):
     running(api, name)
     (changed,) = change
@@ -153,6 +161,8 @@ def test_labels_and_annotations(api, name, metadata, field):
     ({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}, "spec.volumes[1].name", 'Duplicate value: "a"'),
     ({"volumes": [{"name": "a", "emptyDir": {}}], "containers": [{"name": "c", "image": "x", "volumeMounts": [{"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/a"}]}]},
      "spec.containers[0].volumeMounts[1].mountPath", "must be unique"),
+    ({"volumes": [{"name": "a", "emptyDir": {}}], "containers": [{"name": "c", "image": "x", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}]},
+     "spec.containers[0].volumeMounts[0].name", 'Not found: "b"'),
     ({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}}}]}, "spec.containers[0].resources.requests",
      "must be less than or equal to cpu limit of 1500m"),
     ({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}}]}, "spec.containers[0].resources.requests",
@@ -161,6 +171,38 @@ def test_labels_and_annotations(api, name, metadata, field):
 ])
 def test_a_pod_that_does_not_fit(api, name, spec, field, text):
     assert field in api.post(PODS, pod(name, **spec)).refused(422, "Invalid", text).fields
+
+
+def test_containers_of_a_pod_do_not_come_or_go(api, name):
+    api.post(PODS, pod(name)).ok(201)
+    empty = [{"op": "replace", "path": "/spec/containers", "value": []}]
+    answer = api.patch(f"{PODS}/{name}", empty, type=JSON_PATCH).refused(422, "Invalid", "pod updates may not add or remove containers")
+    assert "spec.containers" in answer.fields
+    more = [{"op": "add", "path": "/spec/containers/-", "value": {"name": "d", "image": "x"}}]
+    api.patch(f"{PODS}/{name}", more, type=JSON_PATCH).refused(422, "Invalid", "spec.containers: Forbidden: pod updates may not add or remove containers")
+
+
+@pytest.mark.parametrize("change", [{"hostname": "h"}, {"restartPolicy": "Never"}, {"terminationGracePeriodSeconds": 1}, {"containers": [{"name": "c", "image": "x", "command": ["ls"]}]}])
+def test_a_pod_does_not_change(api, name, change):
+    before = api.post(PODS, pod(name)).ok(201)["spec"]
+    answer = api.patch(f"{PODS}/{name}", {"spec": change}).refused(
+        422, "Invalid", "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,")
+    assert "spec" in answer.fields and api.get(f"{PODS}/{name}").ok()["spec"] == before
+
+
+def test_what_may_change_of_a_pod(api, name):
+    api.post(PODS, pod(name)).ok(201)
+    for change in ({"activeDeadlineSeconds": 90}, {"activeDeadlineSeconds": 60}, {"restartPolicy": None}):
+        api.patch(f"{PODS}/{name}", {"spec": change}).ok()
+    image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "y"}]
+    assert api.patch(f"{PODS}/{name}", image, type=JSON_PATCH).ok()["spec"]["containers"][0]["image"] == "y"
+
+
+@pytest.mark.parametrize("status", [5, {"conditions": [5]}, {"conditions": [{"type": 5}]}, {"containerStatuses": {}}, {"containerStatuses": [{"state": 5}]}, {"podIP": 5}, {"phase": 5}])
+def test_a_status_of_a_pod_that_cannot_be_read(api, name, status):
+    api.post(PODS, pod(name)).ok(201)
+    assert api.patch(f"{PODS}/{name}/status", {"status": status}).code in (400, 422)
+    api.get(PODS, labelSelector="a=b").ok()
 
 
 @pytest.mark.parametrize("container", [7, {"name": 7}, {"name": "c", "image": "x", "command": "ls"}, {"name": "c", "image": "x", "env": 3},

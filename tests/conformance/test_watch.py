@@ -1,8 +1,10 @@
 """Watches: order, selection, bookmarks, the initial list in the stream, versions that are too old."""
 
+import time
+
 import pytest
 
-from api_client import JOBS, PODS, TABLE, job, kinds, pod
+from api_client import JOBS, PODS, TABLE, job, kinds, pod, seconds
 
 
 def version(api):
@@ -34,6 +36,21 @@ def test_every_change_in_order(api, name):
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(set(versions)) and versions[0] > int(since), "also the deletion has a version of its own"
     assert api.watch(JOBS, 20, until(3), resourceVersion=since) == events, "the same later, from the history"
+
+
+def test_the_last_step_of_a_pods_deletion_moves_its_time(api, name):
+    first = api.post(PODS, pod(name, nodeName="n", terminationGracePeriodSeconds=40)).ok(201)["metadata"]
+
+    def change():
+        api.delete(f"{PODS}/{name}").ok()
+        time.sleep(1.1)  # times are whole seconds
+        api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()
+
+    events = api.watch(PODS, 20, until(3), change, resourceVersion=first["resourceVersion"], fieldSelector=f"metadata.name={name}")
+    assert kinds(events) == [("MODIFIED", name), ("MODIFIED", name), ("DELETED", name)]
+    going, last, gone = (event["object"]["metadata"] for event in events)
+    assert [each["deletionGracePeriodSeconds"] for each in (going, last, gone)] == [40, 0, 0]
+    assert 1 <= 40 - (seconds(going["deletionTimestamp"]) - seconds(last["deletionTimestamp"])) < 20, "the present, not when it was first asked for"
 
 
 def test_it_goes_on_from_a_version(api, name):

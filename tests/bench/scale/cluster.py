@@ -3,6 +3,7 @@
 import collections
 import http.client
 import json
+import math
 import os
 import pathlib
 import queue
@@ -14,17 +15,24 @@ import servers
 
 BIN = pathlib.Path(os.environ["CLUSTER_BIN"])
 PODS = "/api/v1/namespaces/default/pods"
+SERVICES = "/api/v1/namespaces/default/services"
 JOBS = "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs"
 NODES = 25
+IDLE_SECONDS = 30
 CAPACITY = {"cpu": "4000", "memory": "64Ti", "pods": "2000"}
-# Only what the operator asks for, once it is answered.
+# Of everyone who creates pods, so that it costs all the same, once it is answered.
 AUDIT = """apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
-- {level: Metadata, users: [trainyard-operator]}
+- {level: Metadata, users: [trainyard-operator, admin]}
 - {level: None}
 """
+
+
+def cpu_of(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # Without the controller that takes it away again, every node would keep the taint that it is not ready.
@@ -54,16 +62,23 @@ class Cluster:
     def close(self):
         self.api.processes.stop_all()
 
+    def cpu(self):
+        """Seconds that each program has used so far; this one is the client."""
+        used = {name: cpu_of(process.pid) for name, process in self.api.processes.running if process.poll() is None}
+        return used | {"client": cpu_of(os.getpid())}
+
     def connect(self):
         return http.client.HTTPSConnection("127.0.0.1", 6443, context=self.context, timeout=600)
 
     def send(self, method, path, body=None):
-        """One connection a thread, kept open."""
-        if not hasattr(self.local, "connection"):
+        """One connection a thread, kept open; the server closes what was idle for some time."""
+        if time.monotonic() - getattr(self.local, "used", -math.inf) >= IDLE_SECONDS:
             self.local.connection = self.connect()
-        self.local.connection.request(method, path, json.dumps(body) if body is not None else None, {"Authorization": "Bearer admin", "Content-Type": "application/json"})
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        self.local.connection.request(method, path, json.dumps(body) if body is not None else None, {"Authorization": "Bearer admin", "Content-Type": kind})
         answer = self.local.connection.getresponse()
         data = answer.read()
+        self.local.used = time.monotonic()
         assert answer.status < 300 or answer.status == 404, (method, path, data[:500])
         return json.loads(data)
 
@@ -93,12 +108,22 @@ class Cluster:
         page = self.send("GET", f"{PODS}?limit=1&labelSelector={selector}")
         return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
 
+    def delete_pods(self):
+        """Whether none is left. Of tens of thousands the server does not get through within a request's minute."""
+        try:
+            self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+        except OSError:
+            self.local.used = -math.inf  # it closes the connection
+        return not self.send("GET", f"{PODS}?limit=1")["items"]
+
     def clear(self):
         """No jobs and no pods: the operator's own way takes a grace period."""
         self.send("DELETE", f"{JOBS}?propagationPolicy=Background")
         servers.wait_until(lambda: not self.send("GET", JOBS)["items"], 300, "the jobs to go")
-        self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
-        servers.wait_until(lambda: not self.send("GET", f"{PODS}?limit=1")["items"], 600, "the pods to go")
+        servers.wait_until(self.delete_pods, 600, "the pods to go")
+        for service in self.send("GET", SERVICES)["items"]:
+            if service["metadata"]["name"] != "kubernetes":
+                self.send("DELETE", f"{SERVICES}/{service['metadata']['name']}")
 
 
 def after(line, key):
@@ -158,6 +183,8 @@ def requests_of(audit, since):
         log.seek(since)
         for line in log:
             event = json.loads(line)
+            if event["user"]["username"] != "trainyard-operator":
+                continue
             what = event.get("objectRef", {})
             name = what.get("resource", event["requestURI"]) + ("/" + what["subresource"] if "subresource" in what else "")
             counts[event["verb"] + " " + name + (" (dry run)" if "dryRun" in event["requestURI"] else "")] += 1

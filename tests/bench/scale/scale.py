@@ -1,9 +1,14 @@
 """Jobs of many workers, memory with many pods, starts: `trainyard-operator run` on a real control plane with kwok's nodes.
 
-usage: run.sh [--quick] [SCENARIO...]     scenarios: one (1 x 1,000), many (100 x 10), large (10 x 1,000; then memory and starts)
+usage: run.sh [--quick] [--rounds N] [SCENARIO...]
 
-Each rate stands beside the same pods created directly in the same run, over 8 connections, by a client without any logic:
-what the API server, the scheduler and kwok take by themselves. --quick: a tenth of it.
+scenarios: one    a job of 1,000 workers
+           many   100 jobs of 10
+           large  10 jobs of 1,000, then the memory with those pods, after a restart, and beside 20,000 pods of others
+           soak   jobs that come, are suspended, lose a pod and go, for --minutes; only when it is named
+
+Each rate stands beside the same pods created directly in the same run, by turns, over 8 connections, by a client without
+any logic: what the API server, the scheduler and kwok take by themselves. --quick: a tenth of it.
 """
 
 import argparse
@@ -15,7 +20,7 @@ import tempfile
 import time
 
 import servers
-from cluster import JOBS, PODS, Cluster, PodWatch, requests_of
+from cluster import JOBS, PODS, SERVICES, Cluster, PodWatch, cpu_of, requests_of
 
 OPERATOR = os.environ["TRAINYARD_OPERATOR_BIN"]
 PORT = 18090
@@ -54,8 +59,7 @@ class Operator:
         return time.monotonic() - self.began
 
     def cpu(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_of(self.process.pid)
 
     def memory(self):
         fields = dict(line.split(":") for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines())
@@ -74,45 +78,84 @@ def since(start, at):
     return None if at is None else at - start
 
 
+def show_cpu(cluster, before):
+    """Where the processors went, by program: the machine is shared by all of them."""
+    spent = {name: seconds - before.get(name, 0) for name, seconds in cluster.cpu().items()}
+    return "    CPU: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in sorted(spent.items(), key=lambda item: -item[1]))
+
+
 def measure(cluster, operator, jobs, workers):
-    """One line for the operator, one for nobody."""
+    """The operator's line, and what it sent. Returns when all pods were there, and when they ran."""
     total = jobs * workers
     _, place = requests_of(cluster.audit, 0)
-    cpu = operator.cpu()
+    cpu, others, before = operator.cpu(), cluster.cpu(), metric("trainyard_reconcile_seconds_count")
     watch = PodWatch(cluster, MANAGED, total)
     start = time.monotonic()
     cluster.send_all([("POST", JOBS, job(f"job{i}", workers)) for i in range(jobs)])
     watch.wait(LONGEST)
+    used = show_cpu(cluster, others)
     time.sleep(5)  # for the last status
     cpu, memory = operator.cpu() - cpu, operator.memory()
+    reconciles = metric("trainyard_reconcile_seconds_count") - before
     counts, _ = requests_of(cluster.audit, place)
     print(f"{jobs} x {workers}: operator: exist {show(since(start, watch.exist_at))}, running {show(since(start, watch.run_at))}, CPU {cpu:.2f} s ({1000 * cpu / total:.2f} s per 1,000 pods), "
-          f"RSS {memory['VmRSS']:.1f} MB, peak {memory['VmHWM']:.1f} MB", flush=True)
+          f"RSS {memory['VmRSS']:.1f} MB, peak {memory['VmHWM']:.1f} MB, {reconciles:.0f} reconciles\n{used}", flush=True)
     print(f"    requests a job beside its {workers} pods: {(sum(counts.values()) - counts['create pods']) / jobs:.1f}; all: " + ", ".join(f"{n} {what}" for what, n in counts.most_common()), flush=True)
+    return since(start, watch.exist_at), since(start, watch.run_at)
+
+
+def a_pod(cluster):
     return cluster.send("GET", f"{PODS}?limit=1&labelSelector={MANAGED}")["items"][0]
 
 
-def measure_direct(cluster, pod, jobs, workers):
-    """The operator's own pods again, under other names, without an owner."""
+def copies(services, i):
+    """Requests for a job's services, under other names and for nobody's pods."""
+    for service in services:
+        spec = {key: value for key, value in service["spec"].items() if key not in ("clusterIP", "clusterIPs") or value in ("None", ["None"])}
+        yield "POST", SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"direct-{service['metadata']['name']}-{i}"}, "spec": spec | {"selector": {"nobody": "s"}}}
+
+
+def measure_direct(cluster, pod, jobs, workers, services=()):
+    """The operator's own pods again, under other names, without an owner; `services`: what each job has of them as well.
+    Returns as measure does."""
     labels = pod["metadata"]["labels"] | {"trainyard.dev/managed": "false"}
     spec = {key: value for key, value in pod["spec"].items() if key not in ("nodeName", "hostname")}
     total = jobs * workers
+    others = cluster.cpu()
     watch = PodWatch(cluster, "trainyard.dev/managed%3Dfalse", total)
     start = time.monotonic()
-    cluster.send_all([("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": f"direct-{i}", "labels": labels, "annotations": pod["metadata"]["annotations"]}}) for i in range(total)])
+    requests = []
+    for i in range(total):
+        if i % workers == 0:
+            requests += copies(services, i // workers)
+        requests.append(("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": f"direct-{i}", "labels": labels, "annotations": pod["metadata"].get("annotations", {})}}))
+    cluster.send_all(requests)
     watch.wait(LONGEST)
-    print(f"{jobs} x {workers}: direct:   exist {show(since(start, watch.exist_at))}, running {show(since(start, watch.run_at))}", flush=True)
+    print(f"{jobs} x {workers}: direct{', and services' if services else ''}:   exist {show(since(start, watch.exist_at))}, running {show(since(start, watch.run_at))}\n{show_cpu(cluster, others)}", flush=True)
+    return since(start, watch.exist_at), since(start, watch.run_at)
 
 
-def measure_rate(cluster, jobs, workers, keep=False):
+def measure_rate(cluster, jobs, workers, rounds):
+    """The operator and nobody, by turns; not counted is what comes first, while the API server is cold."""
     operator = Operator(cluster)
     operator.wait_for(lambda: metric("trainyard_cached_objects") is not None, "its metrics")
-    pod = measure(cluster, operator, jobs, workers)
+    cluster.send("POST", JOBS, job("warm", min(200, jobs * workers)))
+    servers.wait_until(lambda: cluster.send("GET", f"{JOBS}/warm").get("status", {}).get("phase") == "Running", 300, "the first job to run")
+    pod = a_pod(cluster)
+    services = [service for service in cluster.send("GET", SERVICES)["items"] if service["metadata"].get("ownerReferences")]
+    cluster.clear()
+    mine, direct, whole = [], [], []
+    for _ in range(rounds):
+        mine.append(measure(cluster, operator, jobs, workers))
+        cluster.clear()
+        direct.append(measure_direct(cluster, pod, jobs, workers))
+        cluster.clear()
+        whole.append(measure_direct(cluster, pod, jobs, workers, services))
+        cluster.clear()
     operator.stop()
-    if not keep:
-        cluster.clear()
-        measure_direct(cluster, pod, jobs, workers)
-        cluster.clear()
+    for what, ours, pods, all in zip(("exist", "running"), zip(*mine), zip(*direct), zip(*whole)):
+        if None not in ours + pods + all:
+            print(f"{jobs} x {workers}: {what}: operator / direct = {sum(ours) / sum(pods):.2f}, with the services {sum(ours) / sum(all):.2f}, over {rounds} rounds", flush=True)
     return pod
 
 
@@ -126,7 +169,11 @@ def measure_start(cluster, what):
 
 
 def measure_large(cluster, jobs, workers, foreign):
-    pod = measure_rate(cluster, jobs, workers, keep=True)
+    operator = Operator(cluster)
+    operator.wait_for(lambda: metric("trainyard_cached_objects") is not None, "its metrics")
+    measure(cluster, operator, jobs, workers)
+    operator.stop()
+    pod = a_pod(cluster)
     measure_start(cluster, f"with {jobs * workers} managed pods").stop()
     # They only have to be there: nobody schedules them.
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"} | {"schedulerName": "nobody"}
@@ -135,6 +182,45 @@ def measure_large(cluster, jobs, workers, foreign):
     cluster.clear()
     measure_direct(cluster, pod, jobs, workers)
     cluster.clear()
+
+
+def phases(cluster, jobs):
+    return {cluster.send("GET", f"{JOBS}/{name}").get("status", {}).get("phase") for name in jobs}
+
+
+def live(cluster, number):
+    """Jobs from their beginning to their end: three that only run, one that is suspended and resumed, one that loses a pod."""
+    jobs = [f"soak{number}-{i}" for i in range(5)]
+    for name in jobs:
+        cluster.send("POST", JOBS, job(name, 20))
+    reach = lambda names, phase: servers.wait_until(lambda: phases(cluster, names) == {phase}, 300, f"{names} to be {phase}")
+    reach(jobs, "Running")
+    cluster.send("PATCH", f"{JOBS}/{jobs[0]}", {"spec": {"suspend": True}})
+    cluster.send("DELETE", f"{PODS}/{jobs[1]}-1-7")
+    reach(jobs[:1], "Suspended")
+    cluster.send("PATCH", f"{JOBS}/{jobs[0]}", {"spec": {"suspend": False}})
+    servers.wait_until(lambda: cluster.send("GET", f"{JOBS}/{jobs[1]}")["status"]["attempt"] == 2, 300, "another attempt")
+    reach(jobs, "Running")
+    for name in jobs:
+        cluster.send("DELETE", f"{JOBS}/{name}", {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})
+    servers.wait_until(lambda: cluster.count(MANAGED) == 0, 300, "the pods to go")
+
+
+def measure_soak(cluster, minutes):
+    """One operator for so long: whether it grows."""
+    operator = Operator(cluster)
+    operator.wait_for(lambda: metric("trainyard_cached_objects") is not None, "its metrics")
+    began, told, number = time.monotonic(), -60.0, 0
+    while time.monotonic() - began < 60 * minutes:
+        live(cluster, number)
+        number += 1
+        if time.monotonic() - told >= 60:
+            told = time.monotonic()
+            of = pathlib.Path(f"/proc/{operator.process.pid}")
+            memory = operator.memory()
+            print(f"soak: {(told - began) / 60:.1f} min, {5 * number} jobs: RSS {memory['VmRSS']:.1f} MB, peak {memory['VmHWM']:.1f} MB, {len(list((of / 'fd').iterdir()))} descriptors, "
+                  f"{len(list((of / 'task').iterdir()))} threads, CPU {operator.cpu():.1f} s", flush=True)
+    operator.stop()
 
 
 def measure_idle(cluster):
@@ -146,7 +232,9 @@ def measure_idle(cluster):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("scenario", nargs="*", choices=[[], "one", "many", "large"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("scenario", nargs="*", choices=[[], "one", "many", "large", "soak"])
+    parser.add_argument("--minutes", type=float, default=30)
     options = parser.parse_args()
     part = 10 if options.quick else 1
     chosen = options.scenario or ["one", "many", "large"]
@@ -155,11 +243,13 @@ def main():
         try:
             measure_idle(cluster)
             if "one" in chosen:
-                measure_rate(cluster, 1, 1000 // part)
+                measure_rate(cluster, 1, 1000 // part, options.rounds)
             if "many" in chosen:
-                measure_rate(cluster, 100 // part, 10)
+                measure_rate(cluster, 100 // part, 10, options.rounds)
             if "large" in chosen:
                 measure_large(cluster, 10, 1000 // part, 20000 // part)
+            if "soak" in chosen:
+                measure_soak(cluster, options.minutes)
         except BaseException:
             for log in ("operator", "kwok", "kube-scheduler"):
                 print(f"--- {log}\n" + (cluster.folder / f"{log}.log").read_text()[-3000:] if (cluster.folder / f"{log}.log").exists() else "")
