@@ -1,10 +1,12 @@
 """What strangers' YAML costs `validate`, `local` and the in-memory API: an error, a second and 100 MB at most."""
 
+import http.client
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -84,3 +86,15 @@ def test_an_apply_patch(tmp_path):
             kib, seconds = spent(api.pid)
             assert kib < MOST_KIB and seconds - before < MOST_SECONDS, (name, kib, seconds - before)
         assert api.send("GET", "/readyz")[0] == 200
+
+
+def test_a_client_that_keeps_its_connection_holds_up_no_stop(tmp_path):
+    with ApiOnly(tmp_path / "state") as api:
+        host, port = api.server.removeprefix("https://").split(":")
+        client = http.client.HTTPSConnection(host, int(port), context=api.context, timeout=30)
+        client.request("GET", "/healthz", headers={"Authorization": f"Bearer {api.token}"})
+        assert client.getresponse().read() == b"ok"
+        start = time.monotonic()
+        api.process.terminate()
+        assert api.process.wait(60) == 75
+        assert time.monotonic() - start < 15, "the library waits for twenty"

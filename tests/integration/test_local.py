@@ -1,12 +1,15 @@
 """`trainyard-operator local`: the whole path on one machine, seen from outside."""
 
 import base64
+import datetime
+import gzip
 import json
 import os
 import pathlib
 import random
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -16,9 +19,12 @@ import urllib.error
 import urllib.request
 
 import pytest
+import yaml
 from safetensors.numpy import load_file
 
 import harness
+from local_api import ApiOnly
+from operators import JOB, JOBS, PODS, Operator
 
 KUBECTL = shutil.which("kubectl")
 OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
@@ -79,7 +85,7 @@ class Local:
         return self.start().finish(timeout)
 
     def objects(self):
-        """The saved API: the snapshot and the lines since (operator/local/journal.h)."""
+        """The saved API: the snapshot and the lines since (operator/local/api/journal.h)."""
         try:
             saved = json.loads((self.state / "api.json").read_text())
             lines = [line for path in self.state.glob("api-*.journal") for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
@@ -130,6 +136,16 @@ class Local:
         return found
 
 
+def seconds_of(time):
+    return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+
+
+def assert_each_second_is_counted_once(job):
+    goodput = job["status"]["goodput"]
+    assert goodput["asOf"] == job["status"]["completionTime"]
+    assert goodput["trainingSeconds"] + sum(goodput["lostSeconds"].values()) == seconds_of(goodput["asOf"]) - seconds_of(job["metadata"]["creationTimestamp"]), goodput
+
+
 @pytest.fixture
 def local(tmp_path):
     made = []
@@ -169,6 +185,8 @@ def test_a_job_trains_and_nothing_is_left(local, data, wrapper):
     assert status["progress"]["step"] == 60 and status["world"]["size"] == 2
     assert status["checkpoint"]["step"] == 60, "the last one, which was written after the last poll"
     assert "Succeeded" in run.output
+    assert {"queued", "scheduled", "pulled"} <= status["startup"].keys()
+    assert_each_second_is_counted_once(run.job())
     records = harness.records(run.state / "claims/default/ckpt/record.jsonl")
     assert len(records) == 60
     assert not run.pids()
@@ -186,6 +204,13 @@ def test_the_exit_code_is_the_culprits(local, code, phase):
     status = run.status()
     assert status["phase"] == phase
     assert status["lastFailure"]["exitCode"] == code and status["lastFailure"]["tail"] == ["last words"]
+
+
+def test_the_summary_says_where_the_culprit_wrote(local):
+    run = local(script_job(["sh", "-c", "[ $RANK = 1 ] && exit 3; sleep 60"], restart={"maxRestarts": 0}))
+    assert run.run(60) == 3
+    log = str(next((run.state / "pods").glob("*_job-1-1_*/trainer.log")))
+    assert f"job-1-1      {log}" in run.output.splitlines(), run.output
 
 
 def test_rank_0_is_heard_while_it_runs(local, tmp_path):
@@ -212,6 +237,22 @@ def test_a_restart_goes_on_and_is_charged(local):
     status = run.status()
     assert status["attempt"] == 2 and status["restarts"]["total"] == 1 and status["restarts"]["charged"] == 1
     assert status["lastFailure"]["rank"] == 1 and status["lastFailure"]["exitCode"] == 70
+
+
+def test_where_the_time_went(local, data):
+    spec = job(data)
+    spec["spec"]["config"]["train"]["steps"] = 600
+    run = local(spec).start()
+    harness.wait_until(lambda: "firstStep" in run.status().get("startup", {}), what="the first step")
+    first = run.status()["startup"]
+    assert first["fromStep"] == 0 and 0 < first["rendezvous"] < 60 and 0 < first["firstStep"] < 60, first
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish(60) == 75
+    assert run.run() == 0, run.output
+    status = run.status()
+    assert status["attempt"] == 2 and status["startup"]["fromStep"] > 0, status
+    assert status["goodput"]["furthestStep"] == 600
+    assert_each_second_is_counted_once(run.job())
 
 
 def test_the_environment_is_the_contracts(local):
@@ -310,11 +351,11 @@ def test_bad_input(local, tmp_path, data):
     assert operator("locl").returncode == 2 and "did you mean local?" in operator("locl").stderr
     assert operator("local").returncode == 2
 
-    # A feature that is not there yet, by name; and nothing runs.
-    later = job(data)
-    later["spec"]["scheduling"] = {"gang": "volcano"}
-    result = operator("local", "-f", harness.write_config(tmp_path / "later.json", later))
-    assert result.returncode == 64 and "spec.scheduling.gang" in result.stderr and "not supported yet" in result.stderr
+    # A queue of nobody's; and nothing runs.
+    queued = job(data)
+    queued["spec"]["scheduling"] = {"queue": "research"}
+    result = operator("local", "-f", harness.write_config(tmp_path / "queued.json", queued))
+    assert result.returncode == 64 and "spec.scheduling.queue" in result.stderr and "gang is volcano" in result.stderr
 
     # A command that does not exist is permanent.
     run = local(script_job(["no-such-command"]))
@@ -331,6 +372,21 @@ def test_bad_input(local, tmp_path, data):
     assert result.returncode == 64 and "in use" in result.stderr
     busy.process.send_signal(signal.SIGINT)
     assert busy.finish(30) == 75
+
+
+def test_an_invalid_edit_ends_no_job_that_runs(local, tmp_path):
+    """It holds back what is new, and nothing else."""
+    go = tmp_path / "go"
+    run = local(script_job(["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"], name="job"), "--serve", "0").start()
+    harness.wait_until(lambda: run.status().get("phase") == "Running", what="the job to run")
+    edit = {"spec": {"restart": {"backoff": {"initialSeconds": 10, "maxSeconds": 5}}}}
+    assert run.request("PATCH", "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs/job", edit, "application/merge-patch+json") == 200
+    harness.wait_until(lambda: any(c["type"] == "InvalidSpec" and c["status"] == "True" for c in run.status().get("conditions", [])), what="the edit to be judged")
+    time.sleep(1)  # ten looks at the job
+    assert run.process.poll() is None and len(run.pids()) == 2
+    go.touch()
+    assert run.finish(60) == 0, run.output
+    assert run.status()["phase"] == "Succeeded" and "InvalidField" in run.output
 
 
 @needs_mounts
@@ -366,6 +422,7 @@ def test_a_full_state_directory(local, tmp_path):
                 filler.write(b"x" * 4096)
     go.touch()
     harness.wait_until(lambda: any("is not saved" in line and "No space left on device" in line for line in lines), what="the complaint")
+    harness.wait_until(lambda: any("Restarting" in line for line in lines), what="the restart: the complaint may be about something before it")
     (disk / "filler").unlink()
     harness.wait_until(lambda: any("saved again" in line for line in lines), what="the relief")
     saved = json.loads((disk / "state/api.json").read_text())["collections"]["trainingjobs.trainyard.dev"]["default/job"]["status"]
@@ -385,7 +442,9 @@ def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
     # It says what it would go on from, and where.
     assert f"--state-dir {run.state}" in run.output, run.output
     assert f"/checkpoints {run.state / 'claims/default/ckpt'}" in run.output and run.output.splitlines()[-1].endswith(str(run.state)), run.output
+    time.sleep(1)  # a pod's age is known to the second
     assert run.run() == 0, run.output
+    assert "output of job-2-0" in run.output and "output of job-1-0" not in run.output, "it was shown before"
     assert len(harness.records(run.state / "claims/default/ckpt/record.jsonl")) == 60
     assert run.status()["restarts"]["charged"] == 0
 
@@ -397,13 +456,14 @@ def alive(pid):
         return False
 
 
-@pytest.mark.parametrize("end", ["exit", "killed"])
+@pytest.mark.parametrize("end", ["exit", "killed", "killed before it wrote down what it had started"])
 def test_what_a_container_leaves_behind_goes_with_it(local, tmp_path, end):
-    """A shell's children, also those in process groups of their own: at its end, and at the next start after a SIGKILL of everything."""
+    """A shell's children, also those in process groups and sessions of their own: at its end, and at the next start after a SIGKILL of everything."""
     pids = tmp_path / "pids"
-    script = f'set -m; sleep 600 & echo $! >> {pids}; timeout 600 sleep 600 & echo $! >> {pids}; ' + ("exit 0" if end == "exit" else "while true; do sleep 0.1; done")
+    daemon = f"setsid sh -c 'echo $$$$ >> {pids}; exec sleep 600' & "
+    script = f'set -m; sleep 600 & echo $! >> {pids}; timeout 600 sleep 600 & echo $! >> {pids}; {daemon} while [ $(wc -l < {pids}) -lt 3 ]; do sleep 0.01; done; ' + ("exit 0" if end == "exit" else "while true; do sleep 0.1; done")
     run = local(script_job(["bash", "-c", script], workers=1, restart={"backoff": {"initialSeconds": 0, "maxSeconds": 0}})).start()
-    harness.wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, what="the children")
+    harness.wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 3, what="the children")
     first = list(map(int, pids.read_text().split()))
     if end == "exit":
         assert run.finish(60) == 0, run.output
@@ -411,8 +471,10 @@ def test_what_a_container_leaves_behind_goes_with_it(local, tmp_path, end):
         assert all(map(alive, first))
         run.process.kill()
         run.process.wait()
+        if end != "killed":
+            next((run.state / "pods").glob("*/processes")).unlink(missing_ok=True)
         run.start()
-        harness.wait_until(lambda: len(pids.read_text().split()) == 4, what="the next attempt")
+        harness.wait_until(lambda: len(pids.read_text().split()) == 6, what="the next attempt")
         run.process.send_signal(signal.SIGINT)
         run.process.send_signal(signal.SIGINT)
         assert run.finish(60) == 75
@@ -576,6 +638,72 @@ def test_interruptions_change_nothing(tmp_path, data):
 
 
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")
+def test_kubectl_asks_for_rights_and_applies_lists(tmp_path):
+    """What it sends as protobuf, and what it checks by itself on a server that does not say otherwise."""
+    with ApiOnly(tmp_path / "state") as api:
+
+        def kubectl(*args, good=True, stdin=None):
+            result = subprocess.run([KUBECTL, "--kubeconfig", api.state / "kubeconfig", *args], capture_output=True, text=True, timeout=60, input=stdin)
+            assert (result.returncode == 0) == good, result.stdout + result.stderr
+            return result.stdout + result.stderr
+
+        assert kubectl("auth", "can-i", "create", "pods") == "yes\n"
+        assert kubectl("auth", "can-i", "get", "/healthz") == "yes\n"
+        assert "secrets are not served" in kubectl("auth", "can-i", "get", "secrets", good=False)
+        assert "trainingjobs" in kubectl("auth", "can-i", "--list")
+        jobs = {"apiVersion": "v1", "kind": "List", "items": [script_job(["true"], name=name) for name in ("one", "two")]}
+        for flags in ([], ["--server-side"]):
+            kubectl("apply", *flags, "-f", "-", stdin=json.dumps(jobs))
+            assert kubectl("get", "tj", "-o", "name").split() == ["trainingjob.trainyard.dev/one", "trainingjob.trainyard.dev/two"]
+            kubectl("delete", "-f", "-", stdin=json.dumps(jobs))
+        jobs["items"][1]["spec"]["workerz"] = 1
+        assert 'unknown field "spec.workerz"' in kubectl("apply", "-f", "-", stdin=json.dumps(jobs), good=False), "the server checks"
+        pod = "/api/v1/namespaces/default/pods"
+        assert api.send("POST", pod, "k8s\0", "application/vnd.kubernetes.protobuf")[0] == 415
+        review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        for damaged in ("", "k8s", "k8s\0", "k8s\0\x0a\x7f", "k8s\0" + "\x7f" * 1000):
+            assert api.send("POST", review, damaged, "application/vnd.kubernetes.protobuf")[0] == 400, damaged
+
+
+def objects(schema, path):
+    """(path, fields) of every object in a schema."""
+    for name, field in schema.get("properties", {}).items():
+        inner = field.get("items", field)
+        if "properties" in inner:
+            yield f"{path}.{name}", inner["properties"]
+            yield from objects(inner, f"{path}.{name}")
+
+
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")
+def test_kubectl_explains_every_path(tmp_path):
+    """Each field of the CRD, with all of its description, however kubectl breaks the lines."""
+    crd = subprocess.run([OPERATOR, "crd"], check=True, capture_output=True, text=True, timeout=60).stdout
+    schema = yaml.safe_load(crd)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    with ApiOnly(tmp_path / "state") as api:
+        paths = 0
+        for path, fields in objects(schema, "tj"):
+            said = subprocess.run([KUBECTL, "--kubeconfig", api.state / "kubeconfig", "explain", path], check=True, capture_output=True, text=True, timeout=60).stdout
+            words = " ".join(said.split())
+            for name, field in fields.items():
+                assert f" {name} <" in words and " ".join(field["description"].split()) in words, f"{path}.{name}: {said}"
+                paths += 1
+        assert paths > 100
+
+
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")
+def test_kubectl_waits_for_the_end(tmp_path):
+    """People wait for condition=complete, in that spelling: the operator's own write ends the wait. Nobody runs pods here but the test."""
+    with ApiOnly(tmp_path / "state") as api, Operator(api.state / "kubeconfig", tmp_path) as operator:
+        assert api.send("POST", JOBS, JOB)[0] == 201
+        harness.wait_until(lambda: api.send("GET", f"{PODS}/job-1-0")[0] == 200, 60, "the worker")
+        wait = subprocess.Popen([KUBECTL, "--kubeconfig", api.state / "kubeconfig", "wait", "--for=condition=complete", "tj/job", "--timeout=120s"], stdout=subprocess.PIPE, text=True)
+        ended = {"phase": "Succeeded", "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]}
+        assert api.send("PATCH", f"{PODS}/job-1-0/status", {"status": ended}, "application/merge-patch+json")[0] == 200
+        said = wait.communicate(timeout=150)[0]
+        assert wait.returncode == 0 and "condition met" in said, said + operator.said()
+
+
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not on PATH; `make test-cluster` builds one")
 def test_kubectl(local):
     script = 'trap "exit 75" TERM; echo hello from $RANK; while true; do sleep 0.1; done'
     run = local(script_job(["sh", "-c", script], name="job"), "--serve", "0").start()
@@ -642,3 +770,112 @@ def test_kubectl(local):
     assert "Suspended" in seen and "NAME" not in seen, seen
     assert run.finish(60) == 75
     assert not run.pids()
+
+
+class Raw:
+    """One TLS connection to the API, for what no client would send."""
+
+    def __init__(self, api):
+        port = int(api.server.rsplit(":", 1)[1])
+        self.socket = ssl._create_unverified_context().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20))
+
+    def send(self, piece, times=1):
+        """How many of the pieces went out before the server was through with it."""
+        for sent in range(times):
+            try:
+                self.socket.sendall(piece)
+            except OSError:
+                return sent
+        return times
+
+    def answer(self):
+        """All that comes until the server closes."""
+        text = b""
+        try:
+            while more := self.socket.recv(1 << 16):
+                text += more
+        except OSError:
+            pass
+        return text.decode()
+
+
+def resident_mib(pid):
+    """The most there ever was."""
+    return next(int(line.split()[1]) // 1024 for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+
+
+PODS_HEAD = "POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\n"
+
+
+def test_nobody_without_a_token_fills_the_memory(tmp_path):
+    with ApiOnly(tmp_path) as api:
+        assert api.send("GET", "/version")[0] == 200
+        before = resident_mib(api.pid)
+        chunk = b"%x\r\n" % (1 << 20) + b"x" * (1 << 20) + b"\r\n"
+        cases = [  # head, what follows it, how often
+            ("Transfer-Encoding: chunked\r\n\r\n", chunk, 200),
+            (f"Content-Length: {200 << 20}\r\n\r\n", b"x" * (1 << 20), 200),
+            (f"Content-Length: {7 << 20}\r\n\r\n", b"x" * (7 << 20), 1),
+            ("Transfer-Encoding: gzip, chunked\r\n\r\n", chunk, 200),
+            ("Content-Type: multipart/form-data; boundary=b\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, 200),
+            ("\r\n", b"x" * (1 << 20), 200),
+        ]
+        for head, piece, times in cases:
+            raw = Raw(api)
+            raw.socket.sendall((PODS_HEAD + head).encode())
+            answer = raw.answer()  # before anything of the body
+            assert answer.startswith("HTTP/1.1 401 ") and '"reason":"Unauthorized"' in answer and "Connection: close" in answer, (head, answer)
+            raw = Raw(api)
+            raw.socket.sendall((PODS_HEAD + head).encode())
+            assert raw.send(piece, times) < 40, head
+            assert resident_mib(api.pid) < before + 16, head
+        raw = Raw(api)
+        raw.socket.sendall((PODS_HEAD + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n").encode())
+        answer = raw.answer()
+        assert answer.startswith("HTTP/1.1 401 ") and answer.count("Content-Length") == 1 and answer.endswith("}"), answer
+        for start, piece in [(b"GET /", b"a" * (1 << 16)), (b"GET / HTTP/1.1\r\nx: ", b"a" * (1 << 16)), (b"GET / HTTP/1.1\r\n", b"a: b\r\n" * 10000)]:
+            raw = Raw(api)
+            raw.socket.sendall(start)
+            assert raw.send(piece, 1000) < 1000, start
+            assert resident_mib(api.pid) < before + 16, start
+        assert api.send("GET", "/version")[0] == 200
+
+
+def test_a_body_is_read_up_to_the_limit(tmp_path):
+    with ApiOnly(tmp_path) as api:
+        assert api.send("GET", "/version")[0] == 200
+        authorized = PODS_HEAD + f"Authorization: Bearer {api.token}\r\n"
+
+        def ask(head, piece=b"", times=1, end=b""):
+            raw = Raw(api)
+            raw.socket.sendall((authorized + head).encode())
+            raw.send(piece, times)
+            raw.send(end)
+            return raw.answer()
+
+        pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}).encode()
+        before, close = resident_mib(api.pid), "Content-Type: application/json\r\nConnection: close\r\n"
+        chunked = b"".join(b"1\r\n%c\r\n" % byte for byte in pod)
+        assert ask(close + "Transfer-Encoding: chunked\r\n\r\n", chunked, 1, b"0\r\n\r\n").startswith("HTTP/1.1 201 ")
+        packed = gzip.compress(pod)
+        assert ask(f"{close}Content-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n", packed).startswith("HTTP/1.1 409 ")
+        assert ask(close + "\r\n").startswith("HTTP/1.1 400 "), "there is no body to wait for"
+        mebibyte = b"x" * (1 << 20)
+        chunk = b"%x\r\n" % len(mebibyte) + mebibyte + b"\r\n"
+        for head, piece, times in [
+            ("Transfer-Encoding: chunked\r\n\r\n", chunk, 200),
+            (f"Content-Length: {200 << 20}\r\n\r\n", mebibyte, 200),
+            (f"Content-Length: {99 ** 99}\r\n\r\n", mebibyte, 200),
+        ]:
+            answer = ask(head, piece, times)  # which whoever goes on sending may miss
+            assert not answer or answer.startswith("HTTP/1.1 413 "), (head, answer)
+        bomb = gzip.compress(b" " * (200 << 20))
+        answer = ask(f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n", bomb)
+        assert answer.startswith("HTTP/1.1 413 ") and "limit is 8388608 bytes" in answer, answer
+        assert ask("Transfer-Encoding: chunked\r\n\r\n", chunk, 9).startswith("HTTP/1.1 413 ")
+        assert ask(f"Content-Length: {9 << 20}\r\n\r\n").startswith("HTTP/1.1 413 ")
+        assert ask("Transfer-Encoding: compress\r\n\r\n").startswith("HTTP/1.1 501 ")
+        assert ask("Content-Length: 1x\r\n\r\n").startswith("HTTP/1.1 400 ")
+        assert ask("Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1\r\n\r\n").startswith("HTTP/1.1 415 ")
+        assert resident_mib(api.pid) < before + 64
+        assert api.send("GET", "/version")[0] == 200

@@ -53,6 +53,18 @@ def operator(api, tmp_path):
         yield running
 
 
+def test_whoever_connects_and_says_nothing_keeps_no_probe_waiting(api, operator):
+    silent = [socket.create_connection(("127.0.0.1", operator.port), timeout=10) for _ in range(16)]
+    try:
+        for connection in silent[::2]:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n")  # and nothing more
+        assert operator.get("/healthz") == (200, "ok")
+        assert operator.ready() and "trainyard_leader" in operator.metrics()
+    finally:
+        for connection in silent:
+            connection.close()
+
+
 def test_every_metric_is_documented_and_served(api, operator):
     assert api.send("POST", JOBS, JOB)[0] == 201
     harness.wait_until(lambda: api.send("GET", f"{PODS}/job-1-0")[0] == 200, 60, "the job's pod")

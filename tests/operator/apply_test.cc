@@ -2,8 +2,15 @@
 #include "operator/reconcile/apply.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
-#include "operator/local/memory_client.h"
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <tuple>
+
+#include "operator/api/labels.h"
+#include "operator/local/api/memory_client.h"
 #include "tests/operator/builders.h"
 #include "tests/sim/dice.h"
 
@@ -78,10 +85,28 @@ TEST_F(ApplyTest, CreatesTheServiceAndThePodsOnce) {
   EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200);
   EXPECT_EQ(outcome_.made.size(), 20u);
   // The cache does not show all of them yet: those are not missing.
-  EXPECT_EQ(executor_.Coming(job_, {0, 2}), (IndexSet{1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
-  EXPECT_EQ(executor_.Coming(job_, {}).count(0), 0u) << "one that was shown and is gone is no longer expected";
+  Observed observed;
+  observed.job = job_;
+  observed.current.resize(20);
+  observed.current[2] = std::make_shared<const PodRecord>();
+  executor_.Recall(observed);
+  EXPECT_EQ(observed.made.size(), 20u);
+  EXPECT_EQ(observed.coming.size(), 19u);
+  EXPECT_FALSE(observed.coming.contains(2));
+  FindMissing(observed);
+  EXPECT_TRUE(observed.missing.empty());
+  // One that was shown and is gone is missing, though the status may not say yet that all were there.
+  Observed later = observed;
+  later.coming.clear();
+  later.current[2] = nullptr;
+  executor_.Recall(later);
+  FindMissing(later);
+  EXPECT_EQ(later.missing, std::vector<int64_t>{2});
   clock_.Advance(kCacheLagSeconds + 1);
-  EXPECT_TRUE(executor_.Coming(job_, {}).empty()) << "and one that never came has gone again";
+  later.coming.clear();
+  executor_.Recall(later);
+  FindMissing(later);
+  EXPECT_EQ(later.missing.size(), 20u) << "those that never came are to be asked for";
   // Another operator finds them there, and they are ours.
   Executor other(client_, clock_, 4);
   EXPECT_TRUE(other.Apply(job_, Creates(20), outcome_).ok());
@@ -182,6 +207,33 @@ TEST_F(ApplyTest, AnOldCopyOfTheJobCreatesNothing) {
   SetAttempt(2);
   EXPECT_TRUE(executor_.Apply(old, plan, outcome_).Is(Code::kConflict));
   EXPECT_EQ(PodCount(), 0u);
+}
+
+// The answer to a write of the first attempt counts as long as a read's; that of a later one says nothing of old pods.
+TEST_F(ApplyTest, AnAnswerThatWasHeardNeedsNoQuestion) {
+  const Json written = api_.Get(kube::kTrainingJobs, "default", "job").body;
+  const TrainingJob first = job_;
+  const Plan plan = Creates(1);
+  for (const auto& [why, seconds, change] : std::vector<std::tuple<const char*, double, Json>>{
+           {"too old", kConfirmedSeconds + 1, Json::object()},
+           {"suspended", 0, {{"spec", {{"suspend", true}}}}},
+           {"another job", 0, {{"metadata", {{"uid", "other"}}}}},
+           {"being deleted", 0, {{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}}}}},
+           {"a later attempt", 0, {{"status", {{"attempt", 2}}}}},
+           {"good", 0, Json::object()}}) {
+    SetAttempt(2);
+    Executor executor(client_, clock_, 1);
+    Json answer = written;
+    answer.merge_patch(change);
+    executor.Hear(first, answer, clock_.Steady());
+    clock_.Advance(seconds);
+    const bool asks = executor.Apply(first, plan, outcome_).Is(Code::kConflict);
+    EXPECT_EQ(asks, std::string(why) != "good") << why;
+  }
+  EXPECT_EQ(PodCount(), 1u);
+  Executor executor(client_, clock_, 1);
+  executor.Hear(job_, api_.Get(kube::kTrainingJobs, "default", "job").body, clock_.Steady());
+  EXPECT_TRUE(executor.Apply(job_, Creates(1), outcome_).Is(Code::kConflict)) << "the pod of attempt 1 is left";
 }
 
 // A first list may be older than the job's end, when its pods are cleaned up already.
@@ -316,6 +368,154 @@ TEST_F(ApplyTest, ForceTakesAPodFromANodeThatDoesNotAnswer) {
   EXPECT_EQ(PodCount(), 1u) << "only the very pod";
   plan.deletes = {{.name = "job-1-0", .uid = uid, .force = true}};
   ASSERT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
+  EXPECT_EQ(PodCount(), 0u);
+}
+
+// What kept an attempt's pods from being made says nothing of the next one's, nor of their deletion.
+TEST_F(ApplyTest, AProblemEndsWithItsAttempt) {
+  client_.quota = 0;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "Forbidden");
+  EXPECT_TRUE(outcome_.problem.news);
+  client_.quota = 1000;
+  SetAttempt(2);
+  outcome_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "") << outcome_.problem.message;
+  EXPECT_EQ(PodCount(), 1u);
+}
+
+// A plan that wants nothing forgets it.
+TEST_F(ApplyTest, AProblemEndsWithWhatWasWanted) {
+  client_.quota = 0;
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  ASSERT_TRUE(executor_.Apply(job_, {.status = job_.status}, outcome_).ok());
+  client_.quota = 1000;
+  outcome_ = {};
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "") << outcome_.problem.message;
+}
+
+// Fails to delete, and notes how often it was asked.
+class UndeletingClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  Status Delete(const kube::Resource&, const std::string&, const std::string& name,
+                const kube::DeleteOptions&) override {
+    ++deletes;
+    return only.empty() || only == name ? failure : Status::Ok();
+  }
+  Status failure;
+  std::string only;
+  std::atomic<int> deletes{0};
+};
+
+// An outage, or a server that has enough, is not asked ten thousand times; one pod that is protected keeps no other.
+TEST_F(ApplyTest, DeletionsEndWithTheFirstError) {
+  Plan plan;
+  plan.status = job_.status;
+  for (int i = 0; i < 1000; ++i) plan.deletes.push_back({"pod-" + std::to_string(i), "uid"});
+  const struct {
+    Code code;
+    const char *only, *reason;
+    int most, least;
+    bool fails;
+  } cases[] = {
+      {Code::kUnavailable, "", "", 4, 1, true},
+      {Code::kDeadline, "", "", 4, 1, true},
+      {Code::kThrottled, "", "Throttled", 4, 1, false},
+      {Code::kForbidden, "", "Forbidden", 20, 16, false},
+      {Code::kInvalid, "pod-3", "PodRefused", 1000, 1000, false},
+  };
+  for (const auto& c : cases) {
+    UndeletingClient client(api_);
+    client.failure = Status(c.code, "no");
+    client.only = c.only;
+    Executor executor(client, clock_, 4);
+    Outcome outcome;
+    EXPECT_EQ(executor.Apply(job_, plan, outcome).ok(), !c.fails) << CodeName(c.code);
+    EXPECT_EQ(outcome.problem.reason, c.reason) << CodeName(c.code);
+    EXPECT_LE(client.deletes, c.most) << CodeName(c.code);
+    EXPECT_GE(client.deletes, c.least) << CodeName(c.code);
+  }
+}
+
+// Serves a few pods and then nothing but errors.
+class BreakingClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                      const kube::WriteOptions& options) override {
+    if (resource == kube::kPods && ++pods > 64) {
+      if (throws) throw std::runtime_error("a defect");
+      return failure;
+    }
+    return MemoryClient::Create(resource, ns, object, options);
+  }
+  Status failure;
+  bool throws = false;
+  std::atomic<int> pods{0};
+};
+
+TEST_F(ApplyTest, ABatchEndsWithTheFirstError) {
+  for (const Code code : {Code::kUnavailable, Code::kForbidden, Code::kThrottled}) {
+    BreakingClient client(api_);
+    client.failure = Status(code, "no");
+    Executor executor(client, clock_, 4);
+    Outcome outcome;
+    EXPECT_EQ(executor.Apply(job_, Creates(127), outcome).ok(), code != Code::kUnavailable);
+    EXPECT_LE(client.pods, 64 + 4) << CodeName(code) << ", of 127 in seven batches";
+    EXPECT_EQ(outcome.made.size(), 64u);
+    for (const int64_t rank : outcome.made)
+      api_.Delete(kube::kPods, "default", api::PodName("job", 1, rank), {.grace_seconds = 0});
+  }
+}
+
+TEST_F(ApplyTest, AnExceptionInAThreadIsAnError) {
+  BreakingClient client(api_);
+  client.throws = true;
+  Executor executor(client, clock_, 4);
+  const Status status = executor.Apply(job_, Creates(127), outcome_);
+  EXPECT_TRUE(status.Is(Code::kInternal)) << status.ToString();
+  EXPECT_NE(status.message().find("a defect"), std::string::npos) << status.message();
+}
+
+// A container may have no more threads.
+TEST_F(ApplyTest, PodsAreMadeWithTheThreadsThatThereAre) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);  // no thread begins now
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  const Status status = executor_.Apply(job_, Creates(20), outcome_);
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&before);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(PodCount(), 20u);
+}
+
+// Takes longer to say that the attempt is the newest than that counts; not for ever, so that the test ends.
+class SlowConfirmation : public local::MemoryClient {
+ public:
+  SlowConfirmation(local::MemoryApi& api, sim::VirtualClock& clock) : MemoryClient(api), clock_(clock) {}
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+    if (resource == kube::kTrainingJobs && ++asked < 50) clock_.Advance(kConfirmedSeconds + 1);
+    return MemoryClient::Get(resource, ns, name);
+  }
+  int asked = 0;
+
+ private:
+  sim::VirtualClock& clock_;
+};
+
+TEST_F(ApplyTest, AConfirmationThatComesTooLateIsNotAskedForEver) {
+  SlowConfirmation client(api_, clock_);
+  Executor executor(client, clock_, 1);
+  const Status status = executor.Apply(job_, Creates(20), outcome_);
+  EXPECT_TRUE(status.Is(Code::kDeadline)) << status.ToString();
+  EXPECT_LE(client.asked, 3);
   EXPECT_EQ(PodCount(), 0u);
 }
 

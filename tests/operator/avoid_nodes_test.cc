@@ -40,6 +40,12 @@ TEST(AvoidNodes, ForgetsInTime) {
   EXPECT_EQ(later.avoided_nodes[0].node, "b");
 }
 
+TEST(AvoidNodes, AnAttemptThatBeginsForFreeForgetsInTimeToo) {
+  const api::JobStatus monday = FailOn("a", {});
+  EXPECT_EQ(FailOn("b", monday, After(kNow, 3599), true).avoided_nodes.size(), 1u);
+  EXPECT_TRUE(FailOn("b", monday, After(kNow, 3600), true).avoided_nodes.empty());
+}
+
 TEST(AvoidNodes, ADisruptionOrAStopIsNoFaultOfTheNode) {
   EXPECT_TRUE(FailOn("a", {}, kNow, true).avoided_nodes.empty());
   EXPECT_TRUE(FailOn("a", {}, kNow, false, 75).avoided_nodes.empty());

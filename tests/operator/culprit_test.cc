@@ -51,6 +51,9 @@ TEST(Culprit, APodThatSomeoneDeletedCountsFromThen) {
   EXPECT_EQ(CulpritOf(scene), 1);
   deleted.deleted_at = After(kNow, -7);
   EXPECT_EQ(CulpritOf(scene), 0) << "worker 0 had failed before";
+  deleted.deleted_at.reset();
+  deleted.forced = true;
+  EXPECT_EQ(CulpritOf(scene), 1) << "its kubelet takes it away: worker 0 may have failed after it was told to go";
 }
 
 struct WordsCase {
@@ -104,6 +107,14 @@ TEST(Culprit, KeepsTheEvidence) {
   EXPECT_EQ(failure.message, "it broke");
   EXPECT_EQ(failure.tail, std::vector<std::string>{"last line"});
   EXPECT_EQ(plan.status.checkpoint.step, 30);
+}
+
+TEST(Culprit, ALauncherThatNamesNoRankSpeaksOfItsWorker) {
+  for (const char* rank : {"null", "-1", "\"x\""}) {
+    Scene scene(3);
+    scene.Ended(2, 70, 1, std::string(R"({"v": 1, "message": "it broke", "rank": )") + rank + "}");
+    EXPECT_EQ(FailedWorkers(scene.Observe(), kNow).at(0).failure.rank, 2) << rank;
+  }
 }
 
 TEST(Culprit, AnyImagesLastWordsAreKept) {

@@ -43,7 +43,8 @@ TEST(Fetch, WhatIsNoAnswerIsAnError) {
        {"", "hello", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 404 Not Found\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b",
-        "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"})
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n\x1f\x8b", "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"})
     EXPECT_FALSE(Answered(text).ok()) << text;
 }
 

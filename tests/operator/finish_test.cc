@@ -121,6 +121,8 @@ TEST(Finish, APodThatWasDeletedAndEndsWithZeroIsNoSuccess) {
   EXPECT_EQ(scene.Decide().status.attempt, 2) << "within one second it may have been told to";
   pod.deleted_at = After(kNow, -1);
   EXPECT_EQ(scene.Decide().status.phase, api::kSucceeded) << "it had ended before";
+  pod.deleted_at.reset();
+  EXPECT_EQ(scene.Decide().status.attempt, 2) << "its kubelet takes it away: nobody knows when it was told to go";
 }
 
 TEST(Finish, CleanPodPolicy) {

@@ -27,6 +27,14 @@ TEST(IndexSet, ReadsWhatItWrites) {
 TEST(IndexSet, AnythingElseIsLeftOut) {
   EXPECT_EQ(ParseIndexSet("0-9223372036854775807", 3), (IndexSet{0, 1, 2}));
   EXPECT_EQ(ParseIndexSet("x,1,-2,3-,5-4,,2 ,4", 10), (IndexSet{1, 4}));
+  EXPECT_EQ(ParseIndexSet("4-6,1,5-8,8", 10), (IndexSet{4, 5, 6, 8})) << "what goes back is not what is written";
+}
+
+// A status of a megabyte and a half, whose every part names all the workers there can be: counted once.
+TEST(IndexSet, RepeatedRangesAreCountedOnce) {
+  std::string text = "0-9999";
+  while (text.size() < 1'500'000) text += ",0-9999";
+  EXPECT_EQ(ParseIndexSet(text, 10000).size(), 10000u);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -28,6 +29,10 @@ TEST(InvalidSpec, TheDryRunsVerdictStandsForItsGeneration) {
   EXPECT_EQ(FindCondition(plan.status, kInvalidSpecCondition)->reason, "TemplateRefused");
   scene.status() = plan.status;
   EXPECT_EQ(scene.Decide().status.attempt, 0) << "the dry run is not repeated, and still holds";
+  EXPECT_EQ(scene.Decide().requeue_after_seconds, kAskRefusedSeconds) << "it is, in a while";
+  Observed again = scene.Observe();
+  again.template_checked = true;
+  EXPECT_EQ(MakePlan(again, kNow).status.attempt, 1) << "who refused it has changed his mind";
   scene.job().generation = 2;
   EXPECT_EQ(scene.Decide().status.attempt, 1);
 }
@@ -122,14 +127,6 @@ TEST(InvalidSpec, AMessageIsNeverLongerThanTheApiTakes) {
   EXPECT_LT(message.size(), 32768u);
   scene.record().errors.assign(512, {api::FieldError::Kind::kInvalid, "spec.x", "0", "1"});
   EXPECT_TRUE(FindCondition(scene.Decide().status, kInvalidSpecCondition)->message.ends_with("\nand 492 more"));
-}
-
-TEST(InvalidSpec, AFeatureThatIsNotThereSaysSo) {
-  Json object = JobObject("job", 1);
-  object["spec"]["scheduling"] = {{"gang", "volcano"}};
-  const JobRecord record = JobFromApi(object);
-  const Plan plan = MakePlan(SortPods(record, {}), kNow);
-  EXPECT_EQ(FindCondition(plan.status, kInvalidSpecCondition)->reason, "NotYetSupported");
 }
 
 }  // namespace

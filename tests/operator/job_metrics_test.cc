@@ -33,5 +33,38 @@ TEST(JobMetrics, StrangersWordsAreBounded) {
   EXPECT_EQ(restarts.at({"word7", true}), 2);
 }
 
+TEST(JobMetrics, AStageOfAStartCountsOnceInEachAttempt) {
+  JobMetrics metrics;
+  api::JobStatus pulled;
+  pulled.attempt = 1;
+  pulled.startup.pulled = 45;
+  api::JobStatus trains = pulled;
+  trains.startup.first_step = 0.4;
+  metrics.Count({}, pulled);
+  metrics.Count(pulled, trains);
+  const auto stages = metrics.startup();
+  ASSERT_EQ(stages.size(), 5);
+  EXPECT_STREQ(stages[2].first, "pulled");
+  EXPECT_EQ(stages[2].second.count(), 1);
+  EXPECT_EQ(stages[2].second.sum, 45);
+  EXPECT_EQ(stages[4].second.count(), 1);
+  pulled.attempt = 2;
+  metrics.Count(trains, pulled);
+  EXPECT_EQ(metrics.startup()[2].second.count(), 2);
+}
+
+TEST(JobMetrics, TimeCountsByItsCause) {
+  JobMetrics metrics;
+  api::JobStatus before, after;
+  before.goodput.training_seconds = 100;
+  after.goodput.training_seconds = 160;
+  after.goodput.lost_seconds.replay = 7;
+  metrics.Count(before, after);
+  const auto goodput = metrics.goodput();
+  EXPECT_STREQ(goodput[0].first, "training");
+  EXPECT_EQ(goodput[0].second, 60);
+  EXPECT_EQ(goodput[3].second, 7);
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

@@ -116,6 +116,33 @@ TEST_F(KubeconfigTest, APluginOfAnotherVersionIsRefused) {
   ExpectNames(Refused({}, {{"exec", asks}}), "user.exec.interactiveMode");
 }
 
+TEST_F(KubeconfigTest, WhatAPluginIsGivenIsText) {
+  const std::pair<Json, const char*> cases[] = {
+      {{{"args", "x"}}, "user.exec.args: \"x\" is no list"},
+      {{{"args", {1}}}, "user.exec.args: 1 is no text"},
+      {{{"env", {{{"name", "V"}, {"value", 5}}}}}, R"(user.exec.env: {"name":"V","value":5} is no name and value)"},
+      {{{"env", {7}}}, "user.exec.env: 7 is no name and value"},
+  };
+  for (const auto& [field, says] : cases) {
+    Json exec = {{"apiVersion", "client.authentication.k8s.io/v1"}, {"command", "x"}};
+    exec.update(field);
+    ExpectNames(Refused({}, {{"exec", exec}}), says);
+  }
+}
+
+TEST_F(KubeconfigTest, AServerIsAHostAndAPort) {
+  for (const char* server : {"https://[::1]x16443", "https://[::1]6443", "https://[::1", "https://[]:6443",
+                             "https://a:", "https://a:0", "https://a:65536", "https://a:b"})
+    ExpectNames(Refused({{"server", server}}, {}), std::string("server: ") + server);
+  EXPECT_EQ(Read({{"server", "https://[::1]:6443"}}, {})->port, 6443);
+  EXPECT_EQ(Read({{"server", "https://[::1]"}}, {})->port, 443);
+}
+
+TEST_F(KubeconfigTest, AFileWithoutAnEndIsRefused) {
+  EXPECT_FALSE(ReadKubeconfig("/dev/zero").ok());
+  EXPECT_NE(Refused({{"certificate-authority", "/dev/zero"}}, {}), "accepted");
+}
+
 class PluginTest : public KubeconfigTest {
  protected:
   // A plugin that runs `script`, beside the kubeconfig.
@@ -155,6 +182,9 @@ TEST_F(PluginTest, GivesATokenUntilItExpires) {
   EXPECT_EQ(credentials.Now(Soon())->token, "2") << "the server did not think so";
   clock_.Pass(700);
   EXPECT_EQ(credentials.Now(Soon())->token, "3") << "expired";
+  EXPECT_EQ(credentials.Now(Soon())->token, "3") << "so is the new one, by this clock: not a plugin for each request";
+  clock_.Pass(11);
+  EXPECT_EQ(credentials.Now(Soon())->token, "4");
 }
 
 TEST_F(PluginTest, GivesACertificate) {

@@ -1,4 +1,4 @@
-#include "operator/local/limits.h"
+#include "operator/local/node/limits.h"
 
 #include <gtest/gtest.h>
 
@@ -72,6 +72,22 @@ TEST(IgnoredFields, AreAllThatIsNotFollowed) {
                                              "spec.template.spec.nodeSelector: there is one node, this machine",
                                              "spec.template.spec.setHostnameAsFQDN: it has no meaning for processes",
                                              "image \"i\": commands come from PATH"}));
+}
+
+TEST(IgnoredFields, WhoPlacesWorkersTogether) {
+  nlohmann::json job = JobWith("{}");
+  const std::vector<std::string> plain = IgnoredFields(job);
+  job["spec"]["scheduling"] = {{"gang", "none"}, {"queue", ""}};
+  EXPECT_EQ(IgnoredFields(job), plain);
+  job["spec"]["scheduling"] = {{"gang", "volcano"}, {"queue", "research"}, {"priorityClassName", "high"}};
+  job["metadata"]["labels"] = {{"kueue.x-k8s.io/queue-name", "team"}};
+  std::vector<std::string> lines = IgnoredFields(job);
+  ASSERT_EQ(lines.size(), plain.size() + 4);
+  lines.resize(4);
+  EXPECT_EQ(lines, (std::vector<std::string>{"spec.scheduling.gang: there is one node, this machine",
+                                             "spec.scheduling.queue: there is one node, this machine",
+                                             "spec.scheduling.priorityClassName: there is one node, this machine",
+                                             "metadata.labels.kueue.x-k8s.io/queue-name: there is no Kueue here"}));
 }
 
 }  // namespace

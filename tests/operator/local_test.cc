@@ -9,7 +9,8 @@
 
 #include "operator/api/json.h"
 #include "operator/kube/rest_client.h"
-#include "operator/local/api_server.h"
+#include "operator/local/api/api_server.h"
+#include "operator/local/api/table.h"
 #include "operator/local/live_view.h"
 #include "operator/local/local_command.h"
 #include "operator/progress_poller.h"
@@ -28,7 +29,7 @@ class LocalTest : public testing::Test {
   ~LocalTest() override { std::filesystem::remove_all(folder_); }
 
   // The exit code of `local` for a job whose two workers run `script`.
-  int Run(const std::string& script, const nlohmann::json& spec = nlohmann::json::object()) {
+  int Run(const std::string& script, const nlohmann::json& spec = nlohmann::json::object(), bool quiet = true) {
     nlohmann::json job = JobObject("job", 2);
     job["metadata"] = {{"name", "job"}};
     job["spec"]["template"]["spec"]["containers"][0]["command"] = nlohmann::json::array({"sh", "-c", script});
@@ -36,7 +37,14 @@ class LocalTest : public testing::Test {
     job["spec"].merge_patch(spec);
     const std::string file = (folder_ / "job.json").string();
     std::ofstream(file) << job;
-    return RunLocal({.file = file, .serve = 0, .state_dir = (folder_ / "state").string(), .quiet = true});
+    return RunLocal({.file = file, .serve = 0, .state_dir = (folder_ / "state").string(), .quiet = quiet});
+  }
+  // Between two runs.
+  void EditSaved(const std::function<void(nlohmann::json&)>& edit) const {
+    const std::filesystem::path path = folder_ / "state/api.json";
+    nlohmann::json saved = nlohmann::json::parse(std::ifstream(path));
+    edit(saved);
+    std::ofstream(path) << saved;
   }
   const std::filesystem::path folder_;
 };
@@ -50,6 +58,35 @@ TEST_F(LocalTest, RestartsAllWorkersTogether) {
   EXPECT_EQ(Run(script), 0);
   EXPECT_EQ(Run(script), 0) << "the job in the state directory has ended";
   EXPECT_EQ(Run("exit 0"), 64) << "and its template stays as it was";
+}
+
+TEST_F(LocalTest, AJobThatFailedNeverEndsWith0) {
+  const nlohmann::json no_restart = {{"restart", {{"maxRestarts", 0}}}};
+  EXPECT_EQ(Run("exit 3", no_restart), 3);
+  for (const int64_t code : {int64_t{256}, int64_t{1} << 32}) {
+    EditSaved([&](nlohmann::json& saved) {
+      saved["collections"]["trainingjobs.trainyard.dev"]["default/job"]["status"]["lastFailure"]["exitCode"] = code;
+    });
+    EXPECT_EQ(Run("exit 3", no_restart), 1) << code;
+  }
+}
+
+TEST_F(LocalTest, PodsThatAreNotWhatTheyWereCrashNothing) {
+  EXPECT_EQ(Run("[ $RANK = 0 ] && exit 0; exit 3", {{"restart", {{"maxRestarts", 0}}}}), 3);
+  EditSaved([](nlohmann::json& saved) {
+    nlohmann::json& pods = saved["collections"]["pods."];
+    ASSERT_EQ(pods.size(), 2u);
+    nlohmann::json strange = pods["default/job-1-0"];
+    strange["metadata"]["name"] = "a-stranger";
+    strange["metadata"]["uid"] = "another";
+    strange["metadata"].erase("ownerReferences");
+    for (const auto& [key, pod] : pods.items()) pod["spec"]["containers"] = nlohmann::json::array();
+    pods["default/a-stranger"] = strange;
+  });
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(Run("[ $RANK = 0 ] && exit 0; exit 3", {{"restart", {{"maxRestarts", 0}}}}, false), 3);
+  const std::string said = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(said.find("a-stranger"), std::string::npos) << said;
 }
 
 TEST_F(LocalTest, AVolumeIsAFolder) {
@@ -155,6 +192,14 @@ TEST_F(ServerTest, ADeeplyNestedBodyIsRefused) {
   }
 }
 
+TEST(Table, ShowsAPodOfAnyShape) {
+  const nlohmann::json pod = {{"metadata", {{"name", "p"}}},
+                              {"spec", {{"nodeName", 5}}},
+                              {"status", {{"podIP", 5}, {"phase", {}}, {"containerStatuses", {5}}}}};
+  const nlohmann::json table = local::MakeTable(kube::kPods, {pod}, "1", true, Time{});
+  EXPECT_EQ(table["rows"][0]["cells"], nlohmann::json::array({"p", "0/0", "", 0, "<unknown>", "<none>", "<none>"}));
+}
+
 TEST(ReportFromStatus, WhatIsNotKnownIsNotZero) {
   const auto report = ReportFromStatus(
       R"({"job_uid": "u", "attempt": 2, "step": 0, "total_steps": 9, "loss": null, "samples_per_second": null, "eta_seconds": null})",
@@ -167,6 +212,17 @@ TEST(ReportFromStatus, WhatIsNotKnownIsNotZero) {
   status.progress.loss = 0;
   EXPECT_EQ(api::StatusToJson(status)["progress"]["loss"], 0);
   EXPECT_NE(local::LiveView::StateLine(status).find("loss 0.0000"), std::string::npos);
+}
+
+TEST(ReportFromStatus, ACheckpointWithoutAStepIsNone) {
+  for (const char* step : {"null", "-1", "\"9\""}) {
+    const std::string body =
+        R"({"job_uid": "u", "attempt": 1, "step": -1, "checkpoint": {"durable": true, "bytes": 5, "step": )";
+    const auto report = ReportFromStatus(body + step + "}}", Time{});
+    ASSERT_TRUE(report) << step;
+    EXPECT_FALSE(report->checkpoint.step) << step;
+    EXPECT_FALSE(report->progress.step) << step;
+  }
 }
 
 TEST(ReportFromStatus, NumbersForPeopleHaveFewDigits) {

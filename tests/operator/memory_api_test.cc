@@ -1,8 +1,8 @@
-#include "operator/local/memory_api.h"
+#include "operator/local/api/memory_api.h"
 
 #include <gtest/gtest.h>
 
-#include "operator/local/memory_client.h"
+#include "operator/local/api/memory_client.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::local {
@@ -95,6 +95,56 @@ TEST_F(MemoryApiTest, WhatAnEarlierVersionLetInCanStillBeWritten) {
   EXPECT_TRUE(Merge({{"spec", {{"suspend", true}}}}).ok());
   EXPECT_EQ(Merge({{"metadata", {{"labels", {{"other", "c d"}}}}}}).http, 422);
   EXPECT_TRUE(Merge({{"metadata", {{"labels", {{"team", "a_b"}}}}}}).ok());
+}
+
+TEST_F(MemoryApiTest, AJsonPatchGrowsNothingBeyondTheLimits) {
+  CreateJob();
+  const auto patch = [this](const Json& operations) {
+    return api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kJson, operations, {});
+  };
+  Json add = {{"op", "add"}, {"path", "/spec/config"}, {"value", {{"a", Json::object()}}}};
+  Json deeper = Json::array({add}), wider = Json::array({add}), sunk = Json::array({add});
+  std::string leaf = "/spec/config/a/a";
+  for (int i = 0; i < 14; ++i) {  // each copy into its own leaf is twice as deep
+    deeper.push_back({{"op", "copy"}, {"from", "/spec/config"}, {"path", leaf}});
+    leaf += leaf.substr(std::string("/spec/config").size());
+  }
+  EXPECT_EQ(patch(deeper).http, 422);
+  for (int i = 0; i < 60; ++i)  // and each beside what is there twice as large
+    wider.push_back({{"op", "copy"}, {"from", "/spec/config"}, {"path", "/spec/config/" + std::to_string(i)}});
+  EXPECT_EQ(patch(wider).http, 413);
+  Json text = {{"op", "add"}, {"path", "/spec/config"}, {"value", {{"s", std::string(1 << 20, 'x')}}}};
+  Json much = Json::array({text});
+  for (int i = 0; i < 8; ++i)
+    much.push_back({{"op", "copy"}, {"from", "/spec/config/s"}, {"path", "/spec/config/" + std::to_string(i)}});
+  EXPECT_EQ(patch(much).http, 413);
+  // `add` and `move` need no copy for the same.
+  std::string path = "/spec/config";
+  for (int i = 0; i < 100; ++i) {
+    sunk.push_back({{"op", "add"}, {"path", path}, {"value", {{"a", {{"a", Json::object()}}}}}});
+    path += "/a/a";
+  }
+  EXPECT_EQ(patch(sunk).http, 422);
+  const Json test = {{"op", "test"}, {"path", "/kind"}, {"value", "TrainingJob"}};
+  EXPECT_EQ(patch(Json(10000, test)).http, 200);
+  const ApiResult many = patch(Json(10001, test));
+  EXPECT_EQ(many.http, 413);
+  EXPECT_EQ(many.body["message"], "The allowed maximum operations in a JSON patch is 10000, got 10001");
+  EXPECT_EQ(patch(Json::array({{{"op", "add"}, {"path", "/spec/workers/x"}, {"value", 1}}})).http, 422)
+      << "a number has no fields";
+  EXPECT_EQ(api_.Get(kube::kTrainingJobs, "default", "job").body["spec"]["workers"], 2);
+}
+
+// One that nests deeper than objects may now.
+TEST_F(MemoryApiTest, WhatAnEarlierVersionNestedDeeperCanStillBeWritten) {
+  CreateJob();
+  Json dump = api_.Dump(), config = Json::object();
+  for (int i = 0; i < 93; ++i) config = {{"a", std::move(config)}};
+  dump["collections"]["trainingjobs.trainyard.dev"]["default/job"]["spec"]["config"] = config;
+  ASSERT_TRUE(api_.Load(dump).ok());
+  EXPECT_TRUE(Merge({{"status", {{"attempt", 1}}}}, "status").ok());
+  for (int i = 0; i < 5; ++i) config = {{"a", std::move(config)}};
+  EXPECT_EQ(Merge({{"spec", {{"config", config}}}}).http, 422);
 }
 
 TEST_F(MemoryApiTest, APatchLeavesAnObject) {
@@ -194,9 +244,8 @@ TEST_F(MemoryApiTest, AnOldWatchIsGone) {
 }
 
 TEST_F(MemoryApiTest, ABoundPodIsDeletedInTwoSteps) {
-  CreatePod("p");
-  api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge,
-             {{"spec", {{"nodeName", "n"}, {"terminationGracePeriodSeconds", 40}}}}, {});
+  CreatePod("p", {{"spec", {{"terminationGracePeriodSeconds", 40}}}});
+  api_.Patch(kube::kPods, "default", "p", "", PatchType::kMerge, {{"spec", {{"nodeName", "n"}}}}, {});
   EXPECT_EQ(api_.Delete(kube::kPods, "default", "p", {.uid = "another"}).http, 409);
   api_.Delete(kube::kPods, "default", "p", {});
   const ApiResult going = api_.Get(kube::kPods, "default", "p");

@@ -11,8 +11,8 @@
 #include <iterator>
 #include <thread>
 
-#include "operator/local/container_view.h"
-#include "operator/local/process.h"
+#include "operator/local/node/container_view.h"
+#include "operator/local/node/process.h"
 
 namespace trainyard::local {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "operator/reconcile/reconciler.h"
 #include "tests/operator/builders.h"
+#include "tests/operator/reconciler_parts.h"
 #include "tests/operator/scripted_client.h"
 
 namespace trainyard::reconcile {
@@ -20,10 +20,6 @@ class Server : public kube::ScriptedClient {
   std::vector<std::string> patches;
 };
 
-struct NoReports : ReportSource {
-  std::optional<Report> Get(const std::string&) const override { return std::nullopt; }
-};
-
 Json JobsAt(int version) {
   Json job = JobObject("job", 1);
   job["metadata"]["resourceVersion"] = std::to_string(version);
@@ -34,7 +30,7 @@ TEST(OwnWrites, AreWaitedForUntilTheServerIsRestoredFromABackup) {
   kube::TurnedClock clock;
   Server server(clock);
   const Logger log(STDERR_FILENO, Logger::Form::kText, LogLevel::kError);
-  Caches caches(server, clock, "", 1, [](const std::string&) {});
+  Caches caches(server, clock, "", 1, [](const std::string&, double) {});
   const NoReports reports;
   kube::EventRecorder events(server, clock, "test");
   Reconciler reconciler(server, clock, caches, reports, events, log, {});

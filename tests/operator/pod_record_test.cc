@@ -37,6 +37,44 @@ TEST(PodRecord, ADeletionWasAskedForBeforeItsGrace) {
   EXPECT_FALSE(record.over);
 }
 
+TEST(PodRecord, ADeletionWasNotAskedForBeforeThePodWasThere) {
+  Json pod = {{"metadata",
+               {{"creationTimestamp", "2026-03-01T12:00:00Z"},
+                {"deletionTimestamp", "2026-03-01T12:01:00Z"},
+                {"deletionGracePeriodSeconds", 1000000000000}}}};
+  EXPECT_FALSE(PodFromJson(pod).deleted_at);
+  pod["metadata"]["deletionGracePeriodSeconds"] = 60;
+  EXPECT_EQ(PodFromJson(pod).deleted_at, kNow);
+}
+
+// The kubelet takes away what has ended, without grace, and the API server writes the time of that.
+TEST(PodRecord, WhenAForcedDeletionWasAskedForIsUnknown) {
+  const PodRecord record =
+      PodFromJson({{"metadata", {{"deletionTimestamp", "2026-03-01T12:00:00Z"}, {"deletionGracePeriodSeconds", 0}}}});
+  EXPECT_TRUE(record.deleting);
+  EXPECT_TRUE(record.forced);
+  EXPECT_FALSE(record.deleted_at);
+  EXPECT_EQ(record.gone_by, kNow);
+}
+
+// A kubelet tells of the ends first, and of the phase when it has taken the pod apart: seconds later on a busy machine.
+// A pod that was deleted in between would lose its logs.
+TEST(PodRecord, IsOverWhenEveryContainerHasEnded) {
+  const Json ended = {{"terminated", {{"exitCode", 0}}}}, runs = {{"running", Json::object()}};
+  const auto over = [](const Json& trainer, const Json& sidecar, const char* phase) {
+    return PodFromJson({{"spec", {{"containers", {{{"name", "trainer"}}, {{"name", "sidecar"}}}}}},
+                        {"status",
+                         {{"phase", phase},
+                          {"containerStatuses",
+                           {{{"name", "trainer"}, {"state", trainer}}, {{"name", "sidecar"}, {"state", sidecar}}}}}}})
+        .over;
+  };
+  EXPECT_FALSE(over(ended, runs, "Running"));
+  EXPECT_TRUE(over(ended, ended, "Running"));
+  EXPECT_TRUE(over(ended, runs, "Failed")) << "evicted";
+  EXPECT_FALSE(PodFromJson({{"status", {{"phase", "Pending"}}}}).over);
+}
+
 TEST(PodRecord, WhatPodsHaveInCommonIsHeldOnce) {
   TextPool texts;
   const auto pod = [&](const std::string& name, const std::string& node) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "operator/api/worker_env.h"
 #include "tests/operator/builders.h"
 #include "tests/operator/peer.h"
@@ -14,7 +16,9 @@ using nlohmann::json;
 class PollerTest : public testing::Test {
  protected:
   // A job whose rank 0 says where it serves its status.
-  void Add(const std::string& name, const Peer& peer) {
+  void Add(const std::string& name, const Peer& peer) { Add(name, peer, "uid-" + name); }
+  // The same, and the pod is this owner's.
+  void Add(const std::string& name, const Peer& peer, const std::string& owner) {
     json job = reconcile::JobObject(name, 1);
     job["metadata"]["uid"] = "uid-" + name;
     job["status"] = {{"attempt", 1}, {"phase", "Running"}};
@@ -24,6 +28,7 @@ class PollerTest : public testing::Test {
           {{"name", name + "-1-0"},
            {"namespace", "default"},
            {"uid", "pod-" + name},
+           {"ownerReferences", {{{"uid", owner}, {"controller", true}}}},
            {"labels",
             {{"trainyard.dev/job-name", name},
              {"trainyard.dev/job-uid", "uid-" + name},
@@ -62,7 +67,7 @@ TEST_F(PollerTest, StrangersCostNobodyElseTheirReports) {
   Add("good", good);
   Add("huge", huge);
   for (int i = 0; i < 200; ++i) Add("dripping-" + std::to_string(i), dripping);
-  ProgressPoller poller(jobs_, pods_, clock_, 0.05, [](const std::string&) {});
+  ProgressPoller poller(jobs_, pods_, clock_, {.interval_seconds = 0.05}, [](const std::string&) {});
   poller.Start();
   for (int i = 0; i < 6000 && !(poller.Get("uid-good") && huge.connections() > 0); ++i) usleep(10'000);
   ASSERT_TRUE(poller.Get("uid-good"));
@@ -81,12 +86,50 @@ TEST_F(PollerTest, AnAnswerOfAnotherJobIsDropped) {
   const Peer silent(Peer::Silent);
   Add("mine", other);
   Add("other", silent);
-  ProgressPoller poller(jobs_, pods_, clock_, 0.01, [](const std::string& key) { ADD_FAILURE() << key; });
+  ProgressPoller poller(jobs_, pods_, clock_, {.interval_seconds = 0.01},
+                        [](const std::string& key) { ADD_FAILURE() << key; });
   poller.Start();
   for (int i = 0; i < 6000 && other.connections() < 3; ++i) usleep(10'000);
   EXPECT_GE(other.connections(), 3);
   EXPECT_FALSE(poller.Get("uid-mine"));
   EXPECT_FALSE(poller.Get("uid-other")) << "an address says nothing for another job";
+}
+
+TEST_F(PollerTest, APodThatOnlyCarriesTheLabelsOfAJobIsNotAsked) {
+  const Peer stranger([](int connection) { Report(connection, "uid-mine"); });
+  const Peer good([](int connection) { Report(connection, "uid-other"); });
+  Add("mine", stranger, "uid-of-someone-else");
+  Add("other", good);
+  ProgressPoller poller(jobs_, pods_, clock_, {.interval_seconds = 0.01}, [](const std::string&) {});
+  poller.Start();
+  for (int i = 0; i < 6000 && good.connections() < 3; ++i) usleep(10'000);
+  EXPECT_TRUE(poller.Get("uid-other"));
+  EXPECT_FALSE(poller.Get("uid-mine")) << "anyone may write a label: steps and durable checkpoints would be theirs";
+  EXPECT_EQ(stranger.connections(), 0);
+}
+
+TEST_F(PollerTest, AJobIsWokenWhenItsStatusTakesTheAnswer) {
+  const Peer same([](int connection) { Report(connection, "uid-same"); });
+  const Peer news([](int connection) { Report(connection, "uid-news"); });
+  Add("same", same);
+  Add("news", news);
+  json written = reconcile::JobObject("same", 1);
+  written["metadata"]["uid"] = "uid-same";
+  written["status"] = {
+      {"attempt", 1}, {"phase", "Running"}, {"progress", {{"step", 6}, {"lastUpdate", FormatTime(clock_.Now())}}}};
+  jobs_.Upsert(written);
+  std::atomic<int> woken{0};
+  ProgressPoller poller(jobs_, pods_, clock_, {.interval_seconds = 0.01, .progress_interval_seconds = 3600},
+                        [&](const std::string& key) {
+                          EXPECT_EQ(key, "default/news");
+                          ++woken;
+                        });
+  poller.Start();
+  for (int i = 0; i < 6000 && (same.connections() < 5 || woken < 3); ++i) usleep(10'000);
+  EXPECT_GE(same.connections(), 5);
+  EXPECT_GE(woken, 3) << "until the status has it";
+  ASSERT_TRUE(poller.Get("uid-same")) << "whoever looks for another reason has the newest";
+  EXPECT_EQ(poller.Get("uid-same")->progress.step, 7);
 }
 
 }  // namespace

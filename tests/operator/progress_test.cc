@@ -1,3 +1,5 @@
+#include "operator/reconcile/progress.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/operator/builders.h"
@@ -31,6 +33,24 @@ TEST(Progress, IsWrittenOnceInAWhile) {
                            .checkpoint = {}};
   EXPECT_EQ(MakePlan(observed, kNow).status.progress.step, 5);
   EXPECT_EQ(MakePlan(observed, After(kNow, 1)).status.progress.step, 8);
+}
+
+// What the poller wakes the job for.
+TEST(Progress, AnAnswerIsNewsWhenTheStatusTakesIt) {
+  api::JobStatus status;
+  Report report{.progress = {.step = 8, .total_steps = 100}, .startup = {.rendezvous = 2}};
+  EXPECT_TRUE(IsNews(report, status, 10, kNow)) << "the first";
+  status.progress = {.step = 5, .total_steps = 100, .last_update = After(kNow, -9)};
+  EXPECT_TRUE(IsNews(report, status, 10, kNow)) << "how long the start took";
+  status.startup.rendezvous = 2;
+  EXPECT_FALSE(IsNews(report, status, 10, kNow));
+  EXPECT_TRUE(IsNews(report, status, 10, After(kNow, 1)));
+  status.progress.step = 8;
+  EXPECT_TRUE(IsNews(report, status, 10, After(kNow, 1))) << "that it was heard counts for stalls";
+  report.progress.step = 100;
+  EXPECT_TRUE(IsNews(report, status, 10, kNow)) << "the last step of all";
+  status.progress.step = 100;
+  EXPECT_FALSE(IsNews(report, status, 10, kNow));
 }
 
 }  // namespace

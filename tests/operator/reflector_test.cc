@@ -96,6 +96,14 @@ TEST_F(ReflectorTest, RefusedAndThrottledKeepThePlace) {
   EXPECT_EQ(client_.list_versions.size(), 1u);
 }
 
+TEST_F(ReflectorTest, AServerMayNotAskToBeLeftAloneForHours) {
+  for (const double seconds : {1e9, 31.0}) {
+    const Status later = Status(Code::kThrottled, "later").set_retry_after_seconds(seconds);
+    client_.watches = {{{}, 0, later, false}};
+    EXPECT_EQ(Pump(), 30) << seconds;
+  }
+}
+
 TEST_F(ReflectorTest, GoneListsAgainFromTheNewestSeen) {
   client_.lists.push_back(Status(Code::kGone, "too old"));
   client_.lists.push_back(ListAt(70, {"b"}));

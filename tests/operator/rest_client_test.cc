@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "operator/kube/json_items.h"
-#include "operator/kube/parse_object.h"
 #include "tests/operator/scripted_client.h"
 #include "tests/operator/tls_peer.h"
 
@@ -281,6 +280,18 @@ TEST_F(RestClientTest, ABrokenAnswerRepeatsAReadAndNoWrite) {
   EXPECT_EQ(requests, 3) << "the server may have done it";
 }
 
+TEST_F(RestClientTest, AnAnswerThatNobodyWantsIsNotRead) {
+  std::atomic<bool> refuses{false};
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    while (!stream.ReadRequest().empty()) stream.Answer("no JSON", refuses ? "409 Conflict" : "201 Created");
+  });
+  RestClient client(To(peer.port()), clock_, stop_);
+  EXPECT_TRUE(client.Create(kPods, "default", {{"a", 1}}, {}).status().Is(Code::kInternal));
+  EXPECT_TRUE(client.Create(kPods, "default", {{"a", 1}}, {.answer = false}).ok());
+  refuses = true;
+  EXPECT_FALSE(client.Create(kPods, "default", {{"a", 1}}, {.answer = false}).ok()) << "but whether it was done is";
+}
+
 TEST_F(RestClientTest, RetryAfterIsTold) {
   const TlsPeer peer(server_, [](TlsStream& stream) {
     while (!stream.ReadRequest().empty()) stream.Answer("{}", "429 Too Many Requests", "Retry-After: 7\r\n");
@@ -288,6 +299,27 @@ TEST_F(RestClientTest, RetryAfterIsTold) {
   const Status status = Get(To(peer.port()));
   EXPECT_TRUE(status.Is(Code::kThrottled));
   EXPECT_EQ(status.retry_after_seconds(), 7.0);
+}
+
+TEST_F(RestClientTest, ARetryAfterThatIsNoNumberOfSecondsIsNone) {
+  for (const std::string wrong :
+       {"inf", "infinity", "nan", "1e300", "0x7", "-7", "0", "7 seconds", "99999999999999999999"}) {
+    const TlsPeer peer(server_, [field = "Retry-After: " + wrong + "\r\n"](TlsStream& stream) {
+      while (!stream.ReadRequest().empty()) stream.Answer("{}", "429 Too Many Requests", field);
+    });
+    EXPECT_EQ(Get(To(peer.port())).retry_after_seconds(), std::nullopt) << wrong;
+  }
+}
+
+TEST_F(RestClientTest, APluginOfAWatchHasNoLongerThanOneOfARequest) {
+  Endpoint endpoint = To(1);
+  endpoint.exec = ExecPlugin{.command = "/bin/sh", .args = {"-c", "sleep 600"}};
+  RestClient client(endpoint, clock_, stop_, {.request_seconds = 0.3});
+  const Instant start = SteadyNow();
+  const Status status = client.Watch(
+      kPods, "", {.timeout_seconds = 60}, [](const WatchEvent&) { return true; }, stop_);
+  EXPECT_TRUE(status.Is(Code::kDeadline)) << status.ToString();
+  EXPECT_LT(SecondsBetween(start, SteadyNow()), 30) << "all other requests wait for it";
 }
 
 TEST_F(RestClientTest, EachAttemptIsCountedByItsVerbAndItsAnswer) {
@@ -397,7 +429,8 @@ TEST_F(RestClientTest, AListIsReadWhereverItIsCut) {
                              "\n"
                              R"({"metadata":{"name":"b"}} ] ,"metadata":{"resourceVersion":"7","continue":"more"}})";
   std::string deep =
-      R"({"items":[{"metadata":{"name":"a"}},{"x":)" + std::string(200, '[') + std::string(200, ']') + "}]}";
+      R"({"metadata":{"resourceVersion":"7","continue":"more"},"items":[{"metadata":{"name":"a"}},{"x":)" +
+      std::string(200, '[') + std::string(200, ']') + R"(,"metadata":{"name":"b"}}]})";
   const ListCase cases[] = {
       {"whole", two, two.size(), {"a", "b"}, ""},
       {"byte by byte", two, 1, {"a", "b"}, ""},
@@ -406,7 +439,7 @@ TEST_F(RestClientTest, AListIsReadWhereverItIsCut) {
       {"cut off", two.substr(0, two.size() - 1), 5, {"a", "b"}, "no whole list"},
       {"no objects in it", R"({"metadata":{},"items":[1]})", 9, {}, "no object"},
       {"no JSON", R"({"items":[{"metadata":{"name":"a"}},{"metadata":}]})", 9, {"a"}, "no JSON"},
-      {"too deep", deep, 100, {"a"}, "no JSON"},
+      {"too deep", deep, 100, {"a", "b"}, ""},
   };
   for (const ListCase& test : cases) {
     for (const bool chunked : {true, false}) {
@@ -452,27 +485,6 @@ TEST(JsonItems, OneItemAndWhatStandsAroundThemAreBounded) {
   }
 }
 
-// Who wrote which field is dropped, and nothing that only looks so.
-TEST(ParseObject, LeavesOutWhoWroteWhichField) {
-  const auto with = [](const Json& managed) {
-    return Json{
-        {"metadata", {{"annotations", {{"a", R"({"managedFields":[1]})"}}}, {"managedFields", managed}, {"name", "x"}}},
-        {"spec", {{"config", {{"managedFields", {1, "]"}}}}}}};
-  };
-  const Json object = with({{{"manager", "a]b\\"}, {"fieldsV1", {{"f:x", {{R"(k:{"a":"]"})", Json::array()}}}}}}}),
-             rest = with(Json::array());
-  EXPECT_EQ(ParseObject(object.dump(), 0), rest);
-  const Json event = {{"object", object}, {"type", "ADDED"}};
-  EXPECT_EQ(ParseObject(event.dump(), 1)["object"], rest);
-  const Json own = {{"spec", {{"config", {{"managedFields", {1}}}}}}};
-  EXPECT_EQ(ParseObject(own.dump(), 0), own);
-  const Json all = {{"managedFields", {1}}};
-  EXPECT_EQ(ParseObject(all.dump(), 0), all);
-  const std::string text = object.dump();
-  for (size_t size = 0; size < text.size(); ++size)
-    EXPECT_TRUE(ParseObject(text.substr(0, size), 0).is_discarded()) << size;
-}
-
 // What was delivered is not delivered twice: the caller begins anew.
 TEST_F(RestClientTest, AListThatBreaksIsNotRepeated) {
   std::atomic<int> lists{0};
@@ -486,6 +498,25 @@ TEST_F(RestClientTest, AListThatBreaksIsNotRepeated) {
   EXPECT_TRUE(client.List(kPods, "", {}, [&](const Json&) { ++objects; }).status().Is(Code::kUnavailable));
   EXPECT_EQ(lists, 1);
   EXPECT_EQ(objects, 1);
+}
+
+TEST_F(RestClientTest, AListAsksForMetadataAloneWhereThatIsEnough) {
+  std::vector<std::string> requests;
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    for (std::string request; !(request = stream.ReadRequest()).empty();) {
+      requests.push_back(request);
+      stream.Answer(R"({"kind":"PartialObjectMetadataList","metadata":{},"items":[{"metadata":{"name":"a"}}]})");
+    }
+  });
+  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20});
+  std::vector<std::string> names;
+  const auto on_item = [&](const Json& object) { names.push_back(object["metadata"]["name"]); };
+  ASSERT_TRUE(client.List(kPods, "", {}, on_item).ok());
+  ASSERT_TRUE(client.List(kPods, "", {.metadata_only = true}, on_item).ok());
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "a"}));
+  ASSERT_EQ(requests.size(), 2);
+  EXPECT_EQ(requests[0].find("PartialObjectMetadataList"), std::string::npos);
+  EXPECT_NE(requests[1].find("as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"), std::string::npos);
 }
 
 TEST_F(RestClientTest, AWatchAsksForWhatThereIs) {

@@ -117,6 +117,57 @@ TEST(Restart, ADisruptionIsFree) {
   }
 }
 
+TEST(Restart, APodThatIsBeingTakenAwayExplainsItsPeersBeforeItHasEnded) {
+  for (const bool disrupted : {false, true}) {
+    Scene scene(2);
+    scene.Ended(0, 69, 16);
+    PodRecord& going = scene.Pod(1);
+    going.deleting = true;
+    going.deleted_at = After(kNow, -20);
+    going.gone_by = After(kNow, 40);
+    going.disrupted = disrupted;
+    const Plan plan = scene.Decide();
+    EXPECT_EQ(plan.status.restarts.total, 1) << "the evidence of 15 s is in";
+    EXPECT_EQ(plan.status.restarts.charged, 0);
+    EXPECT_EQ(plan.status.last_failure->pod, going.name);
+    EXPECT_EQ(plan.status.last_failure->reason, disrupted ? "DisruptionTarget" : "PodDeleted");
+    EXPECT_EQ(plan.status.last_failure->exit_code, std::nullopt);
+  }
+}
+
+TEST(Restart, APodThatIsBeingTakenAwayEndsNoAttemptAloneAndExcusesNothingOfBefore) {
+  const auto going = [](Scene& scene) {
+    PodRecord& pod = scene.Pod(1);
+    pod.deleting = true;
+    pod.deleted_at = After(kNow, -20);
+    pod.gone_by = After(kNow, 40);
+  };
+  Scene alone(2);
+  alone.Pod(0);
+  going(alone);
+  EXPECT_EQ(alone.Decide().status.restarts.total, 0);
+
+  Scene before(2);
+  before.Ended(0, 139, 21);
+  going(before);
+  EXPECT_EQ(before.Decide().status.last_failure->signal, 11) << "it had failed before the other was told to go";
+}
+
+// Its pod's end lies in the future; the peer hangs and never ends.
+TEST(Restart, ANodesClockThatIsAheadDoesNotHoldUpTheJudgement) {
+  Scene scene(2);
+  scene.Ended(0, 139, -600);
+  scene.Pod(1);
+  const Plan first = scene.Decide();
+  ASSERT_EQ(first.status.restarts.total, 0) << "the peer's end is awaited";
+  EXPECT_EQ(first.status.last_failure->time, kNow);
+  scene.status() = first.status;
+  EXPECT_EQ(scene.Decide(After(kNow, 14)).status.restarts.total, 0);
+  const Plan judged = scene.Decide(After(kNow, 15));
+  EXPECT_EQ(judged.status.restarts.total, 1);
+  EXPECT_EQ(judged.status.last_failure->time, kNow);
+}
+
 TEST(Restart, TheWaitForEvidenceEndsAlsoWhenAPodVanished) {
   Scene scene(2);
   scene.Pod(0);  // goes on as if nothing had happened; worker 1 is gone without a trace

@@ -75,6 +75,25 @@ TEST_F(Stall, WhatGotOnAfterAllIsLeftAlone) {
   EXPECT_EQ(scene_.status().attempt, 1);
 }
 
+TEST_F(Stall, AnotherOperatorAsksForItselfBeforeItEndsAnything) {
+  for (double at = 0; at <= 600; at += 30) Answer(at, 0);
+  ASSERT_TRUE(Is(kStalledCondition));
+  last_.reset();
+  const Plan taken_over = Look(620);
+  EXPECT_EQ(taken_over.status.attempt, 1) << "nobody has answered this operator yet";
+  EXPECT_TRUE(taken_over.events.empty());
+  EXPECT_TRUE(Is(kStalledCondition));
+  EXPECT_EQ(Answer(621, 0).status.attempt, 2);
+}
+
+TEST_F(Stall, AnAnswerThatIsNotInTheStatusYetCountsToo) {
+  for (double at = 0; at <= 600; at += 30) Answer(at, 0);
+  ASSERT_TRUE(Is(kStalledCondition));
+  EXPECT_EQ(Answer(601, 600).status.attempt, 1) << "the status takes an answer every ten seconds";
+  Answer(610, 600);
+  EXPECT_FALSE(Is(kStalledCondition));
+}
+
 TEST_F(Stall, SilenceIsNoStall) {
   Answer(0, 0);
   Look(59);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 
 #include "operator/reconcile/conditions.h"
 #include "tests/operator/builders.h"
@@ -25,10 +26,21 @@ TEST(StatusWrites, CountsAloneAreWrittenOnceASecond) {
   after.workers.active = 4;
   after.workers.ready = 3;
   SetCondition(after, kScheduledCondition, true, "AllWorkersScheduled", "4 of 4 workers are scheduled", kNow, 1);
-  EXPECT_NEAR(WriteDelay(before, after, 0.25), 0.75, 1e-9);
-  EXPECT_EQ(WriteDelay(before, after, 1), 0);
-  EXPECT_EQ(WriteDelay(before, after, std::nullopt), 0) << "nothing was written by this process";
-  EXPECT_EQ(WriteDelay(before, before, 0.25), 0) << "there is nothing to come back for";
+  EXPECT_NEAR(WriteDelay(before, after, 0.25, kNow), 0.75, 1e-9);
+  EXPECT_EQ(WriteDelay(before, after, 1, kNow), 0);
+  EXPECT_EQ(WriteDelay(before, after, std::nullopt, kNow), 0) << "nothing was written by this process";
+  EXPECT_EQ(WriteDelay(before, before, 0.25, kNow), 0) << "there is nothing to come back for";
+}
+
+TEST(StatusWrites, CountsOfALongStartAreWrittenLessOften) {
+  for (const auto& [age, interval] : std::map<double, double>{{0, 1}, {3, 1}, {6, 2}, {30, 10}, {3000, 10}}) {
+    api::JobStatus before = Starting();
+    before.attempt_time = After(kNow, -age);
+    api::JobStatus after = before;
+    after.workers.active = 4;
+    EXPECT_NEAR(WriteDelay(before, after, 0.25, kNow), interval - 0.25, 1e-9) << age;
+    EXPECT_EQ(WriteDelay(before, after, interval, kNow), 0) << age;
+  }
 }
 
 TEST(StatusWrites, WhateverElseChangesIsWrittenAtOnce) {
@@ -47,7 +59,7 @@ TEST(StatusWrites, WhateverElseChangesIsWrittenAtOnce) {
     api::JobStatus after = before;
     after.workers.active = 2;
     change(after);
-    EXPECT_EQ(WriteDelay(before, after, 0.01), 0) << api::StatusToJson(after).dump();
+    EXPECT_EQ(WriteDelay(before, after, 0.01, kNow), 0) << api::StatusToJson(after).dump();
   }
 }
 

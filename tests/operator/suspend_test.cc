@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/policies.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -28,6 +29,19 @@ TEST(Suspend, TheWorkersBecomeStaleAndGo) {
   gone.status() = third.status;
   EXPECT_TRUE(
       api::MergeDiff(api::StatusToJson(third.status), api::StatusToJson(gone.Decide(After(kNow, 50)).status)).empty());
+}
+
+TEST(Suspend, PodsThatNoCacheHasShownAreWaitedFor) {
+  Scene scene(2);
+  scene.spec().suspend = true;
+  Observed observed = scene.Observe();
+  EXPECT_TRUE(IsAtRest(observed)) << "the API is asked";
+  observed.coming = {1};
+  EXPECT_FALSE(IsAtRest(observed));
+  const Plan plan = MakePlan(observed, kNow);
+  EXPECT_EQ(plan.status.phase, api::kSuspending);
+  EXPECT_FALSE(IsTrue(plan.status, kSuspendedCondition));
+  EXPECT_EQ(plan.status.attempt, 1) << "what comes is of this attempt";
 }
 
 TEST(Suspend, AJobThatIsBornSuspendedHasNoAttempt) {

@@ -42,6 +42,25 @@ TEST(Terminate, AFinalizerIsNotForced) {
   EXPECT_TRUE(scene.Decide(After(kNow, 1000)).deletes.empty()) << "no grace can be shortened any more";
 }
 
+// Kueue takes its finalizer from the pods of a group when all of them have ended, and another program may never do.
+TEST(Terminate, AnEndedPodThatAFinalizerHoldsIsInNobodysWay) {
+  Scene scene(1, 2);
+  scene.status().workers.created = 0;
+  PodRecord& pod = Going(scene, 0);
+  EXPECT_TRUE(scene.Decide().creates.empty());
+  pod.end = PodEnd{.exit_code = 75, .signal = 0, .reason = "Error", .words = {}, .time = kNow};
+  EXPECT_TRUE(scene.Decide().creates.empty()) << "a sidecar may still run";
+  pod.over = true;
+  EXPECT_EQ(scene.Decide().creates, std::vector<int64_t>{0});
+  EXPECT_TRUE(scene.Decide(After(kNow, 1000)).deletes.empty());
+  EXPECT_FALSE(IsTrue(scene.Decide(After(kNow, 1000)).status, kUnfencedCondition)) << "nothing of it runs";
+  Scene gated(1, 2);
+  gated.status().workers.created = 0;
+  PodRecord& never = Going(gated, 0);
+  never.forced = true;  // the API server gives no grace to a pod without a node
+  EXPECT_EQ(gated.Decide().creates, std::vector<int64_t>{0});
+}
+
 TEST(Terminate, WhatNothingFencesIsSaidInTheStatus) {
   const Json claim = {{"persistentVolumeClaim", {{"claimName", "c"}}}}, empty = {{"emptyDir", Json::object()}};
   for (const auto& [volume, fenced] : {std::pair(Json(), false), std::pair(empty, false), std::pair(claim, true)}) {

@@ -1,10 +1,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "operator/local/memory_client.h"
+#include "operator/local/api/memory_client.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/reconciler.h"
 #include "tests/operator/builders.h"
+#include "tests/operator/reconciler_parts.h"
 #include "tests/sim/dice.h"
 
 namespace trainyard::reconcile {
@@ -51,10 +52,6 @@ TEST(Ttl, AJobThatRunsOrIsAnothersStays) {
   EXPECT_FALSE(others.Decide().delete_job);
 }
 
-struct NoReports : ReportSource {
-  std::optional<Report> Get(const std::string&) const override { return std::nullopt; }
-};
-
 // Lists alone: what changes behind them is not heard of.
 struct DeafClient : local::MemoryClient {
   using MemoryClient::MemoryClient;
@@ -77,7 +74,7 @@ TEST(Ttl, AnEditThatTheOperatorHasNotSeenKeepsTheJob) {
     api.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge,
               {{"status", api::StatusToJson(ended.status())}}, {});
     const Logger log(STDERR_FILENO, Logger::Form::kText, LogLevel::kError);
-    Caches caches(client, clock, "", 1, [](const std::string&) {});
+    Caches caches(client, clock, "", 1, [](const std::string&, double) {});
     const NoReports reports;
     kube::EventRecorder events(client, clock, "test");
     Reconciler reconciler(client, clock, caches, reports, events, log, {});

@@ -8,90 +8,15 @@
 #include "operator/api/json.h"
 #include "operator/api/quantity.h"
 #include "operator/api/rules.h"
+#include "operator/base/json_access.h"
 #include "tests/operator/builders.h"
+#include "tests/operator/invalid_specs.h"
 
 namespace trainyard::api {
 namespace {
 
-struct Case {
-  const char* patch;  // RFC 7386, onto a good job
-  std::vector<const char*> words;
-};
-
 TEST(Validation, NamesFieldValueAndWhatIsAllowed) {
-  const Case cases[] = {
-      {R"({"spec":{"workers":0}})", {"spec.workers", "0", "an integer from 1 to 10000"}},
-      {R"({"spec":{"workers":"two"}})", {"spec.workers", "\"two\"", "an integer"}},
-      {R"({"spec":{"workers":2.5}})", {"spec.workers", "2.5"}},
-      {R"({"spec":{"workers":null}})", {"spec.workers", "missing"}},
-      {R"({"spec":{"workers":18446744073709551615}})", {"spec.workers", "18446744073709551615"}},
-      {R"({"spec":{"worker":2}})", {"spec.worker", "unknown", "did you mean workers?"}},
-      {R"({"spec":{"procsPerWorker":"many"}})", {"spec.procsPerWorker", "\"many\"", "or auto"}},
-      {R"({"spec":{"procsPerWorker":0}})", {"spec.procsPerWorker", "0"}},
-      {R"({"spec":{"config":[1]}})", {"spec.config", "[1]", "an object"}},
-      {R"({"spec":{"template":null}})", {"spec.template", "missing"}},
-      {R"({"spec":{"template":{"spec":null}}})", {"spec.template.spec", "missing"}},
-      {R"({"spec":{"template":{"spec":{"containers":[]}}}})", {"spec.template.spec.containers", "at least one"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}})", {"spec.template.spec.containers[0].name"}},
-      {R"({"spec":{"template":{"spec":{"restartPolicy":"Always"}}}})",
-       {"spec.template.spec.restartPolicy", "\"Always\"", "Never"}},
-      {R"({"spec":{"template":{"spec":{"hostname":"me"}}}})", {"spec.template.spec.hostname", "\"me\""}},
-      {R"({"spec":{"template":{"sepc":{}}}})", {"spec.template.sepc", "did you mean spec?"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","env":[{"name":"RANK","value":"1"}]}]}}}})",
-       {"env[0].name", "RANK", "does not set itself"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","env":[{"name":"X"},{"name":"TRAINYARD_ATTEMPT"}]}]}}}})",
-       {"env[1].name", "TRAINYARD_ATTEMPT"}},
-      {R"({"spec":{"restart":{"maxRestarts":-1}}})", {"spec.restart.maxRestarts", "-1"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail"}]}}})", {"spec.restart.rules[0]", "none", "exactly one"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[1],"onPodCondition":"X"}]}}})",
-       {"spec.restart.rules[0]", "several"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Retry","onExitCodes":[1]}]}}})",
-       {"spec.restart.rules[0].action", "\"Retry\"", "one of Restart, RestartUncharged, Fail"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[256]}]}}})",
-       {"spec.restart.rules[0].onExitCodes[0]", "256"}},
-      {R"({"spec":{"restart":{"rules":[{"action":"Fail","onExitCodes":[0]}]}}})",
-       {"spec.restart.rules[0].onExitCodes[0]", "an integer from 1 to 255"}},
-      {R"({"spec":{"restart":{"rules":[7]}}})", {"spec.restart.rules[0]", "7", "an object"}},
-      {R"({"spec":{"restart":{"backoff":{"initialSeconds":10,"maxSeconds":5}}}})",
-       {"spec.restart.backoff.maxSeconds", "5", "10"}},
-      {R"({"spec":{"checkpoint":{"path":"relative"}}})", {"spec.checkpoint.path", "\"relative\"", "an absolute path"}},
-      {R"({"spec":{"checkpoint":{"volume":{"emptyDir":{},"hostPath":{}}}}})",
-       {"spec.checkpoint.volume", "one volume source"}},
-      {R"({"spec":{"suspend":"yes"}})", {"spec.suspend", "\"yes\"", "true or false"}},
-      {R"({"spec":{"cleanPodPolicy":"Some"}})", {"spec.cleanPodPolicy", "\"Some\"", "All, Running, None"}},
-      {R"({"spec":{"scheduling":{"gang":"volcano"}}})", {"spec.scheduling.gang", "volcano", "not supported yet"}},
-      {R"({"spec":{"deadlines":{"stallSeconds":0}}})", {"spec.deadlines.stallSeconds", "0", "an integer from 1"}},
-      {R"({"spec":{"sharedMemory":{"sizeLimit":"much"}}})",
-       {"spec.sharedMemory.sizeLimit", "\"much\"", "a quantity above 0"}},
-      {R"({"spec":{"sharedMemory":{"sizeLimit":"0"}}})", {"spec.sharedMemory.sizeLimit", "\"0\""}},
-      {R"({"spec":{"successPolicy":"Any"}})", {"spec.successPolicy", "\"Any\"", "AllWorkers, RankZero"}},
-      {R"({"metadata":{"name":"Upper"}})", {"metadata.name", "\"Upper\""}},
-      {R"({"spec":{"template":{"spec":{"initContainers":["foo"]}}}})",
-       {"spec.template.spec.initContainers", "[\"foo\"]", "a list of containers"}},
-      {R"({"spec":{"template":{"spec":{"initContainers":"x"}}}})",
-       {"spec.template.spec.initContainers", "\"x\"", "a list of containers"}},
-      {R"({"metadata":{"namespace":"my team"}})", {"metadata.namespace", "\"my team\"", "a-z"}},
-      {R"({"metadata":{"namespace":"../x"}})", {"metadata.namespace", "\"../x\"", "a-z"}},
-      {R"({"metadata":{"labels":{"a":5}}})", {"metadata.labels.a", "5", "a string"}},
-      {R"({"metadata":{"labels":{"a b":"x"}}})", {"metadata.labels", "\"a b\"", "letters"}},
-      {R"({"metadata":{"labels":{"a":"x y"}}})", {"metadata.labels.a", "\"x y\"", "letters"}},
-      {R"({"metadata":{"lables":{"a":"x"}}})", {"metadata.lables", "unknown field", "did you mean labels?"}},
-      {R"({"spec":{"template":{"metadata":{"labels":{"a":"x y"}}}}})", {"spec.template.metadata.labels.a", "\"x y\""}},
-      {R"({"spec":{"checkpoint":{"volume":{"persistentVolumeClaim":{"claimName":"c","readonly":true}}}}})",
-       {"spec.checkpoint.volume.persistentVolumeClaim.readonly", "unknown field", "readOnly"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","comand":["x"]}]}}}})",
-       {"spec.template.spec.containers[0].comand", "unknown field", "did you mean command?"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"trainer","command":"x"}]}}}})",
-       {"spec.template.spec.containers[0].command", "\"x\"", "a list"}},
-      {R"({"spec":{"template":{"spec":{"volumes":[{"emptyDir":{}}]}}}})",
-       {"spec.template.spec.volumes[0].name", "missing", "a string"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","imagePullPolicy":"Sometimes"}]}}}})",
-       {"imagePullPolicy", "\"Sometimes\"", "one of Always, IfNotPresent, Never"}},
-      {R"({"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":[1]}}}]}}}})",
-       {"spec.template.spec.containers[0].resources.limits.cpu", "[1]", "a quantity"}},
-      {R"({"spec":null})", {"spec", "missing"}},
-  };
-  for (const Case& c : cases) {
+  for (const InvalidSpec& c : InvalidSpecs()) {
     Json job = reconcile::JobObject("job", 2);
     job.merge_patch(Json::parse(c.patch));
     const std::vector<std::string> problems = CheckJob(job);
@@ -115,9 +40,9 @@ TEST(Validation, PodsThatAClusterWouldRefuse) {
       {R"({"containers":[{"name":"a","resources":{"limits":{"cpu":"lots"}}}]})", R"(limits[cpu]: "lots")"},
       {R"({"containers":[{"name":"a","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"1500m"}}}]})",
        "less than or equal to cpu limit of 1500m"},
-      {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"data"}]}]})",
+      {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"data"}]}],"volumes":[{"name":"v"}]})",
        R"(volumeMounts[0].mountPath: "data")"},
-      {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"/d"},{"name":"w","mountPath":"/d"}]}]})",
+      {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"/d"},{"name":"v","mountPath":"/d"}]}],"volumes":[{"name":"v"}]})",
        "volumeMounts[1].mountPath"},
   };
   for (const auto& c : cases) {
@@ -127,6 +52,29 @@ TEST(Validation, PodsThatAClusterWouldRefuse) {
     ASSERT_EQ(problems.size(), 1u) << c.pod;
     EXPECT_NE(problems[0].find(c.says), std::string::npos) << problems[0];
   }
+}
+
+// The API's parser refuses it; whoever builds an object otherwise gets an error, not an exception.
+TEST(Validation, TextThatIsNoUtf8IsShownAndNeverThrown) {
+  for (const char* field : {"/metadata/name", "/metadata/namespace", "/spec/workers", "/spec/checkpoint/path",
+                            "/spec/sharedMemory/sizeLimit", "/spec/cleanPodPolicy", "/spec/template/spec/hostname"}) {
+    Json job = reconcile::JobObject("job", 2);
+    job[Json::json_pointer(field)] = "\xff\xc3";
+    EXPECT_NO_THROW({
+      const reconcile::JobRecord record = reconcile::JobFromApi(job);
+      const std::vector<std::string> problems = CheckJob(job);
+      EXPECT_EQ(problems.size(), 1u) << field;
+      EXPECT_NO_THROW((void)Json(problems).dump()) << field;
+    }) << field;
+  }
+}
+
+TEST(ProcsPerWorker, CountsNoMoreThanThereMayBe) {
+  JobSpec spec;
+  spec.pod_template = Json::parse(
+      R"({"spec":{"containers":[{"name":"trainer","resources":{"limits":{
+           "nvidia.com/gpu":9223372036854775807,"amd.com/gpu":"9223372036854775807","nvidia.com/mig-1g":-7}}}]}})");
+  EXPECT_EQ(ProcsPerWorker(spec), 1024);
 }
 
 TEST(Validation, ASpecOfAnotherTypeIsNotMissing) {
@@ -161,6 +109,32 @@ TEST(Validation, AGoodJobIsGood) {
   EXPECT_TRUE(CheckJob(job).empty());
   job["metadata"]["annotations"] = {{"Example.com/Owner", "any text, in any alphabet"}};
   EXPECT_TRUE(CheckJob(job).empty());
+}
+
+// What could not be read is no less wrong than what could.
+TEST(Validation, AJobThatWasCutIsInvalid) {
+  Json job = reconcile::JobObject("job", 2);
+  std::vector<FieldError> errors;
+  (void)JobFromJson(job, errors);
+  ASSERT_TRUE(errors.empty());
+  job[json::kCut] = true;
+  EXPECT_EQ(JobFromJson(job, errors).name, "job");
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].ToString(),
+            "spec: (too deep) is not allowed; allowed: less than 100 lists and objects in each other");
+}
+
+TEST(Validation, OtherContainersMayMountTheOperatorsVolumes) {
+  Json job = reconcile::JobObject("job", 2);
+  job["spec"]["config"] = {{"a", 1}};
+  job["spec"]["checkpoint"]["volume"] = {{"emptyDir", Json::object()}};
+  Json mounts = Json::array();
+  for (const char* name : {"trainyard-info", "trainyard-checkpoints", "trainyard-shm"})
+    mounts.push_back({{"name", name}, {"mountPath", std::string("/") + name}});
+  job["spec"]["template"]["spec"]["containers"].push_back({{"name", "uploader"}, {"volumeMounts", mounts}});
+  EXPECT_TRUE(CheckJob(job).empty()) << CheckJob(job)[0];
+  job["spec"].erase("config");
+  EXPECT_EQ(CheckJob(job).size(), 1u);
 }
 
 TEST(Validation, AConfigHas64KiB) {
@@ -199,6 +173,35 @@ TEST(Crd, IsSmallAndEveryFieldIsDescribed) {
     }
   };
   visit(JobSchema(), "");
+}
+
+// What `kubectl explain` shows of a field of the spec has to be enough to set it.
+TEST(Crd, EveryFieldSaysItsDefaultItsUnitAndWhenItMayChange) {
+  int fields = 0;
+  const std::function<void(const Json&, const std::string&)> visit = [&](const Json& schema, const std::string& path) {
+    const Json required = schema.value("required", Json::array()),
+               properties = schema.value("properties", Json::object());
+    for (const auto& [name, field] : properties.items()) {
+      const std::string at = path + "." + name, text = field["description"];
+      const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+      const bool whole = field.contains("properties");
+      const bool needed = std::find(required.begin(), required.end(), Json(name)) != required.end();
+      EXPECT_TRUE(needed || says("Default ") || says("Absent") || says("Exactly one of")) << at << ": " << text;
+      EXPECT_TRUE(whole || says("May change") || says("never changes")) << at << ": " << text;
+      if (name.find("Seconds") != std::string::npos) {
+        EXPECT_TRUE(says("econds")) << at << ": " << text;
+      }
+      if (field.contains("default") && !whole) {
+        const Json& standard = field["default"];
+        const std::string value = standard.is_string() ? standard.get<std::string>() : standard.dump();
+        EXPECT_TRUE(says(("Default " + value + ".").c_str())) << at << ": " << value << ": " << text;
+      }
+      ++fields;
+      visit(field.contains("items") ? field["items"] : field, at);
+    }
+  };
+  visit(JobSchema()["properties"]["spec"], "spec");
+  EXPECT_GT(fields, 35);
 }
 
 TEST(Crd, TheYamlIsTheObject) {

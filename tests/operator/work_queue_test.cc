@@ -31,6 +31,73 @@ TEST_F(WorkQueueTest, Fair) {
   EXPECT_EQ(queue_.TryGet(), std::nullopt);
 }
 
+TEST_F(WorkQueueTest, WhatHappensGoesBeforeWhatWasListed) {
+  for (const char* key : {"a", "b", "c"}) queue_.AddBehind(key);
+  queue_.Add("d");
+  queue_.Add("b");
+  queue_.AddBehind("d");
+  EXPECT_EQ(queue_.depth(), 4u);
+  for (const char* key : {"d", "b", "a", "c"}) EXPECT_EQ(queue_.TryGet(), key);
+  EXPECT_EQ(queue_.TryGet(), std::nullopt);
+}
+
+TEST_F(WorkQueueTest, WhatIsDueComesForward) {
+  for (const char* key : {"a", "b", "c"}) queue_.AddBehind(key);
+  queue_.AddAfter("c", 5);
+  EXPECT_EQ(queue_.TryGet(), "a");
+  clock_.now = After(clock_.now, 6);
+  EXPECT_EQ(queue_.TryGet(), "c");
+  EXPECT_EQ(queue_.TryGet(), "b");
+}
+
+TEST_F(WorkQueueTest, WhatIsDueComesForwardAlsoIfItWasListedLater) {
+  queue_.AddAfter("c", 5);
+  for (const char* key : {"a", "b", "c"}) queue_.AddBehind(key);
+  EXPECT_EQ(queue_.TryGet(), "a");
+  clock_.now = After(clock_.now, 6);
+  EXPECT_EQ(queue_.TryGet(), "c") << "a resync of ten thousand jobs delays no deadline";
+  EXPECT_EQ(queue_.TryGet(), "b");
+  EXPECT_EQ(queue_.TryGet(), std::nullopt);
+}
+
+TEST_F(WorkQueueTest, WhatWasListedWaitsForTenAtMost) {
+  queue_.AddBehind("listed");
+  for (int i = 0; i < 20; ++i) queue_.Add("live" + std::to_string(i));
+  int before = 0;
+  while (queue_.TryGet() != "listed") ++before;
+  EXPECT_EQ(before, 10);
+}
+
+TEST_F(WorkQueueTest, BehindIsAsStingyAsTheRest) {
+  queue_.AddBehind("a");
+  EXPECT_EQ(queue_.TryGet(), "a");
+  queue_.AddBehind("a");
+  EXPECT_EQ(queue_.TryGet(), std::nullopt) << "one key is worked on by one worker";
+  EXPECT_EQ(queue_.depth(), 0u);
+  queue_.AddBehind("b");
+  queue_.Add("a");  // comes forward while it is worked on
+  queue_.Done("a");
+  EXPECT_EQ(queue_.TryGet(), "a");
+  queue_.Done("a");
+  queue_.AddBehind("a");
+  EXPECT_EQ(queue_.TryGet(), "b");
+  EXPECT_EQ(queue_.TryGet(), "a");
+  EXPECT_EQ(queue_.TryGet(), std::nullopt);
+  EXPECT_EQ(queue_.WaitingSince(), std::nullopt);
+}
+
+TEST_F(WorkQueueTest, TellsSinceWhenWhatIsBehindWaits) {
+  queue_.AddBehind("a");
+  const Instant since = clock_.Steady();
+  clock_.now = After(clock_.now, 5);
+  EXPECT_EQ(queue_.WaitingSince(), since);
+  queue_.AddBehind("b");
+  queue_.Add("a");
+  EXPECT_EQ(queue_.WaitingSince(), since) << "it has waited so long";
+  EXPECT_EQ(queue_.TryGet(), "a");
+  EXPECT_EQ(queue_.WaitingSince(), clock_.Steady());
+}
+
 TEST_F(WorkQueueTest, StingyWhileWaiting) {
   queue_.Add("a");
   queue_.Add("a");

@@ -1,5 +1,7 @@
 #include "tests/sim/invariants.h"
 
+#include <cmath>
+
 #include "operator/reconcile/apply.h"
 
 namespace trainyard::sim {
@@ -33,7 +35,7 @@ void Invariants::PodCreated(const PodView& pod) {
   for (const auto& [uid, other] : mirror_.pods()) {
     if (uid == pod.uid || other.owner_uid != pod.owner_uid) continue;
     if (other.attempt == pod.attempt && other.rank == pod.rank) Break("two pods of rank " + Number(pod.rank));
-    if (alone() && other.attempt != pod.attempt)
+    if (alone() && other.attempt != pod.attempt && !other.spent())
       Break("pod " + pod.name + " was created beside " + other.name + " of another attempt");
   }
   const auto found = mirror_.jobs().find(pod.owner_uid);
@@ -57,17 +59,42 @@ void Invariants::JobChanged(const JobView* before, const JobView* after) {
   if (before->finished() && (!after->finished() || after->attempt != before->attempt ||
                              after->succeeded != before->succeeded || after->total != before->total))
     Break(after->name + " had ended as " + before->phase + " and became " + after->phase);
+  if (alone() && after->suspended && !before->suspended) {
+    for (const auto& [uid, pod] : mirror_.pods()) {
+      if (pod.owner_uid == after->uid && !pod.spent()) Break(after->name + " is suspended, and has pod " + pod.name);
+    }
+  }
   if (after->succeeded && after->failed) Break(after->name + " succeeded and failed");
   if (after->checkpoint_step < before->checkpoint_step || after->durable_step < before->durable_step)
     Break("the durable step of " + after->name + " went back");
+  TimeChanged(*before, *after);
   if (after->checkpoint_step > training_.Committed(after->uid))
     Break("step " + Number(after->checkpoint_step) + " of " + after->name + " is called durable and never was");
+}
+
+// Each second since the job's creation is in one place, and stays there.
+void Invariants::TimeChanged(const JobView& before, const JobView& after) {
+  if (!after.as_of) return;
+  const int64_t passed = std::llround(SecondsBetween(*after.created_at, *after.as_of));
+  const int64_t sum = after.trained + after.lost;
+  if (after.suspend || after.suspended) suspended_.insert(after.uid);
+  if (sum > passed || (sum < passed && !suspended_.contains(after.uid)))
+    Break(after.name + " says where " + Number(sum) + " s went, and " + Number(passed) + " s have passed");
+  bool back = after.trained < before.trained;
+  for (const auto& [cause, seconds] : before.lost_to) {
+    const auto found = after.lost_to.find(cause);
+    back |= found == after.lost_to.end() || found->second < seconds;
+  }
+  if (back) Break("the seconds of " + after.name + " went back");
 }
 
 void Invariants::Sent(const std::string& instance, const char* verb, const kube::Resource& resource,
                       const std::string& name, const Json* object) {
   std::map<std::string, Time>& confirmed = confirmed_[instance];
-  if (resource == kube::kTrainingJobs && std::string(verb) == "get") confirmed[name] = clock_.Now();
+  // A write's answer is as good as a read's. Whether it was granted is not asked here: pods of an attempt that the API
+  // does not have are found where they are created.
+  const bool looks = std::string(verb) == "get" || std::string(verb) == "patch";
+  if (resource == kube::kTrainingJobs && looks) confirmed[name] = clock_.Now();
   if (resource != kube::kPods || std::string(verb) != "create") return;
   const auto job = confirmed.find((*object)["metadata"]["labels"]["trainyard.dev/job-name"]);
   // A request's own time may pass between the answer and the first creation.

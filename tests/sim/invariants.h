@@ -3,6 +3,7 @@
 #define TRAINYARD_TESTS_SIM_INVARIANTS_H_
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "tests/sim/operator_process.h"
@@ -34,6 +35,7 @@ class Invariants {
   void PodChanged(const PodView* before, const PodView* after);
   void PodCreated(const PodView& pod);
   void JobChanged(const JobView* before, const JobView* after);
+  void TimeChanged(const JobView& before, const JobView& after);
   bool alone() const { return operators_ == 1; }
 
   const Mirror& mirror_;
@@ -43,6 +45,7 @@ class Invariants {
   const Basis* writer_ = nullptr;
   size_t refused_ = 0;  // of the fence's refusals, those that were looked at
   std::string broken_;
+  std::set<std::string> suspended_;  // jobs that ever were, by uid
   // When each operator last asked the API for a job, by instance and job.
   std::map<std::string, std::map<std::string, Time>> confirmed_;
 };

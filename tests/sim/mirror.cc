@@ -68,8 +68,9 @@ PodView ViewOfPod(const Json& pod) {
                .deleting = !Text(metadata, "deletionTimestamp").empty()};
   view.created = ParseTime(Text(metadata, "creationTimestamp"));
   view.gone_by = ParseTime(Text(metadata, "deletionTimestamp"));
-  if (view.gone_by)
-    view.deleted_at = After(*view.gone_by, -static_cast<double>(Whole(metadata, "deletionGracePeriodSeconds")));
+  // Without a grace the time is the last deletion's, and there may have been others.
+  const int64_t grace = Whole(metadata, "deletionGracePeriodSeconds");
+  if (view.gone_by && grace > 0) view.deleted_at = After(*view.gone_by, -static_cast<double>(grace));
   const Json& affinity =
       Field(Field(Field(spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution");
   for (const Json& term : List(affinity, "nodeSelectorTerms")) {
@@ -136,6 +137,15 @@ void ReadFailures(const Json& status, JobView& view) {
         Streak{.reason = Text(streak, "reason"), .step = Known(streak, "step"), .count = Whole(streak, "count")};
 }
 
+void ReadGoodput(const Json& goodput, JobView& view) {
+  view.as_of = ParseTime(Text(goodput, "asOf"));
+  view.trained = Whole(goodput, "trainingSeconds");
+  for (const auto& [cause, seconds] : Field(goodput, "lostSeconds").items()) {
+    view.lost_to[cause] = seconds;
+    view.lost += view.lost_to[cause];
+  }
+}
+
 JobView ViewOfJob(const Json& job) {
   const Json &metadata = Field(job, "metadata"), &spec = Field(job, "spec"), &status = Field(job, "status"),
              &restart = Field(spec, "restart"), &restarts = Field(status, "restarts");
@@ -169,6 +179,8 @@ JobView ViewOfJob(const Json& job) {
   ReadRules(restart, view);
   ReadConditions(status, view);
   ReadFailures(status, view);
+  view.created_at = ParseTime(Text(metadata, "creationTimestamp"));
+  ReadGoodput(Field(status, "goodput"), view);
   return view;
 }
 

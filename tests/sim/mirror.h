@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/local/memory_api.h"
+#include "operator/local/api/memory_api.h"
 #include "tests/sim/dice.h"
 
 namespace trainyard::sim {
@@ -35,13 +35,16 @@ struct PodView {
   int64_t fence_attempt = 0;      // what the process calls itself by: TRAINYARD_ATTEMPT
   int64_t workers = 0;            // PET_NNODES
   bool deleting = false, disrupted = false, sidecar = false;
-  std::optional<Time> disrupted_at, deleted_at;  // deleted_at: when somebody asked for it
+  std::optional<Time> disrupted_at, deleted_at;  // deleted_at: when somebody asked for it; of a forced one nobody knows
   std::optional<Time> created, gone_by;          // gone_by: when its grace is over
   bool scheduled = false, ready = false;
   std::set<std::string> avoids;  // nodes that its affinity excludes
   std::optional<ContainerEnd> end;
 
   bool over() const { return phase == "Succeeded" || phase == "Failed"; }
+  bool forced() const { return deleting && !deleted_at; }  // without grace
+  // Gone but for a finalizer.
+  bool spent() const { return deleting && (over() || forced()); }
 };
 
 // What a job's own rule says of an exit code.
@@ -76,6 +79,10 @@ struct JobView {
   std::string culprit_pod, culprit_reason;  // of the newest failure, and
   int64_t culprit_attempt = 0;              // its attempt
   std::optional<Time> culprit_time;
+  std::optional<Time> created_at;  // the job itself
+  std::optional<Time> as_of;       // status.goodput: until when its seconds speak,
+  int64_t trained = 0, lost = 0;   // those of training, and of all causes together
+  std::map<std::string, int64_t> lost_to;
 
   bool finished() const { return succeeded || failed; }
 };

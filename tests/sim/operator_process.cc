@@ -2,7 +2,14 @@
 
 #include <unistd.h>
 
+#include "operator/reconcile/progress.h"
+
 namespace trainyard::sim {
+namespace {
+
+constexpr double kProgressSeconds = 10;
+
+}  // namespace
 
 OperatorProcess::OperatorProcess(std::string name, local::MemoryApi& api, const Mirror& mirror, VirtualClock& clock,
                                  Dice& dice, const Trouble& trouble, const reconcile::ReportSource& reports)
@@ -12,11 +19,13 @@ OperatorProcess::OperatorProcess(std::string name, local::MemoryApi& api, const 
       trouble_(trouble),
       client_(api, mirror, clock, dice, trouble, [this] { Pause(); }),
       queue_(clock),
-      caches_(client_, clock, "", 1, [this](const std::string& key) { queue_.Add(key); }),
+      caches_(
+          client_, clock, "", 1, [this](const std::string& key, double in) { queue_.AddAfter(key, in); }, {},
+          [this](const std::string& key) { queue_.AddBehind(key); }),
       events_(client_, clock, "sim"),
       log_(STDERR_FILENO, Logger::Form::kText, LogLevel::kError),
       reconciler_(client_, clock, caches_, reports, events_, log_,
-                  {.progress_interval_seconds = 10, .parallel_requests = 1}) {
+                  {.progress_interval_seconds = kProgressSeconds, .parallel_requests = 1}) {
   for (size_t i = 0; i < kWorkers; ++i) {
     Worker& worker = workers_[i];
     worker.task = std::make_unique<Task>([this, &worker] { Loop(worker); });
@@ -43,6 +52,12 @@ void OperatorProcess::Work(size_t which, bool leads) {
   worker.task->Resume();
   running_ = kNobody;
   if (worker.task->ended()) throw Crash{};
+}
+
+void OperatorProcess::Hear(const std::string& key, const reconcile::Report& report) {
+  const auto record = caches_.jobs().Get(key);
+  if (!record || record->job.uid != report.job_uid || record->job.status.attempt != report.attempt) return;
+  if (reconcile::IsNews(report, record->job.status, kProgressSeconds, clock_.Now())) queue_.Add(key);
 }
 
 void OperatorProcess::Pause() {

@@ -25,8 +25,8 @@ class OperatorProcess {
   void Pump(size_t which);
   // Lets a worker go on until it hands over; with `leads` an idle one may take a key. Throws Crash.
   void Work(size_t which, bool leads);
-  // A report arrived, or it is time for a resync: the job is looked at again.
-  void Touch(const std::string& key) { queue_.Add(key); }
+  // Rank 0 answered: the job is looked at when that is news, as the poller sees it.
+  void Hear(const std::string& key, const reconcile::Report& report);
 
   const std::string& name() const { return name_; }
   TroubledClient& client() { return client_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace trainyard::sim {
 namespace {
@@ -11,15 +12,15 @@ constexpr double kSecond = 1;  // times of the API are whole ones
 
 }  // namespace
 
-Oracle::Oracle(Mirror& mirror, const Reports& reports, const Clock& clock,
+Oracle::Oracle(Mirror& mirror, const Reports& reports, const Clock& clock, size_t operators,
                std::function<void(const std::string&)> complain)
-    : mirror_(mirror), reports_(reports), clock_(clock), complain_(std::move(complain)) {
+    : mirror_(mirror), reports_(reports), clock_(clock), several_(operators > 1), complain_(std::move(complain)) {
   mirror.Listen(PodListener([this](const PodView* before, const PodView* after) { PodChanged(before, after); }));
   mirror.Listen(JobListener([this](const JobView* before, const JobView* after) { JobChanged(before, after); }));
 }
 
 void Oracle::PodChanged(const PodView* before, const PodView* after) {
-  if (writer_ && before && !after) JudgeForce(*before);
+  if (writer_ && before && !before->forced() && (!after || after->forced())) JudgeForce(*before);
   const PodView& pod = after ? *after : *before;
   Log& log = logs_[{pod.owner_uid, pod.attempt}];
   if (!before && clock_.Now() < log.not_before)
@@ -75,17 +76,21 @@ void Oracle::JudgeRestart(const JobView& before, const JobView& after) {
   for (const Attempt& pods : States(before)) {
     // It was decided at some moment between these two.
     for (const Time now : {clock_.Now(), writer_->began}) {
-      wrong = Compare(before, after, pods, now);
-      if (wrong.empty()) return;
+      for (const Workers& lost : MayBeLost(before)) {
+        wrong = Compare(before, after, pods, lost, now);
+        if (wrong.empty()) return;
+      }
     }
   }
   complain_((after.failed ? after.name + " was failed: " : after.name + " was restarted: ") + wrong);
 }
 
-std::string Oracle::Compare(const JobView& before, const JobView& after, const Attempt& pods, Time unknown_time) const {
-  const std::vector<Casualty> casualties = Casualties(before, pods, unknown_time);
+std::string Oracle::Compare(const JobView& before, const JobView& after, const Attempt& pods, const Workers& lost,
+                            Time unknown_time) const {
+  std::vector<Casualty> casualties = Casualties(before, pods, lost, unknown_time);
   if (casualties.empty()) return CompareDeadline(before, after, pods, unknown_time);
-  if (!EvidenceIsIn(before, pods, unknown_time)) return "the other workers' ends were not awaited";
+  if (!EvidenceIsIn(before, pods, lost, unknown_time)) return "the other workers' ends were not awaited";
+  for (Casualty& going : Going(before, pods, unknown_time)) casualties.push_back(std::move(going));
   const Verdict verdict = Judge(before, casualties);
   if (after.culprit_pod != verdict.culprit.pod || after.culprit_reason != verdict.culprit.reason)
     return "it blames " + after.culprit_pod + " (" + after.culprit_reason + ") and not " + verdict.culprit.pod + " (" +
@@ -217,13 +222,35 @@ void Oracle::JudgeDeletion(const JobView& job) {
   if (!due) complain_("an operator deleted " + job.name);
 }
 
+std::vector<Workers> Oracle::MayBeLost(const JobView& job) const {
+  Workers lost;
+  for (int64_t worker = 0; worker < job.workers; ++worker) lost.insert(worker);
+  // Whatever a cache lacked: what is there is not lost. Of several operators another may just have made it, or this
+  // one.
+  Workers without = lost;
+  const std::vector<Attempt> states = States(job);
+  for (const auto& [worker, pod] : states.back()) without.erase(worker);
+  if (!several_) lost = without;
+  if (job.created == job.workers) return {lost, without};
+  Workers had;
+  if (const auto log = logs_.find({job.uid, job.attempt}); log != logs_.end()) {
+    for (const Change& change : log->second.changes) {
+      if (change.pod) had.insert(change.worker);
+    }
+  }
+  if (static_cast<int64_t>(had.size()) < job.workers) return {Workers()};
+  const auto repeats = repeats_.find(job.uid);
+  const bool remembers = !several_ && repeats != repeats_.end() && forgot_at_ < repeats->second.begun;
+  return remembers ? std::vector<Workers>{lost} : std::vector<Workers>{lost, Workers()};
+}
+
 // All have ended, or the first failure is 15 s old.
-bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, Time now) const {
+bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, const Workers& lost, Time now) const {
   if (std::all_of(pods.begin(), pods.end(),
                   [&](const auto& pod) { return pod.second.end.has_value() || IsOverdue(before, pod.second, now); }))
     return true;
   Time first = Time::max();
-  for (const Casualty& casualty : Casualties(before, pods, clock_.Now())) first = std::min(first, casualty.time);
+  for (const Casualty& casualty : Casualties(before, pods, lost, clock_.Now())) first = std::min(first, casualty.time);
   if (before.culprit_attempt == before.attempt && before.culprit_time) first = std::min(first, *before.culprit_time);
   return SecondsBetween(first, clock_.Now()) >= kEvidenceSeconds - kSecond;
 }

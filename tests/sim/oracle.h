@@ -17,11 +17,15 @@ namespace trainyard::sim {
 
 class Oracle {
  public:
-  // `complain` hears of each judgment that breaks a rule. All references must outlive it.
-  Oracle(Mirror& mirror, const Reports& reports, const Clock& clock, std::function<void(const std::string&)> complain);
+  // `operators`: how many act. `complain` hears of each judgment that breaks a rule. All references must outlive it.
+  Oracle(Mirror& mirror, const Reports& reports, const Clock& clock, size_t operators,
+         std::function<void(const std::string&)> complain);
 
   // Whose request is at the server; null: nobody's.
   void Writing(const Basis* basis) { writer_ = basis; }
+  // An operator has lost the answer to a pod's creation, or its memory: of pods that go now it may know nothing but
+  // what the status says.
+  void Forgot() { forgot_at_ = clock_.Now(); }
 
  private:
   // One change of a pod of an attempt.
@@ -47,12 +51,16 @@ class Oracle {
   void ExpectWait(const JobView& before, const JobView& after);
   void CountSuspension(const JobView& before, const JobView& after);
   // What is wrong with this restart or failure, if these were the pods; empty: nothing.
-  std::string Compare(const JobView& before, const JobView& after, const Attempt& pods, Time now) const;
+  std::string Compare(const JobView& before, const JobView& after, const Attempt& pods, const Workers& lost,
+                      Time now) const;
   std::string CompareLimits(const JobView& before, const JobView& after, const Verdict& verdict) const;
   // The same of an attempt whose workers live: a deadline must have passed.
   std::string CompareDeadline(const JobView& before, const JobView& after, const Attempt& pods, Time now) const;
   std::string CompareActive(const JobView& before) const;
-  bool EvidenceIsIn(const JobView& before, const Attempt& pods, Time now) const;
+  // Workers that have lost their pod if they have none, as an operator may see it: all that have had one, or none,
+  // where it depends on what it has made itself and still knows.
+  std::vector<Workers> MayBeLost(const JobView& job) const;
+  bool EvidenceIsIn(const JobView& before, const Attempt& pods, const Workers& lost, Time now) const;
   // When the last worker of the attempt had a node; nothing: one has none.
   std::optional<Time> AllScheduled(const JobView& job) const;
   // Whether its pods found no node for long, because of those that it avoids.
@@ -63,8 +71,10 @@ class Oracle {
   const Mirror& mirror_;
   const Reports& reports_;
   const Clock& clock_;
+  const bool several_;
   const std::function<void(const std::string&)> complain_;
   const Basis* writer_ = nullptr;
+  Time forgot_at_{};
   std::map<std::pair<std::string, int64_t>, Log> logs_;  // by job uid and attempt
   struct Repeats {
     int64_t count = 0;

@@ -27,14 +27,14 @@ std::optional<reconcile::Report> Reports::Get(const std::string& job_uid) const 
   return found == from.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool Reports::Poll(const std::string& job_uid) {
+std::optional<reconcile::Report> Reports::Poll(const std::string& job_uid) {
   int64_t attempt = 0;
   const Run* run = training_.NewestRun(job_uid, attempt);
-  if (!run || run->fenced_off || !training_.ImageOf(job_uid).ours || dice_.Chance(0.3)) return false;
+  if (!run || run->fenced_off || !training_.ImageOf(job_uid).ours || dice_.Chance(0.3)) return std::nullopt;
   // A network that is cut for minutes.
   Time& unreachable_until = unreachable_until_[job_uid];
   if (dice_.Chance(0.002)) unreachable_until = After(clock_.Now(), dice_.Between(10, 200));
-  if (clock_.Now() < unreachable_until) return false;
+  if (clock_.Now() < unreachable_until) return std::nullopt;
   std::vector<Answer>& answers = answers_[{job_uid, attempt}];
   Answer answer{.time = clock_.Now(), .last_progress = run->last_progress};
   if (!answers.empty() && answers.back().last_progress == run->last_progress) {
@@ -49,6 +49,9 @@ bool Reports::Poll(const std::string& job_uid) {
   report.attempt = attempt;
   report.progress.last_update = clock_.Now();
   if (training_.ImageOf(job_uid).knows_steps) {
+    report.startup.rendezvous = 1;
+    report.startup.from_step = run->first_step;
+    if (run->step > run->first_step) report.startup.first_step = 2;
     report.progress.step = run->step;
     said_.insert({job_uid, attempt, run->step});
     report.progress.total_steps = training_.ImageOf(job_uid).steps;
@@ -57,7 +60,7 @@ bool Reports::Poll(const std::string& job_uid) {
   if (const auto found = newest_.find(job_uid); found != newest_.end() && found->second.attempt != attempt)
     before_[job_uid] = found->second;
   newest_[job_uid] = report;
-  return true;
+  return report;
 }
 
 }  // namespace trainyard::sim

@@ -18,8 +18,8 @@ class Reports : public reconcile::ReportSource {
   Reports(const Training& training, const Clock& clock, Dice& dice) : training_(training), clock_(clock), dice_(dice) {}
 
   std::optional<reconcile::Report> Get(const std::string& job_uid) const override;
-  // The poller asks job `uid`'s rank 0. Whether its answer is news.
-  bool Poll(const std::string& job_uid);
+  // The poller asks job `uid`'s rank 0. Nothing when nobody answers.
+  std::optional<reconcile::Report> Poll(const std::string& job_uid);
   // For how long this attempt's rank 0 has answered and said the same, as of its last answer since `since`; time in
   // which nobody heard of it does not count. 0: it has not.
   double Stood(const std::string& job_uid, int64_t attempt, Time since) const;

@@ -41,7 +41,8 @@ Simulation::Simulation(uint64_t seed, bool trace)
       reports_(training_, clock_, dice_),
       cluster_(api_, mirror_, clock_, dice_, training_, scenario_.cluster),
       invariants_(mirror_, training_, clock_, scenario_.operators),
-      oracle_(mirror_, reports_, clock_, [this](const std::string& what) { invariants_.Break(what); }),
+      oracle_(mirror_, reports_, clock_, scenario_.operators,
+              [this](const std::string& what) { invariants_.Break(what); }),
       operators_(scenario_.operators),
       trace_(trace) {
   if (trace) Trace();
@@ -66,6 +67,8 @@ void Simulation::StartOperator(size_t i) {
   operators_[i] = nullptr;  // before the next: it may hold what the next one makes
   operators_[i] = std::make_unique<OperatorProcess>(name, api_, mirror_, clock_, dice_, trouble_, reports_);
   OperatorProcess& started = *operators_[i];
+  oracle_.Forgot();
+  started.client().on_lost_creation = [this] { oracle_.Forgot(); };
   started.client().at_server = [this, &started](bool begins) {
     invariants_.Writing(begins ? &started.basis() : nullptr);
     oracle_.Writing(begins ? &started.basis() : nullptr);
@@ -161,7 +164,8 @@ void Simulation::ActOf(size_t i) {
         return operators_[i]->Pump(1);
       case 2:
         for (const auto& [uid, job] : mirror_.jobs()) {
-          if (reports_.Poll(uid)) operators_[i]->Touch(std::string(kNamespace) + "/" + job.name);
+          if (const auto report = reports_.Poll(uid))
+            operators_[i]->Hear(std::string(kNamespace) + "/" + job.name, *report);
         }
         return;
       default:

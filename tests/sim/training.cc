@@ -26,7 +26,7 @@ void Training::Meet(const Key& key, Run& run) {
   }
   fence.owners.push_back(key.second);
   run.last_progress = clock_.Now();
-  run.step = fence.committed;
+  run.first_step = run.step = fence.committed;
 }
 
 void Training::End(const std::string& pod_uid, double silence) {

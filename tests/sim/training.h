@@ -41,7 +41,7 @@ struct Run {
   bool silent = false;  // and nobody hears of it
   bool hung = false;    // all of them live, and none gets on
   Time last_progress{};
-  int64_t step = 0;
+  int64_t first_step = 0, step = 0;  // where it went on from, and is
 };
 
 class Training {

@@ -71,7 +71,10 @@ Result<Json> TroubledClient::Create(const kube::Resource& resource, const std::s
   at_server(true);
   Result<Json> created = MemoryClient::Create(resource, ns, object, options);
   at_server(false);
-  if (LosesAnswer()) return Status(Code::kUnavailable, "the connection broke");
+  if (LosesAnswer()) {
+    if (resource == kube::kPods) on_lost_creation();
+    return Status(Code::kUnavailable, "the connection broke");
+  }
   return created;
 }
 

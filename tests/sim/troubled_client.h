@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/local/memory_client.h"
+#include "operator/local/api/memory_client.h"
 #include "tests/sim/mirror.h"
 #include "tests/sim/task.h"
 
@@ -58,6 +58,8 @@ class TroubledClient : public local::MemoryClient {
   uint64_t seen(const kube::Resource& resource) const;
   // Before each request that is no watch: kind of request, and what it is about.
   std::function<void(const char* verb, const kube::Resource&, const std::string& name, const Json* object)> on_request;
+  // A pod was created, and who asked for it does not hear so.
+  std::function<void()> on_lost_creation;
   // Around each request at the server: who makes it.
   std::function<void(bool begins)> at_server;
 

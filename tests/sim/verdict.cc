@@ -44,6 +44,7 @@ Casualty OfPod(int64_t worker, const PodView& pod, Time undated) {
           .code = pod.end->code,
           .told_to = pod.disrupted || pod.deleting,
           .target = pod.disrupted,
+          .forced = pod.forced(),
           .time = time,
           .target_time = pod.disrupted_at.value_or(Time::min()),
           .step = pod.end->step};
@@ -54,6 +55,7 @@ Casualty OfPod(int64_t worker, const PodView& pod, Time undated) {
 int Rank(const JobView& job, const Casualty& casualty, Time first_target) {
   if (casualty.vanished) return 5;
   if (casualty.target) return 1;
+  if (casualty.forced) return 5;
   if (casualty.told_to) return 6;
   if (Permanent(job, *casualty.code)) return casualty.time < first_target ? 0 : 2;
   if (*casualty.code == 73) return 3;
@@ -75,7 +77,7 @@ bool IsOverdue(const JobView& job, const PodView& pod, Time now) {
   return pod.gone_by && !pod.end && SecondsBetween(*pod.gone_by, now) >= static_cast<double>(job.terminate_seconds);
 }
 
-std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now) {
+std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, const Workers& lost, Time now) {
   std::vector<Casualty> out;
   // The status dates the one that was blamed at first.
   const auto undated = [&](const std::string& pod) {
@@ -94,10 +96,10 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time n
                        .reason = pod->second.disrupted ? "DisruptionTarget" : "PodDeleted",
                        .told_to = true,
                        .target = pod->second.disrupted,
-                       .time = *pod->second.deleted_at,
+                       .forced = pod->second.forced(),
+                       .time = pod->second.deleted_at.value_or(*pod->second.gone_by),
                        .target_time = pod->second.disrupted_at.value_or(Time::min())});
-    } else if (job.created == job.workers) {
-      // All were there once: this one is gone and left nothing.
+    } else if (lost.contains(worker)) {
       const std::string name = job.name + "-" + std::to_string(job.attempt) + "-" + std::to_string(worker);
       out.push_back({.worker = worker,
                      .pod = name,
@@ -106,6 +108,22 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time n
                      .vanished = true,
                      .time = undated(name)});
     }
+  }
+  return out;
+}
+
+std::vector<Casualty> Going(const JobView& job, const Attempt& pods, Time now) {
+  std::vector<Casualty> out;
+  for (const auto& [worker, pod] : pods) {
+    if (pod.end || !pod.deleting || IsOverdue(job, pod, now) || job.done.contains(worker)) continue;
+    out.push_back({.worker = worker,
+                   .pod = pod.name,
+                   .reason = pod.disrupted ? "DisruptionTarget" : "PodDeleted",
+                   .told_to = true,
+                   .target = pod.disrupted,
+                   .forced = pod.forced(),
+                   .time = pod.deleted_at ? *pod.deleted_at : pod.gone_by.value_or(now),
+                   .target_time = pod.disrupted_at.value_or(Time::min())});
   }
   return out;
 }

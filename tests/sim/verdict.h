@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Casualty {
   bool told_to = false;         // someone else ended it: DisruptionTarget, a deletion, or gone without a word
   bool target = false;          // by DisruptionTarget
   bool vanished = false;        // it has no pod
+  bool forced = false;          // its pod was deleted without grace: when it was first told to go is lost
   Time time{}, target_time{};
   std::optional<int64_t> step;
 };
@@ -40,8 +42,14 @@ bool Succeeded(const PodView& pod);
 // Whether the pod was deleted, and has not ended within its grace and the deadline behind it.
 bool IsOverdue(const JobView& job, const PodView& pod, Time now);
 
-// Of the attempt that `job` is in. An end that nobody has dated counts as of `now`, when it is first seen.
-std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, Time now);
+using Workers = std::set<int64_t>;
+
+// Of the attempt that `job` is in. `lost`: workers that have lost their pod if they have none in `pods`. An
+// end that nobody has dated counts as of `now`, when it is first seen.
+std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, const Workers& lost, Time now);
+
+// Pods of the attempt that someone else deletes, and that have not ended: what the others ended of, when they failed.
+std::vector<Casualty> Going(const JobView& job, const Attempt& pods, Time now);
 
 // REQUIRES: casualties is not empty.
 Verdict Judge(const JobView& job, const std::vector<Casualty>& casualties);

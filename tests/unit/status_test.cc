@@ -27,6 +27,7 @@ RankStatus Example(int rank) {
   s.step = 12;
   s.total_steps = 20;
   s.last_progress_time = 1e9;
+  s.startup = {.step = 10, .rendezvous_seconds = 1.5, .first_step_seconds = 0.25};
   s.phase_seconds = {{"data", 1}, {"forward", 3}};
   s.warnings = {"w"};
   return s;
@@ -38,6 +39,22 @@ TEST(RankStatus, JsonComesBack) {
   RankStatus nan = Example(0);
   nan.loss = NAN;  // null in JSON
   EXPECT_EQ(RankStatus::FromJson(nlohmann::json::parse(nan.ToJson().dump())).loss, std::nullopt);
+}
+
+TEST(StatusBoard, SaysHowLongTheStartTook) {
+  StatusBoard board;
+  EXPECT_TRUE(board.Get().ToStatusJson().at("startup").at("first_step_seconds").is_null());
+  board.Joined("u", 1);
+  const double joined = *board.Get().startup.rendezvous_seconds;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  board.Stepped();
+  const double first = *board.Get().startup.first_step_seconds;
+  EXPECT_GE(joined, 0);
+  EXPECT_GE(first, 0.02);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  board.Stepped();
+  EXPECT_EQ(board.Get().startup.first_step_seconds, first) << "the second step is not the first";
+  EXPECT_GT(*board.Get().last_step_time, 0);
 }
 
 // Zero is a value; a rank that has not trained yet has none.

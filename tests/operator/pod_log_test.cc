@@ -1,0 +1,84 @@
+#include "operator/local/api/pod_log.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/operator/builders.h"
+
+namespace trainyard::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PodLogTest : public testing::Test {
+ protected:
+  PodLogTest() : folder_(fs::path(testing::TempDir()) / ("log-" + std::to_string(getpid()))), log_(folder_ / "c.log") {
+    fs::create_directories(folder_);
+  }
+  ~PodLogTest() override { fs::remove_all(folder_); }
+
+  void Write(const std::string& text) { std::ofstream(log_, std::ios::app) << text; }
+  Result<LogSource> Open(const LogOptions& options = {}) const {
+    const Json pod = {{"metadata", {{"name", "p"}}}, {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+    return OpenLog(log_, pod, "c", options);
+  }
+  // All that is read of it.
+  std::string Text(const LogOptions& options = {}) const {
+    Result<LogSource> source = Open(options);
+    if (!source.ok()) return source.status().ToString();
+    std::string text;
+    for (std::string part = source->Read(); !part.empty(); part = source->Read()) text += part;
+    return text;
+  }
+
+  const fs::path folder_, log_;
+};
+
+TEST_F(PodLogTest, TheLastLines) {
+  Write("one\ntwo\nthree\n");
+  const std::pair<int, const char*> cases[] = {
+      {0, ""}, {1, "three\n"}, {2, "two\nthree\n"}, {3, "one\ntwo\nthree\n"}, {9, "one\ntwo\nthree\n"}};
+  for (const auto& [lines, text] : cases) EXPECT_EQ(Text({.tail_lines = lines, .since = {}}), text) << lines;
+  const std::string wide(200'000, 'x');  // more than what is read at once
+  Write(wide + "\n" + wide + "\n");
+  EXPECT_EQ(Text({.tail_lines = 1, .since = {}}), wide + "\n");
+  EXPECT_EQ(Text({.tail_lines = 3, .since = {}}), "three\n" + wide + "\n" + wide + "\n");
+}
+
+TEST_F(PodLogTest, TheEndOfALineThatNeverEndsIsFoundAtOnce) {
+  Write(std::string(32 << 20, 'x'));
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(Open({.tail_lines = 1, .since = {}}).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
+}
+
+TEST_F(PodLogTest, WhatCameSince) {
+  LogTimes times(log_);
+  for (int i = 0; i < 5000; ++i) {
+    Write("line " + std::to_string(i) + "\n");
+    times.Note(After(reconcile::kNow, 10 * i));
+  }
+  EXPECT_EQ(Text({.tail_lines = {}, .since = After(reconcile::kNow, 49980)}), "line 4998\nline 4999\n");
+  EXPECT_EQ(Text({.tail_lines = {}, .since = After(reconcile::kNow, 99999)}), "");
+  EXPECT_EQ(Text({.tail_lines = 1, .since = reconcile::kNow}), "line 4999\n");
+}
+
+TEST_F(PodLogTest, WhatIsNoFileIsNoLog) {
+  ASSERT_EQ(mkfifo(log_.c_str(), 0600), 0);
+  EXPECT_FALSE(Open().ok());
+  fs::remove(log_);
+  fs::create_symlink("/dev/zero", log_);
+  EXPECT_FALSE(Open({.tail_lines = 1, .since = {}}).ok());
+  fs::remove(log_);
+  Write("line\n");
+  ASSERT_EQ(mkfifo((log_.string() + ".times").c_str(), 0600), 0);
+  EXPECT_EQ(Text({.tail_lines = {}, .since = reconcile::kNow}), "line\n");
+  LogTimes(log_).NoteEnd(reconcile::kNow);
+}
+
+}  // namespace
+}  // namespace trainyard::local

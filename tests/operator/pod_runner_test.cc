@@ -1,0 +1,174 @@
+// Pods as processes, and what they do to the files that the node reads of them.
+#include "operator/local/node/pod_runner.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/operator/builders.h"
+
+namespace trainyard::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SetClock : public Clock {
+ public:
+  Time Now() const override { return now; }
+  Time now = reconcile::kNow;
+};
+
+class PodRunnerTest : public testing::Test {
+ protected:
+  PodRunnerTest() : folder_(fs::path(testing::TempDir()) / ("runner-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+    node_.state = folder_;
+  }
+  ~PodRunnerTest() override { fs::remove_all(folder_); }
+
+  static Json Container(const std::string& name, const std::string& script) {
+    return {{"name", name},
+            {"command", {"sh", "-c", script}},
+            {"env", Json::array({{{"name", "TRAINYARD_TERMINATION_LOG"}, {"value", "any"}}})},
+            {"terminationMessagePolicy", "FallbackToLogsOnError"}};
+  }
+  static Json Pod(const std::string& script) {
+    return {{"metadata", {{"namespace", "default"}, {"name", "p"}, {"uid", "u"}}},
+            {"spec", {{"containers", Json::array({Container("c", script)})}}}};
+  }
+  void AdvanceUntil(PodRunner& runner, const std::function<bool()>& done) {
+    const Resolver nobody{.host = [](const auto&, const auto&, const auto&) { return std::nullopt; },
+                          .service = [](const auto&) { return std::nullopt; }};
+    for (int i = 0; i < 1000 && !done(); ++i) {
+      runner.Advance(nobody);
+      usleep(10000);
+    }
+    ASSERT_TRUE(done());
+  }
+  // How the pod's container ended.
+  Json End(PodRunner& runner) {
+    AdvanceUntil(runner, [&] { return runner.Ended(); });
+    return runner.PodStatus()["containerStatuses"][0]["state"]["terminated"];
+  }
+
+  const fs::path folder_;
+  NodeFacts node_;
+  SetClock clock_;
+};
+
+TEST_F(PodRunnerTest, TheLastWordsAreOfTheMessageOrOfTheLog) {
+  PodRunner quiet(node_, Pod("echo said; exit 3"), clock_);
+  EXPECT_EQ(End(quiet)["message"], "said\n");
+  Json pod = Pod("echo said; printf why > $TRAINYARD_TERMINATION_LOG; exit 3");
+  pod["metadata"]["uid"] = "v";
+  PodRunner loud(node_, pod, clock_);
+  const Json end = End(loud);
+  EXPECT_EQ(end["message"], "why");
+  EXPECT_EQ(end["exitCode"], 3);
+}
+
+TEST_F(PodRunnerTest, WhatIsStillBeingWrittenHasAnEnd) {
+  PodRunner runner(node_, Pod("exit 1"), clock_);
+  fs::create_directories(runner.files().root());
+  const fs::path log = runner.files().Log("c");
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    const std::string block(1 << 16, 'x');
+    std::ofstream file(log, std::ios::app);
+    for (int i = 0; i < 10000 && !stop; ++i) file << block << std::flush;
+  });
+  const Json end = End(runner);
+  stop = true;
+  writer.join();
+  EXPECT_LE(end["message"].get<std::string>().size(), 2048u);
+}
+
+// Opening a FIFO waits for its other end, and a device may never end.
+TEST_F(PodRunnerTest, WhatIsNoFileIsNotWaitedFor) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"rm $TRAINYARD_LOG; mkfifo $TRAINYARD_TERMINATION_LOG $TRAINYARD_LOG && exit 3", ""},
+      {"ln -sf /dev/zero $TRAINYARD_TERMINATION_LOG && ln -sf /dev/zero $TRAINYARD_LOG && exit 3", ""},
+      {"mkfifo $TRAINYARD_LOG.times && echo x && exit 3", "x\n"}};
+  for (const auto& [script, message] : cases) {
+    Json pod = Pod(script);
+    pod["metadata"]["name"] = "p" + std::to_string(std::string(script).size());
+    PodRunner runner(node_, pod, clock_);
+    const Json end = End(runner);
+    EXPECT_EQ(end["exitCode"], 3) << end;
+    EXPECT_EQ(end.value("message", ""), message);
+  }
+}
+
+TEST_F(PodRunnerTest, AContainerWhoseLogIsNoFileDoesNotStart) {
+  Json pod = Pod("exit 0");
+  const std::string log = "$(dirname $TRAINYARD_LOG)/c.log";
+  pod["spec"]["initContainers"] = Json::array({Container("i", "mkfifo " + log)});
+  PodRunner runner(node_, pod, clock_);
+  EXPECT_EQ(End(runner)["reason"], "StartError");
+}
+
+TEST_F(PodRunnerTest, WhatStandsInAFilesWayIsNotWaitedFor) {
+  Json pod = Pod("exit 0");
+  const Json item = {{"path", "a"}, {"fieldRef", {{"fieldPath", "metadata.annotations['a']"}}}};
+  pod["spec"]["volumes"] = Json::array({{{"name", "info"}, {"downwardAPI", {{"items", Json::array({item})}}}}});
+  PodRunner runner(node_, pod, clock_);
+  EXPECT_EQ(End(runner)["exitCode"], 0);
+  const fs::path file = runner.files().root() / "volumes/info/a";
+  ASSERT_EQ(mkfifo((file.string() + ".tmp").c_str(), 0600), 0);
+  pod["metadata"]["annotations"]["a"] = "new";
+  runner.Update(pod);
+  std::string text;
+  std::ifstream(file) >> text;
+  EXPECT_EQ(text, "new");
+}
+
+TEST_F(PodRunnerTest, AStatusThatSomeoneElseWroteIsReadWithCare) {
+  PodRunner runner(node_, Pod("exit 0"), clock_);
+  const Json::array_t statuses = {
+      5,
+      {{"conditions", {5, nullptr, "Ready", Json::object(), {{"type", 5}, {"lastTransitionTime", 5}}}}},
+      {{"conditions", 5}, {"containerStatuses", {5}}, {"podIP", 5}}};
+  for (const Json& status : statuses) {
+    Json pod = Pod("exit 0");
+    pod["status"] = status;
+    runner.Update(pod);
+    EXPECT_EQ(runner.PodStatus()["conditions"].size(), 4u) << status;
+  }
+  EXPECT_EQ(End(runner)["exitCode"], 0);
+}
+
+TEST_F(PodRunnerTest, AConditionKeepsItsTime) {
+  PodRunner runner(node_, Pod("exit 0"), clock_);
+  Json pod = Pod("exit 0");
+  pod["status"] = runner.PodStatus();
+  runner.Update(pod);
+  clock_.now = After(clock_.now, 100);
+  EXPECT_EQ(runner.PodStatus()["conditions"], pod["status"]["conditions"]);
+}
+
+// Neither a deadline that no time can say nor one that was not written by a server.
+TEST_F(PodRunnerTest, ADeadlineThatCannotBeReadIsNotNow) {
+  PodRunner runner(node_, Pod("trap '' TERM; echo up; while :; do sleep 0.01; done"), clock_);
+  std::error_code none;
+  AdvanceUntil(runner, [&] { return fs::exists(runner.files().Log("c"), none); });
+  AdvanceUntil(runner, [&] { return fs::file_size(runner.files().Log("c"), none) > 0; });
+  Json pod = Pod("");
+  pod["metadata"]["deletionTimestamp"] = "14701-06-01T00:00:00Z";
+  pod["metadata"]["deletionGracePeriodSeconds"] = 40;
+  runner.Update(pod);
+  clock_.now = After(clock_.now, 39);
+  runner.Update(pod);
+  int rounds = 0;
+  AdvanceUntil(runner, [&] { return ++rounds > 20; });
+  EXPECT_FALSE(runner.Ended());
+  clock_.now = After(clock_.now, 1);
+  EXPECT_EQ(End(runner)["signal"], 9);
+}
+
+}  // namespace
+}  // namespace trainyard::local

@@ -1,0 +1,46 @@
+// The operator as a whole, on an API in memory.
+#include "operator/runtime.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "operator/local/api/memory_client.h"
+#include "tests/operator/builders.h"
+
+namespace trainyard {
+namespace {
+
+// What /metrics says of a line that begins so; -1 when there is none.
+double Value(const std::string& metrics, const std::string& begin) {
+  const size_t at = ("\n" + metrics).find("\n" + begin);
+  return at == std::string::npos ? -1 : std::stod(metrics.substr(metrics.find(' ', at)));
+}
+
+bool Comes(const std::function<bool()>& what) {
+  const Instant start = SteadyNow();
+  while (SecondsBetween(start, SteadyNow()) < 60) {
+    if (what()) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+// A job that somebody else manages needs nothing and wakes nobody: only the resync looks at it again.
+TEST(Runtime, LooksAtEveryJobAgainNowAndThen) {
+  const SystemClock clock;
+  const Logger log(STDERR_FILENO, Logger::Form::kJson, LogLevel::kError);
+  local::MemoryApi api(clock, 1);
+  local::MemoryClient client(api);
+  nlohmann::json job = reconcile::JobObject("job", 2);
+  job["spec"]["managedBy"] = "someone/else";
+  ASSERT_TRUE(client.Create(kube::kTrainingJobs, "default", job, {}).ok());
+  StopFlag stop;
+  Runtime runtime(client, client, clock, log, stop, {.resync_seconds = 0.01});
+  runtime.Start();
+  const auto reconciles = [&] { return Value(runtime.Metrics(), "trainyard_reconcile_seconds_count{outcome=\"ok\"}"); };
+  EXPECT_TRUE(Comes([&] { return reconciles() >= 3; })) << runtime.Metrics();
+  runtime.Stop();
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,361 @@
+// What becomes of a job whose requests fail: its status says so, is written all the same, and is right again
+// afterwards.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "operator/base/json_access.h"
+#include "operator/reconcile/conditions.h"
+#include "tests/operator/builders.h"
+#include "tests/operator/reconciler_parts.h"
+#include "tests/sim/dice.h"
+
+namespace trainyard::reconcile {
+namespace {
+
+// Requests that a test refuses, by "verb plural name", and how often each was made.
+class RefusingClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  std::function<Status(const std::string& request)> answer = [](const std::string&) { return Status::Ok(); };
+  std::map<std::string, int> made;
+
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+    const Status status = Judge("get " + resource.plural + " " + name);
+    return status.ok() ? MemoryClient::Get(resource, ns, name) : status;
+  }
+  Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
+                             const std::function<void(const Json&)>& on_item) override {
+    const Status status = Judge("list " + resource.plural);
+    return status.ok() ? MemoryClient::List(resource, ns, options, on_item) : status;
+  }
+  Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                      const kube::WriteOptions& options) override {
+    const Status status = Judge((options.dry_run ? "dry-run " : "create ") + resource.plural + " " +
+                                json::Text(json::Field(object, "metadata"), "name"));
+    return status.ok() ? MemoryClient::Create(resource, ns, object, options) : status;
+  }
+  Result<Json> MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                          const std::string& subresource, const Json& patch,
+                          const kube::WriteOptions& options) override {
+    const Status status = Judge("patch " + resource.plural + " " + name);
+    return status.ok() ? MemoryClient::MergePatch(resource, ns, name, subresource, patch, options) : status;
+  }
+  Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                const kube::DeleteOptions& options) override {
+    const Status status = Judge("delete " + resource.plural + " " + name);
+    return status.ok() ? MemoryClient::Delete(resource, ns, name, options) : status;
+  }
+
+ private:
+  // One after the other: pods are created by several threads.
+  Status Judge(const std::string& request) {
+    const MutexLock lock(mutex_);
+    ++made[request];
+    return answer(request);
+  }
+  Mutex mutex_;
+};
+
+class TroubleTest : public testing::Test {
+ protected:
+  static constexpr size_t kJobs = 0, kPods = 1;
+
+  void Start(int64_t workers, const Json& spec = Json::object()) {
+    Json job = JobObject("job", workers);
+    job["spec"].update(spec);
+    const local::ApiResult created = api_.Create(kube::kTrainingJobs, "default", job, {});
+    ASSERT_TRUE(created.ok()) << created.body;
+  }
+  void Pump(size_t cache) { caches_.reflectors()[cache]->Pump(stop_); }
+  // One look at the job, whatever the queue says.
+  kube::ReconcileResult Look() { return reconciler_.Reconcile("default/job"); }
+  // Looks as the operator does, with its backoff, for so long. The cache's short watches begin anew each time, and tell
+  // all there is: the job is woken by what changes.
+  void Live(double seconds) {
+    const Instant end = After(clock_.Steady(), seconds);
+    for (; SecondsBetween(clock_.Steady(), end) > 0; clock_.Advance(0.2)) {
+      Pump(kJobs);
+      Pump(kPods);
+      const std::string version = api_.List(kube::kPods, "", {}).body["metadata"]["resourceVersion"];
+      if (version != seen_) queue_.Add("default/job");
+      seen_ = version;
+      if (const std::optional<std::string> key = queue_.TryGet())
+        kube::Settle(queue_, *key, reconciler_.Reconcile(*key), log_);
+    }
+  }
+  void Edit(const Json& spec) {
+    const Json patch = {{"spec", spec}};
+    ASSERT_TRUE(api_.Patch(kube::kTrainingJobs, "default", "job", "", local::PatchType::kMerge, patch, {}).ok());
+  }
+  void SetPod(const std::string& name, const Json& status) {
+    ASSERT_TRUE(
+        api_.Patch(kube::kPods, "default", name, "status", local::PatchType::kMerge, {{"status", status}}, {}).ok());
+  }
+  void RunPod(const std::string& name) {
+    SetPod(name,
+           {{"phase", "Running"},
+            {"conditions", {{{"type", "PodScheduled"}, {"status", "True"}}, {{"type", "Ready"}, {"status", "True"}}}}});
+  }
+  void EndPod(const std::string& name, int code) {
+    const Json end = {{"exitCode", code}, {"reason", "Error"}, {"finishedAt", FormatTime(clock_.Now())}};
+    SetPod(name, {{"phase", code == 0 ? "Succeeded" : "Failed"},
+                  {"containerStatuses", {{{"name", "trainer"}, {"state", {{"terminated", end}}}}}}});
+  }
+  Json StatusOfJob() const { return api_.Get(kube::kTrainingJobs, "default", "job").body.value("status", Json()); }
+  Json Condition(const std::string& type) const {
+    const Json status = StatusOfJob();
+    for (const Json& condition : json::List(status, "conditions")) {
+      if (condition["type"] == type) return condition;
+    }
+    return {{"status", ""}, {"reason", ""}, {"message", ""}};
+  }
+  int Events(const std::string& reason) const {
+    const Json events = api_.List(kube::kEvents, "", {}).body["items"];
+    return static_cast<int>(
+        std::count_if(events.begin(), events.end(), [&](const Json& event) { return event["reason"] == reason; }));
+  }
+  size_t Pods() const { return api_.List(kube::kPods, "", {}).body["items"].size(); }
+  // Refuses what begins so.
+  void Refuse(const std::string& request, const Status& status) {
+    client_.answer = [=](const std::string& made) { return made.starts_with(request) ? status : Status::Ok(); };
+  }
+  void Allow() {
+    client_.answer = [](const std::string&) { return Status::Ok(); };
+  }
+
+  sim::VirtualClock clock_;
+  local::MemoryApi api_{clock_, 1};
+  RefusingClient client_{api_};
+  CacheClient cache_client_{api_};
+  kube::StopFlag stop_;
+  kube::WorkQueue queue_{clock_};
+  Caches caches_{cache_client_, clock_, "", 1, [](const std::string&, double) {}};
+  std::string seen_;
+  NoReports reports_;
+  kube::EventRecorder events_{client_, clock_, "test"};
+  Logger log_{-1, Logger::Form::kText, LogLevel::kError};
+  Reconciler reconciler_{client_, clock_, caches_, reports_, events_, log_, {.parallel_requests = 4}};
+};
+
+const Status kNotAllowed(Code::kForbidden, "no such right"), kDenied(Code::kInvalid, "admission webhook denied it"),
+    kBroken(Code::kUnavailable, "failed calling webhook");
+
+// What a job that begins cannot do stands in WorkersReady, in one event, and is gone once it can.
+TEST_F(TroubleTest, WhatKeepsAJobFromStartingIsSaid) {
+  const struct {
+    const char* request;
+    Status answer;
+    const char *reason, *words;
+  } cases[] = {
+      {"create services job", kNotAllowed, "Forbidden", "create service job: no such right"},
+      {"create services job", kDenied, "ServiceRefused", "create service job: admission webhook denied it"},
+      {"create services job-master", kBroken, "RequestFailed", "create service job-master: failed calling webhook"},
+      {"create pods", kDenied, "PodRefused", "create pod job-1-0: admission webhook denied it"},
+      {"create pods", kBroken, "RequestFailed", "create pod job-1-0: failed calling webhook"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.request) + " " + c.answer.ToString());
+    const int before = Events(c.reason);
+    Refuse(c.request, c.answer);
+    Start(2);
+    Live(20);
+    EXPECT_EQ(Condition("WorkersReady")["status"], "False");
+    EXPECT_EQ(Condition("WorkersReady")["reason"], c.reason);
+    const std::string message = Condition("WorkersReady")["message"];
+    EXPECT_NE(message.find(c.words), std::string::npos) << message;
+    EXPECT_EQ(Events(c.reason) - before, 1);
+    Allow();
+    Live(60);
+    EXPECT_EQ(Pods(), 2u);
+    EXPECT_EQ(Condition("WorkersReady")["reason"], "Waiting");
+    api_.Delete(kube::kTrainingJobs, "default", "job", {});
+    while (api_.CollectGarbage() > 0) {
+    }
+    Live(1);
+  }
+}
+
+TEST_F(TroubleTest, WhatKeepsTheNextAttemptFromStartingIsSaid) {
+  Start(1);
+  Live(5);
+  Refuse("get trainingjobs", kBroken);
+  EndPod("job-1-0", 70);
+  Live(30);
+  EXPECT_EQ(StatusOfJob()["attempt"], 2);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "RequestFailed");
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("confirm the attempt: failed calling webhook"), std::string::npos) << message;
+  EXPECT_EQ(client_.made["create pods job-2-0"], 0);
+  Allow();
+  Live(60);
+  EXPECT_EQ(client_.made["create pods job-2-0"], 1);
+}
+
+// What is known is written, whatever cannot be done.
+TEST_F(TroubleTest, AStatusIsWrittenAlsoWhenARequestFailed) {
+  Start(4);
+  Refuse("create pods job-1-3", kBroken);
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["workers"]["created"], 3);
+  EndPod("job-1-0", 0);
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["workers"]["done"], "0");
+}
+
+// Other words each time are no reason to write each time: a write wakes the job.
+TEST_F(TroubleTest, AFailureInOtherWordsIsWrittenOnceAMinute) {
+  int times = 0;
+  client_.answer = [&](const std::string& request) {
+    return request.starts_with("create pods") ? Status(Code::kUnavailable, "try " + std::to_string(++times))
+                                              : Status::Ok();
+  };
+  Start(1);
+  Live(1);
+  const int before = client_.made["patch trainingjobs job"];
+  Live(200);
+  EXPECT_GT(times, 10);
+  EXPECT_LE(client_.made["patch trainingjobs job"] - before, 4);
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_EQ(message.find("try 1;"), std::string::npos) << "the newer ones come: " << message;
+  EXPECT_EQ(Events("RequestFailed"), 1);
+}
+
+// A right that is missing shows at the deletion of what is left of an attempt.
+TEST_F(TroubleTest, AStalePodThatMayNotBeDeletedIsNamed) {
+  Start(2);
+  Live(5);
+  Refuse("delete pods", kNotAllowed);
+  EndPod("job-1-0", 70);
+  EndPod("job-1-1", 70);
+  Live(20);
+  EXPECT_EQ(StatusOfJob()["attempt"], 2);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "Forbidden");
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("delete pod job-1-"), std::string::npos) << message;
+  EXPECT_EQ(Events("Forbidden"), 1);
+  EXPECT_LE(client_.made["delete pods job-1-0"], 6) << "with a wait that doubles";
+  Allow();
+  Live(60);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "Waiting");
+  EXPECT_EQ(client_.made["create pods job-2-1"], 1);
+}
+
+TEST_F(TroubleTest, ThePatchOfAServiceThatIsRefusedIsSaid) {
+  Start(1);
+  Live(5);
+  Refuse("patch services", kNotAllowed);
+  EndPod("job-1-0", 70);
+  Live(30);
+  EXPECT_EQ(StatusOfJob()["attempt"], 2);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "Forbidden");
+}
+
+// The workers that run are ready, whatever the look at their services says; that it fails is said once.
+TEST_F(TroubleTest, ARunningJobStaysReady) {
+  Start(1);
+  Live(2);
+  RunPod("job-1-0");
+  Live(2);
+  ASSERT_EQ(StatusOfJob()["phase"], "Running");
+  Refuse("get services", kNotAllowed);
+  Live(600);
+  EXPECT_EQ(Condition("WorkersReady")["status"], "True");
+  EXPECT_EQ(StatusOfJob()["phase"], "Running");
+  EXPECT_EQ(Events("Forbidden"), 1);
+  const Json events = api_.List(kube::kEvents, "", {}).body["items"];
+  for (const Json& event : events) {
+    if (event["reason"] == "Forbidden") {
+      EXPECT_EQ(event["note"], "get service job: no such right");
+    }
+  }
+}
+
+// The end of a job waits for nothing; its groups go when they can.
+TEST_F(TroubleTest, AnEndIsWrittenThoughItsGroupsDoNotGo) {
+  Start(1, {{"scheduling", {{"gang", "volcano"}}}});
+  Live(2);
+  ASSERT_EQ(api_.List(kube::kVolcanoPodGroups, "", {}).body["items"].size(), 1u);
+  Refuse("list podgroups", kBroken);
+  EndPod("job-1-0", 0);
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["phase"], "Succeeded");
+  Allow();
+  Live(60);
+  EXPECT_EQ(api_.List(kube::kVolcanoPodGroups, "", {}).body["items"].size(), 0u);
+  const int lists = client_.made["list podgroups"];
+  Edit({{"ttlSecondsAfterFinished", 100000}});
+  Live(60);
+  EXPECT_EQ(client_.made["list podgroups"], lists) << "once";
+}
+
+TEST_F(TroubleTest, ASuspensionIsWrittenThoughItsGroupsDoNotGo) {
+  Start(1, {{"scheduling", {{"gang", "volcano"}}}});
+  Live(2);
+  Refuse("list podgroups", kBroken);
+  Edit({{"suspend", true}});
+  Live(2);
+  api_.Delete(kube::kPods, "default", "job-1-0", {.grace_seconds = 0});
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["phase"], "Suspended");
+  Allow();
+  Live(60);
+  EXPECT_EQ(api_.List(kube::kVolcanoPodGroups, "", {}).body["items"].size(), 0u);
+}
+
+// A job is suspended when no pod is left, and not when a cache shows none.
+TEST_F(TroubleTest, NoJobIsSuspendedWhileItsPodsCome) {
+  Start(2);
+  Pump(kJobs);
+  Pump(kPods);
+  // The status never hears of the pods.
+  client_.answer = [&](const std::string& request) {
+    const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
+    return late ? kBroken : Status::Ok();
+  };
+  while (Pods() < 2) {
+    (void)Look();
+    Pump(kJobs);
+  }
+  Allow();
+  ASSERT_EQ(StatusOfJob()["workers"].value("created", 0), 0);
+  Edit({{"suspend", true}});
+  for (int i = 0; i < 5; ++i) {
+    Pump(kJobs);
+    (void)Look();
+    EXPECT_NE(StatusOfJob()["phase"], "Suspended");
+  }
+  // Another operator knows nothing of what was made, and its cache is older than that.
+  Reconciler other(client_, clock_, caches_, reports_, events_, log_, {});
+  for (int i = 0; i < 5; ++i) {
+    Pump(kJobs);
+    (void)other.Reconcile("default/job");
+    EXPECT_NE(StatusOfJob()["phase"], "Suspended");
+  }
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["phase"], "Suspended");
+  EXPECT_EQ(Pods(), 0u);
+}
+
+// Whoever refused the template may think otherwise since.
+TEST_F(TroubleTest, ATemplateThatWasRefusedIsAskedForAgain) {
+  Refuse("dry-run pods", kDenied);
+  Start(1);
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["phase"], "Invalid");
+  EXPECT_EQ(client_.made["dry-run pods job-1-0"], 1);
+  Live(1800);
+  EXPECT_LE(client_.made["dry-run pods job-1-0"], 8) << "every five minutes";
+  EXPECT_EQ(Events("TemplateRefused"), 1);
+  Refuse("dry-run pods", kBroken);
+  Live(400);
+  EXPECT_EQ(StatusOfJob()["phase"], "Invalid") << "no answer is no other verdict";
+  Allow();
+  Live(400);
+  EXPECT_EQ(Condition("InvalidSpec")["status"], "False");
+  EXPECT_EQ(Pods(), 1u);
+}
+
+}  // namespace
+}  // namespace trainyard::reconcile

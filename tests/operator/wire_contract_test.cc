@@ -1,0 +1,171 @@
+// What the REST client puts on the wire, and on the socket.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+#include "operator/kube/rest_client.h"
+#include "tests/operator/scripted_client.h"
+#include "tests/operator/tls_peer.h"
+
+namespace trainyard::kube {
+namespace {
+
+class WireContract : public testing::Test {
+ protected:
+  Endpoint To(int port) const {
+    Endpoint endpoint;
+    endpoint.host = "127.0.0.1";
+    endpoint.port = port;
+    endpoint.ca_pem = authority_.pem();
+    return endpoint;
+  }
+  // What a call sends: its first line, then the rest.
+  template <class Call>
+  std::string Sent(const Call& call) {
+    std::string request;
+    const TlsPeer peer(server_, [&](TlsStream& stream) {
+      request = stream.ReadRequest();
+      stream.Answer("{}");
+    });
+    RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20});
+    call(client);
+    return request;
+  }
+
+  SystemClock clock_;
+  StopFlag stop_;
+  TestCertificate authority_ = TestCertificate::Authority("authority");
+  TestCertificate server_{"server", &authority_, nullptr, "IP:127.0.0.1"};
+};
+
+TEST_F(WireContract, AWatchAsksForBookmarksATimeAndItsLabel) {
+  const std::string sent = Sent([&](RestClient& client) {
+    (void)client.Watch(
+        kPods, "", {.label_selector = "trainyard.dev/managed=true", .resource_version = "12", .timeout_seconds = 333},
+        [](const WatchEvent&) { return true; }, stop_);
+  });
+  EXPECT_TRUE(
+      sent.starts_with("GET /api/v1/pods?watch=1&allowWatchBookmarks=true&labelSelector=trainyard.dev/"
+                       "managed%3Dtrue&resourceVersion=12&timeoutSeconds=333 "))
+      << sent;
+}
+
+TEST_F(WireContract, AStatusIsAMergePatchWithItsVersionUnderOurName) {
+  const std::string sent = Sent([&](RestClient& client) {
+    const Json patch = {{"metadata", {{"resourceVersion", "7"}}}, {"status", {{"phase", "Running"}}}};
+    (void)client.MergePatch(kTrainingJobs, "default", "job", "status", patch, {});
+  });
+  EXPECT_TRUE(
+      sent.starts_with("PATCH /apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs/job/status?fieldManager="
+                       "trainyard-operator "))
+      << sent;
+  EXPECT_NE(sent.find("Content-Type: application/merge-patch+json"), std::string::npos) << sent;
+  EXPECT_TRUE(sent.ends_with(R"({"metadata":{"resourceVersion":"7"},"status":{"phase":"Running"}})")) << sent;
+}
+
+TEST_F(WireContract, ADeletionNamesTheUid) {
+  const std::string sent =
+      Sent([&](RestClient& client) { (void)client.Delete(kPods, "default", "a", {.uid = "u", .grace_seconds = 0}); });
+  EXPECT_TRUE(sent.starts_with("DELETE /api/v1/namespaces/default/pods/a ")) << sent;
+  EXPECT_NE(sent.find(R"("preconditions":{"uid":"u"})"), std::string::npos) << sent;
+  EXPECT_NE(sent.find(R"("gracePeriodSeconds":0)"), std::string::npos) << sent;
+}
+
+int64_t MaxResidentMiB() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+// What a server, or who stands in its place, may send for ever: `again` follows `first` until nobody reads any more.
+TEST_F(WireContract, EndlessAndPackedAnswersAreRefusedInBoundedMemory) {
+  const std::string much(1 << 16, 'x'), chunk = "10000\r\n" + much + "\r\n";
+  const std::string ok = "HTTP/1.1 200 OK\r\n", chunked = ok + "Transfer-Encoding: chunked\r\n\r\n";
+  const struct {
+    const char* name;
+    std::string first, again;
+  } cases[] = {
+      {"a head", ok + "X: ", much},
+      {"fields", ok, "X: y\r\n"},
+      {"a body", ok + "\r\n", much},
+      {"a length", ok + "Content-Length: 1000000000000\r\n\r\n", much},
+      {"chunks", chunked, chunk},
+      {"a chunk", chunked + "fffffffffff\r\n", much},
+      {"the length of a chunk", chunked, "0000"},
+      {"gzip", ok + "Content-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n", std::string(1000, '\x1f')},
+      {"deflate in chunks", ok + "Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n", chunk},
+      {"a transfer that is packed", ok + "Transfer-Encoding: gzip, chunked\r\n\r\n", chunk},
+      {"a body of an error", "HTTP/1.1 500 Internal Server Error\r\n\r\n", much},
+  };
+  const int64_t before = MaxResidentMiB();
+  for (const auto& test : cases) {
+    const TlsPeer peer(server_, [&](TlsStream& stream) {
+      stream.ReadRequest();
+      if (!stream.Send(test.first)) return;
+      while (stream.Send(test.again)) {
+      }
+    });
+    RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 60});
+    const Result<Json> got = client.Get(kPods, "default", "a");
+    EXPECT_FALSE(got.ok()) << test.name;
+    EXPECT_FALSE(got.status().Is(Code::kDeadline)) << test.name << ": " << got.status().ToString();
+    const Status watched = client.Watch(
+        kPods, "", {.timeout_seconds = 60}, [](const WatchEvent&) { return true; }, stop_);
+    EXPECT_FALSE(watched.ok()) << test.name;
+    EXPECT_FALSE(watched.Is(Code::kDeadline)) << test.name << ": " << watched.ToString();
+    const Status listed = client.List(kPods, "", {}, [](const Json&) {}).status();
+    EXPECT_FALSE(listed.ok() || listed.Is(Code::kDeadline)) << test.name << ": " << listed.ToString();
+  }
+  EXPECT_LT(MaxResidentMiB() - before, 200);
+}
+
+// The socket of this process that is connected to the port; -1 when there is none.
+int SocketTo(int port) {
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.sin_family == AF_INET &&
+        ntohs(peer.sin_port) == port)
+      return fd;
+  }
+  return -1;
+}
+
+int Option(int socket, int level, int name) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  EXPECT_EQ(getsockopt(socket, level, name, &value, &size), 0);
+  return value;
+}
+
+TEST_F(WireContract, AHalfOpenConnectionEndsByKeepaliveWithinHalfAMinute) {
+  std::atomic<bool> there{false};
+  const Peer peer([&](int connection) {
+    there = true;
+    Peer::Silent(connection);
+  });
+  RestClient client(To(peer.port()), clock_, stop_);
+  std::thread watch([&] {
+    (void)client.Watch(
+        kPods, "", {.timeout_seconds = 600}, [](const WatchEvent&) { return true; }, stop_);
+  });
+  while (!there) std::this_thread::yield();
+  const int socket = SocketTo(peer.port());
+  ASSERT_GE(socket, 0);
+  EXPECT_EQ(Option(socket, SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_LE(Option(socket, IPPROTO_TCP, TCP_KEEPIDLE) +
+                Option(socket, IPPROTO_TCP, TCP_KEEPINTVL) * Option(socket, IPPROTO_TCP, TCP_KEEPCNT),
+            30);
+  EXPECT_GT(Option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_LE(Option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT), 30'000);
+  stop_.Set();
+  watch.join();
+}
+
+}  // namespace
+}  // namespace trainyard::kube
