@@ -1,7 +1,6 @@
 // What strangers may write into objects, files and answers: no crash, bounded memory, and other jobs go on. The seed is
 // TRAINYARD_TEST_SEED, or 1; a failure names it.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include "operator/reconcile/reconciler.h"
 #include "tests/fuzz/targets.h"
 #include "tests/operator/builders.h"
+#include "tests/operator/max_resident.h"
 #include "tests/operator/reconciler_parts.h"
 #include "tests/operator/scripted_client.h"
 
@@ -122,20 +122,6 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
-// A sanitizer keeps shadows of what is touched, and what was freed: the thread sanitizer's documentation says five to
-// ten times as much memory.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int64_t kMemory = 5;
-#else
-constexpr int64_t kMemory = 1;
-#endif
-
-int64_t MaxResidentMiB() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss / 1024;
-}
-
 std::vector<std::string> Seeds(const std::string& target) {
   std::vector<std::string> texts;
   for (const auto& file : std::filesystem::directory_iterator(std::string(TRAINYARD_FUZZ_SEEDS) + "/" + target)) {
@@ -186,7 +172,7 @@ TEST(HostileObjects, AreKeptOrPassedOverAndNeverThrow) {
       EXPECT_NO_THROW((void)SortPods(JobFromApi(object), {}));
     }
   }
-  EXPECT_LT(MaxResidentMiB() - before, kMemory * 200);
+  EXPECT_LT(MaxResidentMiB() - before, kMemoryFactor * 200);
 }
 
 // The API as an honest one holds it, but for what it says of the jobs and pods named victim.
@@ -279,7 +265,7 @@ TEST_F(HostileReconcile, AJobThatIsTwistedCostsTheOthersNothing) {
     }
     if (testing::Test::HasFailure()) break;
   }
-  EXPECT_LT(MaxResidentMiB() - before, kMemory * 150);
+  EXPECT_LT(MaxResidentMiB() - before, kMemoryFactor * 150);
 }
 
 }  // namespace

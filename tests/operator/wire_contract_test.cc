@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
 #include <thread>
 
 #include "operator/kube/rest_client.h"
+#include "tests/operator/max_resident.h"
 #include "tests/operator/scripted_client.h"
 #include "tests/operator/tls_peer.h"
 
@@ -76,12 +76,6 @@ TEST_F(WireContract, ADeletionNamesTheUid) {
   EXPECT_NE(sent.find(R"("gracePeriodSeconds":0)"), std::string::npos) << sent;
 }
 
-int64_t MaxResidentMiB() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss / 1024;
-}
-
 // What a server, or who stands in its place, may send for ever: `again` follows `first` until nobody reads any more.
 TEST_F(WireContract, EndlessAndPackedAnswersAreRefusedInBoundedMemory) {
   const std::string much(1 << 16, 'x'), chunk = "10000\r\n" + much + "\r\n";
@@ -121,7 +115,7 @@ TEST_F(WireContract, EndlessAndPackedAnswersAreRefusedInBoundedMemory) {
     const Status listed = client.List(kPods, "", {}, [](const Json&) {}).status();
     EXPECT_FALSE(listed.ok() || listed.Is(Code::kDeadline)) << test.name << ": " << listed.ToString();
   }
-  EXPECT_LT(MaxResidentMiB() - before, 200);
+  EXPECT_LT(MaxResidentMiB() - before, kMemoryFactor * 200);
 }
 
 // The socket of this process that is connected to the port; -1 when there is none.
