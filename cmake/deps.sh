@@ -19,6 +19,10 @@ readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setupt
 transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 regex==2026.11.15 pyyaml==6.0.3 tqdm==4.70.1
   httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
 
+# What builds the documentation's site, with everything that it depends on; `make docs` alone needs it.
+docs=(mkdocs==1.6.1 mkdocs-material==9.8.1)
+docs_venv="$cache/docs-${docs[1]##*==}"
+
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
 case "${1:-}" in
@@ -27,8 +31,18 @@ case "${1:-}" in
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
+  --docs)
+    if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
+      echo "deps: installing mkdocs into $docs_venv (about 60 MB, once)" >&2
+      /usr/bin/python3 -m venv --clear "$docs_venv"
+      "$docs_venv/bin/pip" install -q --disable-pip-version-check "${docs[@]}" >&2
+      echo "${docs[*]}" >"$docs_venv/.complete"
+    fi
+    echo "$docs_venv"
+    exit 0
+    ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster]" >&2; exit 2 ;;
+  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster|--docs]" >&2; exit 2 ;;
 esac
 
 missing=()
