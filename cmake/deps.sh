@@ -20,7 +20,11 @@ transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 reg
   httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
 
 # What builds the documentation's site, with everything that it depends on; `make docs` alone needs it.
-docs=(mkdocs==1.6.1 mkdocs-material==9.8.1)
+docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
+  babel==2.18.0 backrefs==8.3 certifi==2026.10.18 charset-normalizer==3.5.2 click==8.5.1 colorama==0.4.6 ghp-import==2.1.0 idna==3.20
+  jinja2==3.1.6 markdown==3.11.3 markupsafe==3.0.4 mergedeep==1.3.4 mkdocs-get-deps==0.2.2 mkdocs-material-extensions==1.3.1
+  packaging==26.3 paginate==0.5.7 pathspec==1.1.1 platformdirs==4.14.7 pygments==2.21.0 pymdown-extensions==12.3
+  python-dateutil==4.0.0 pyyaml==6.0.3 pyyaml_env_tag==1.1 requests==2.34.2 urllib3==2.8.0 watchdog==7.1.0)
 docs_venv="$cache/docs-${docs[1]##*==}"
 
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
@@ -35,7 +39,7 @@ case "${1:-}" in
     if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
       echo "deps: installing mkdocs into $docs_venv (about 60 MB, once)" >&2
       /usr/bin/python3 -m venv --clear "$docs_venv"
-      "$docs_venv/bin/pip" install -q --disable-pip-version-check "${docs[@]}" >&2
+      "$docs_venv/bin/pip" install -q --disable-pip-version-check --no-deps "${docs[@]}" >&2
       echo "${docs[*]}" >"$docs_venv/.complete"
     fi
     echo "$docs_venv"

@@ -44,7 +44,7 @@ def matches(shown, output, numbers_vary=False):
 
 
 class Shell:
-    """A shell in `folder`: its variables and its current folder outlive a command."""
+    """A shell in `folder`: its variables (`set -a` exports them all) and its current folder outlive a command."""
 
     def __init__(self, folder, environment):
         self.folder, self.environment, self.background = folder, environment, []
@@ -66,7 +66,7 @@ class Shell:
     def start(self, text, options):
         state = shlex.quote(str(self.state))
         keep = f"trap '{{ export -p; echo cd \"$(printf %q \"$PWD\")\"; }} > {state}' EXIT" if not options["until"] else ":"
-        script = f"[ ! -e {state} ] || . {state}\n{keep}\nset -e -o pipefail\n{text}\n"
+        script = f"[ ! -e {state} ] || . {state}\n{keep}\nset -ea -o pipefail\n{text}\n"
         return subprocess.Popen(["bash", "-c", script], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if not options["until"] else subprocess.DEVNULL,
                                 stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
 

@@ -77,7 +77,7 @@ def test_what_is_not_as_the_page_says_fails(tmp_path, block):
         "<!-- run: local -->\n\n    $ echo loss 1.2345\n    loss 1.2...\n",
         "<!-- run: local -->\n\n    $ cat nothing\n    cat: nothing: No such file or directory\n",
         "<!-- run: local -->\n\n    $ echo one \\\n      two\n    one two\n",
-        "<!-- run: local -->\n\n    mkdir a; cd a; export B=2\n\ntext\n\n<!-- run: local -->\n\n    $ echo $B ${PWD##*/}\n    2 a\n",
+        "<!-- run: local -->\n\n    mkdir a; cd a; B=2\n\ntext\n\n<!-- run: local -->\n\n    $ echo $B ${PWD##*/}\n    2 a\n",
         "<!-- file: a.yaml -->\n```yaml\na: 1\n```\n\n<!-- run: local -->\n```\n$ cat a.yaml\na: 1\n```\n",
         "<!-- run: local; until there -->\n\n    bash -c 'touch there; sleep 60'\n",
         "<!-- run: cluster -->\n\n    false\n",
