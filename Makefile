@@ -46,7 +46,7 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 
 docs: deps ## Builds the documentation's site into build/site; a dead link is an error
 	@NO_MKDOCS_2_WARNING=1 "$$(cmake/deps.sh --docs)/bin/mkdocs" build --quiet --strict
-	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/docs/test_site.py
+	@$(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/docs/test_site.py tests/docs/test_browser.py
 	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 
 verify: build ## Format, clang-tidy, and generated files up to date

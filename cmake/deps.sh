@@ -24,7 +24,7 @@ docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
   babel==2.18.0 backrefs==8.3 certifi==2026.10.18 charset-normalizer==3.5.2 click==8.5.1 colorama==0.4.6 ghp-import==2.1.0 idna==3.20
   jinja2==3.1.6 markdown==3.11.3 markupsafe==3.0.4 mergedeep==1.3.4 mkdocs-get-deps==0.2.2 mkdocs-material-extensions==1.3.1
   packaging==26.3 paginate==0.5.7 pathspec==1.1.1 platformdirs==4.14.7 pygments==2.21.0 pymdown-extensions==12.3
-  python-dateutil==4.0.0 pyyaml==6.0.3 pyyaml_env_tag==1.1 requests==2.34.2 urllib3==2.8.0 watchdog==7.1.0)
+  python-dateutil==4.0.0 pyyaml==6.0.3 pyyaml_env_tag==1.1 requests==2.34.2 tzdata==2026.6 urllib3==2.8.0 watchdog==7.1.0)
 docs_venv="$cache/docs-${docs[1]##*==}"
 
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
