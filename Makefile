@@ -45,7 +45,7 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 	@$(PYTHON) tests/bench/operator_rates.py
 
 docs: deps ## Builds the documentation's site into build/site; a dead link is an error
-	@NO_MKDOCS_2_WARNING=1 "$$(cmake/deps.sh --docs)/bin/mkdocs" build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 "$$(cmake/deps.sh --docs)/bin/mkdocs" build --strict
 	@$(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/docs/test_site.py tests/docs/test_browser.py
 	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 
