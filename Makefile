@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BIN := build/release/bin
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps build demo test test-thorough test-cluster sanitize bench verify tidy generate format clean
+.PHONY: help deps build demo test test-thorough test-cluster sanitize bench docs verify tidy generate format clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,11 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 	@$(PYTHON) tests/bench/startup.py
 	@$(PYTHON) tests/bench/stalled_sink.py
 	@$(PYTHON) tests/bench/operator_rates.py
+
+docs: deps ## Builds the documentation's site into build/site; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 "$$(cmake/deps.sh --docs)/bin/mkdocs" build --quiet --strict
+	@$(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/docs/test_site.py tests/docs/test_browser.py
+	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 
 verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror

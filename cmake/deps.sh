@@ -19,6 +19,14 @@ readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setupt
 transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 regex==2026.11.15 pyyaml==6.0.3 tqdm==4.70.1
   httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
 
+# What builds the documentation's site, with everything that it depends on; `make docs` alone needs it.
+docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
+  babel==2.18.0 backrefs==8.3 certifi==2026.10.18 charset-normalizer==3.5.2 click==8.5.1 colorama==0.4.6 ghp-import==2.1.0 idna==3.20
+  jinja2==3.1.6 markdown==3.11.3 markupsafe==3.0.4 mergedeep==1.3.4 mkdocs-get-deps==0.2.2 mkdocs-material-extensions==1.3.1
+  packaging==26.3 paginate==0.5.7 pathspec==1.1.1 platformdirs==4.14.7 pygments==2.21.0 pymdown-extensions==12.3
+  python-dateutil==4.0.0 pyyaml==6.0.3 pyyaml_env_tag==1.1 requests==2.34.2 tzdata==2026.6 urllib3==2.8.0 watchdog==7.1.0)
+docs_venv="$cache/docs-${docs[1]##*==}"
+
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
 case "${1:-}" in
@@ -27,8 +35,18 @@ case "${1:-}" in
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
+  --docs)
+    if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
+      echo "deps: installing mkdocs into $docs_venv (about 60 MB, once)" >&2
+      /usr/bin/python3 -m venv --clear "$docs_venv"
+      "$docs_venv/bin/pip" install -q --disable-pip-version-check --no-deps "${docs[@]}" >&2
+      echo "${docs[*]}" >"$docs_venv/.complete"
+    fi
+    echo "$docs_venv"
+    exit 0
+    ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster]" >&2; exit 2 ;;
+  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster|--docs]" >&2; exit 2 ;;
 esac
 
 missing=()
