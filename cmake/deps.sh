@@ -19,6 +19,9 @@ readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setupt
 transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 regex==2026.11.15 pyyaml==6.0.3 tqdm==4.70.1
   httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
 
+# Grafana's own models, of which charts/dashboards/build.py makes the dashboards; the number is that of the Grafana.
+dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
+
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
 case "${1:-}" in
@@ -26,9 +29,10 @@ case "${1:-}" in
   --python) echo "$venv/bin/python"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
+  --prometheus) echo "$cache/prometheus"; exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster]" >&2; exit 2 ;;
+  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--prometheus|--cluster]" >&2; exit 2 ;;
 esac
 
 missing=()
@@ -61,6 +65,13 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" >"$stamp"
 fi
 
+stamp="$venv/.dashboards"
+if [ "$(cat "$stamp" 2>/dev/null)" != "${dashboards[*]}" ]; then
+  echo "deps: installing ${dashboards[*]}"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${dashboards[@]}"
+  echo "${dashboards[*]}" >"$stamp"
+fi
+
 # Python's torch wants the CUDA libraries at import. The tests use it on the CPU only, with
 # stand-ins that export the names and abort when called.
 stubs="$cache/stubs-$torch_version"
@@ -71,14 +82,12 @@ if [ ! -e "$stubs/.complete" ]; then
   touch "$stubs/.complete"
 fi
 
-# The program alone: Debian's package, installed, starts a server.
-promtool="$cache/promtool"
-if [ ! -x "$promtool" ]; then
-  echo "deps: taking promtool out of Debian's package prometheus (tests only)"
+# The programs alone: Debian's package, installed, starts a server.
+if [ ! -x "$cache/promtool" ] || [ ! -x "$cache/prometheus" ]; then
+  echo "deps: taking promtool and prometheus out of Debian's package prometheus (tests only)"
   folder=$(mktemp -d)
-  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar xO ./usr/bin/promtool >promtool)
-  chmod +x "$folder/promtool"
-  mv "$folder/promtool" "$promtool"
+  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .)
+  for program in promtool prometheus; do mv "$folder/usr/bin/$program" "$cache/$program"; done
   rm -r "$folder"
 fi
 command -v go >/dev/null || echo "deps: note: no Go found; only \`make test-cluster\` needs it (1.26 or newer)"
