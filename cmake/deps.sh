@@ -26,6 +26,8 @@ docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
   packaging==26.3 paginate==0.5.7 pathspec==1.1.1 platformdirs==4.14.7 pygments==2.21.0 pymdown-extensions==12.3
   python-dateutil==4.0.0 pyyaml==6.0.3 pyyaml_env_tag==1.1 requests==2.34.2 tzdata==2026.6 urllib3==2.8.0 watchdog==7.1.0)
 docs_venv="$cache/docs-${docs[1]##*==}"
+# Grafana's own models, of which charts/dashboards/build.py makes the dashboards; the number is that of the Grafana.
+dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
 
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
@@ -34,6 +36,7 @@ case "${1:-}" in
   --python) echo "$venv/bin/python"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
+  --prometheus) echo "$cache/prometheus"; exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
   --docs)
     if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
@@ -46,7 +49,7 @@ case "${1:-}" in
     exit 0
     ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster|--docs]" >&2; exit 2 ;;
+  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs]" >&2; exit 2 ;;
 esac
 
 missing=()
@@ -79,6 +82,13 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" >"$stamp"
 fi
 
+stamp="$venv/.dashboards"
+if [ "$(cat "$stamp" 2>/dev/null)" != "${dashboards[*]}" ]; then
+  echo "deps: installing ${dashboards[*]}"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${dashboards[@]}"
+  echo "${dashboards[*]}" >"$stamp"
+fi
+
 # Python's torch wants the CUDA libraries at import. The tests use it on the CPU only, with
 # stand-ins that export the names and abort when called.
 stubs="$cache/stubs-$torch_version"
@@ -89,14 +99,12 @@ if [ ! -e "$stubs/.complete" ]; then
   touch "$stubs/.complete"
 fi
 
-# The program alone: Debian's package, installed, starts a server.
-promtool="$cache/promtool"
-if [ ! -x "$promtool" ]; then
-  echo "deps: taking promtool out of Debian's package prometheus (tests only)"
+# The programs alone: Debian's package, installed, starts a server.
+if [ ! -x "$cache/promtool" ] || [ ! -x "$cache/prometheus" ]; then
+  echo "deps: taking promtool and prometheus out of Debian's package prometheus (tests only)"
   folder=$(mktemp -d)
-  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar xO ./usr/bin/promtool >promtool)
-  chmod +x "$folder/promtool"
-  mv "$folder/promtool" "$promtool"
+  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .)
+  for program in promtool prometheus; do mv "$folder/usr/bin/$program" "$cache/$program"; done
   rm -r "$folder"
 fi
 command -v go >/dev/null || echo "deps: note: no Go found; only \`make test-cluster\` needs it (1.26 or newer)"
