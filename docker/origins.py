@@ -37,24 +37,27 @@ def debian_package(name):
 
 
 def debian_owners(paths):
-    """{path: package} of those that a Debian package holds. A package may name /lib for what lies in /usr/lib."""
+    """{path: package} of those that a Debian package holds. It may name /lib what lies in /usr/lib, and one package's folder of
+    texts may be a link to another's."""
     spellings = {}
     for path in map(str, paths):
-        spellings[path] = path
-        if path.startswith("/usr/lib"):
-            spellings[path.removeprefix("/usr")] = path
-        elif path.startswith(("/lib", "/bin/")):
-            spellings["/usr" + path] = path
-        spellings.setdefault(os.path.realpath(path), path)  # a package's folder of texts may be another's
+        real = os.path.realpath(path)
+        for spelling in {path, real, real.removeprefix("/usr")}:
+            spellings.setdefault(spelling, set()).add(path)
     if not spellings:
         return {}
-    # It ends with 1 when it knows one of them only by its other name.
-    listed = subprocess.run(["dpkg-query", "-S", *spellings], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
-    owners = {}
+    # It ends with 1 when it does not know one of the spellings.
+    listed = subprocess.run(["dpkg-query", "-S", *sorted(spellings)], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
+    owners, packages = {}, {}
     for line in listed.splitlines():
-        packages, _, path = line.partition(": ")
-        if not line.startswith("diversion by") and path in spellings:
-            owners[spellings[path]] = debian_package(packages.split(", ")[0])
+        names, _, spelling = line.partition(": ")
+        if line.startswith("diversion by"):
+            continue
+        name = names.split(", ")[0]
+        if name not in packages:
+            packages[name] = debian_package(name)
+        for path in spellings.get(spelling, ()):
+            owners[path] = packages[name]
     return owners
 
 
