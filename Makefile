@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BIN := build/release/bin
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps build demo test test-thorough test-cluster sanitize bench docs verify tidy generate format clean
+.PHONY: help deps build demo test test-thorough test-cluster images test-images sanitize bench docs verify tidy generate format clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,12 @@ test-thorough: build ## The same with every case of every kind, and 5,000 seeds 
 
 test-cluster: build ## The operator against real Kubernetes components (needs Go 1.26 and root)
 	@tests/cluster/run.sh
+
+images: ## Builds the container images into build/images with podman, buildah or docker; docker/build.sh has options
+	@docker/build.sh
+
+test-images: ## What is in those images, and that they run (needs podman)
+	@tests/images/run.sh
 
 sanitize: deps ## Unit tests under the address sanitizer, and without LibTorch under the thread sanitizer
 	@cmake --preset asan >/dev/null && cmake --build --preset asan

@@ -7,11 +7,16 @@ torch_version=2.11.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"
 # The name holds everything that was chosen, so that a new pin makes a new folder.
 venv="$cache/torch-$torch_version"
-packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv git make clang-format clang-tidy
-  libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev libgtest-dev
+# What builds the programs, and what checks them.
+program_packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
+  libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev
   libcli11-dev libssl-dev libhdf5-dev libxxhash-dev zlib1g-dev)
+packages=("${program_packages[@]}" git make clang-format clang-tidy libgtest-dev)
 # What nodes of a cluster are made of; `make test-cluster` alone needs them.
 cluster_packages=(containerd runc containernetworking-plugins nftables conntrack iproute2 util-linux openssl)
+# What builds and runs container images; `make images` and `make test-images` alone need them.
+image_packages=(podman buildah debootstrap uidmap fuse-overlayfs slirp4netns python3-venv)
+image_readers=(pytest==9.2.0 spdx-tools==0.8.5)
 wheels=("torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setuptools==80.9.0 matplotlib==3.10.7 pytest==9.2.0
   typing_extensions sympy networkx jinja2 filelock fsspec)
@@ -28,6 +33,7 @@ docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
 docs_venv="$cache/docs-${docs[1]##*==}"
 # Grafana's own models, of which charts/dashboards/build.py makes the dashboards; the number is that of the Grafana.
 dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
+image_venv="$cache/images-spdx-tools-0.8.5"
 
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
@@ -35,6 +41,7 @@ case "${1:-}" in
   --torch-prefix) site_packages; exit 0 ;;
   --python) echo "$venv/bin/python"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
+  --images-python) echo "$image_venv/bin/python"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
   --prometheus) echo "$cache/prometheus"; exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
@@ -48,8 +55,13 @@ case "${1:-}" in
     echo "$docs_venv"
     exit 0
     ;;
+  --images) packages=("${image_packages[@]}") ;;
+  --program-packages | --programs) packages=("${program_packages[@]}") ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs]" >&2; exit 2 ;;
+  *)
+    echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
+    exit 2
+    ;;
 esac
 
 missing=()
@@ -67,7 +79,24 @@ if [ ${#missing[@]} -gt 0 ]; then
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-[ "${1:-}" != --cluster ] || exit 0
+case "${1:-}" in
+  --cluster | --program-packages) exit 0 ;;
+  --images)
+    if [ ! -e "$image_venv/.complete" ]; then
+      echo "deps: installing pytest and the reader of SPDX documents into $image_venv"
+      /usr/bin/python3 -m venv "$image_venv"
+      "$image_venv/bin/pip" install -q --disable-pip-version-check "${image_readers[@]}"
+      touch "$image_venv/.complete"
+    fi
+    exit 0 ;;
+  --programs)
+    if [ -z "$(site_packages)" ]; then
+      echo "deps: installing LibTorch $torch_version into $venv (about 550 MB)"
+      /usr/bin/python3 -m venv "$venv"
+      "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
+    fi
+    exit 0 ;;
+esac
 
 stamp="$venv/.complete"
 wanted="${wheels[*]} ${readers[*]} ${transformers[*]}"
