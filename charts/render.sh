@@ -11,9 +11,9 @@ if [ -z "$helm" ]; then
   exit 0
 fi
 
-# What Helm alone reads says nothing here.
+# Without what Helm alone reads.
 render() {
-  "$helm" template trainyard charts/trainyard "$@" | sed -E '/^ +helm\.sh\//d; /^ +app\.kubernetes\.io\/managed-by:/d; s/^# Source: trainyard\/templates\//# charts\/trainyard\/templates\//'
+  "$helm" template trainyard charts/trainyard "$@" | sed -Ez 's/\n +annotations:\n +helm\.sh\/resource-policy: keep//g; s/\n +(helm\.sh\/|app\.kubernetes\.io\/managed-by:)[^\n]*//g; s/# Source: trainyard\/templates\//# charts\/trainyard\/templates\//g'
 }
 namespace() {
   printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n' "$1"

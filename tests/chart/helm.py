@@ -79,7 +79,7 @@ def schema_folder():
     crds = sorted(CACHE.glob("cluster-*/bin/monitoring/*.yaml"))
     if not crds:
         pytest.skip("the Prometheus operator's CRDs are not there; `tests/cluster/build.sh monitoring` brings them")
-    folder = swagger[0].parents[4] / f"schemas-{schemas.VERSION}"
+    folder = swagger[0].parents[5] / f"schemas-{schemas.VERSION}"
     if not folder.exists():
         schemas.write(folder, json.loads(swagger[0].read_text()), [yaml.safe_load(path.read_text()) for path in crds])
     return folder

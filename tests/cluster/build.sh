@@ -52,7 +52,11 @@ build_helm() {
   cd "$cache/helm"
   cp ../kubernetes/go.mod ../kubernetes/go.sum .
   go mod edit -require="helm.sh/helm/v3@v$helm_version"
-  go build -mod=mod -trimpath -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=v$helm_version" -o "$cache/bin/helm" helm.sh/helm/v3/cmd/helm
+  local flags="-s -w -X helm.sh/helm/v3/internal/version.version=v$helm_version" package
+  for package in pkg/lint/rules pkg/chartutil; do # the Kubernetes that a chart is checked for without a cluster
+    flags+=" -X helm.sh/helm/v3/$package.k8sVersionMajor=${version%%.*} -X helm.sh/helm/v3/$package.k8sVersionMinor=$(cut -d. -f2 <<<"$version")"
+  done
+  go build -mod=mod -trimpath -ldflags "$flags" -o "$cache/bin/helm" helm.sh/helm/v3/cmd/helm
 }
 
 build_kubeconform() {
