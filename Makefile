@@ -63,17 +63,23 @@ verify: build ## Format, clang-tidy, and generated files up to date
 	@$(BIN)/trainyard-operator crd --reference | diff -u docs/api.md - || { echo "docs/api.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd | diff -u manifests/crd.yaml - || { echo "manifests/crd.yaml is out of date: run make generate"; exit 1; }
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) charts/dashboards/build.py --check
+	@diff -u manifests/crd.yaml charts/trainyard/crd.yaml || { echo "charts/trainyard/crd.yaml is out of date: run make generate"; exit 1; }
+	@charts/render.sh --check
+	@$(PYTHON) charts/values_table.py
 
 tidy: build ## clang-tidy over every source, LibTorch's translation units too: about ten minutes more than in verify
 	@# Not kernels_impl.cc, which has flags of GCC, and parallel_for.cc, which needs GCC's omp.h
 	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/release/compile_commands.json | grep -Ev "kernels_impl|parallel_for|/tests/" | sort -u | \
 		xargs -P 2 -n 4 clang-tidy -p build/release --quiet 2>/dev/null
 
-generate: build ## Writes the generated files: configuration and API reference, CRD, dashboards
+generate: build ## Writes the generated files: configuration and API reference, CRD, dashboards, plain manifests, the chart's page
 	@$(BIN)/trainyard config-reference > docs/config.md
 	@$(BIN)/trainyard-operator crd --reference > docs/api.md
 	@$(BIN)/trainyard-operator crd > manifests/crd.yaml
+	@cp manifests/crd.yaml charts/trainyard/crd.yaml
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) charts/dashboards/build.py
+	@charts/render.sh
+	@$(PYTHON) charts/values_table.py --write
 
 format: ## Formats the sources
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format -i
