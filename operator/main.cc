@@ -23,6 +23,10 @@ int Local(const LocalOptions& options) {
     std::fprintf(stderr, "trainyard-operator: local: nothing to do; give -f FILE, or --serve PORT\n");
     return kExitUsage;
   }
+  if (options.api_only && !options.listen.empty()) {
+    std::fprintf(stderr, "trainyard-operator: local: --listen is of the operator, and with --api-only there is none\n");
+    return kExitUsage;
+  }
   return RunLocal(options);
 }
 
@@ -35,6 +39,7 @@ Action AddLocal(CLI::App& app) {
   command->add_option("-f,--file", options->file, "a TrainingJob; - is standard input");
   command->add_option("--serve", options->serve, "port of the API on 127.0.0.1 for kubectl; 0: any free one")
       ->check(CLI::Range(0, 65535));
+  command->add_option("--listen", options->listen, "address:port of the operator's /metrics, /healthz and /readyz");
   command->add_flag("--keep", options->keep, "go on serving after the job's end, until Ctrl-C");
   command
       ->add_option(

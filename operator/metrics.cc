@@ -56,6 +56,8 @@ void Jobs(const reconcile::JobStore& jobs, const reconcile::JobMetrics& metrics,
                "Restarts that this operator decided, by the culprit's reason.");
   for (const auto& [key, count] : metrics.restarts())
     families.Value(count, {{"reason", key.first}, {"charged", key.second ? "true" : "false"}});
+  families.Add("trainyard_job_failures_total", MetricType::Counter, "Jobs that failed for good, by the reason.");
+  for (const auto& [reason, count] : metrics.failures()) families.Value(count, {{"reason", reason}});
   families.Add("trainyard_job_startup_seconds", MetricType::Histogram,
                "Seconds that stages of attempts' starts took, one behind the other.");
   for (const auto& [stage, reading] : metrics.startup()) families.Value(reading, {{"stage", stage}});

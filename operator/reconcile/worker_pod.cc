@@ -134,6 +134,15 @@ void AddSharedMemory(const std::string& size_limit, Json& spec, Json& container)
   Append(container, "volumeMounts", {{"name", api::kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
 }
 
+// Monitors find it by its name; on the node's network it is another one for each worker.
+void NameStatusPort(int64_t port, Json& container) {
+  const Json own = json::List(container, "ports");
+  for (const Json& declared : own) {
+    if (declared.is_object() && json::Field(declared, "name") == kStatusPortName) return;
+  }
+  Append(container, "ports", {{"name", kStatusPortName}, {"containerPort", port}});
+}
+
 // What a container printed last says why it failed, unless it says so itself.
 void KeepLastOutput(Json& container) {
   if (container.is_object() && !container.contains("terminationMessagePolicy"))
@@ -149,6 +158,7 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, const st
     // Ours first: the template's values may then refer to them as $(RANK).
     for (const Json& variable : json::List(container, "env")) variables.push_back(variable);
     container["env"] = std::move(variables);
+    NameStatusPort(StatusPort(job, rank), container);
     KeepLastOutput(container);
     if (!job.spec.config.is_null()) AddInfoVolume(spec, container);
     AddCheckpointVolume(job.spec.checkpoint, spec, container);

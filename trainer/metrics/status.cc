@@ -58,6 +58,15 @@ const std::vector<MetricSpec>& Specs() {
        [](const RankStatus& s, const auto& add) {
          if (s.total_steps > 0) add({}, static_cast<double>(s.step));
        }},
+      {"trainyard_total_steps", "Optimizer steps that the run has when it is done.", MetricType::Gauge,
+       [](const RankStatus& s, const auto& add) {
+         if (s.total_steps > 0) add({}, static_cast<double>(s.total_steps));
+       }},
+      {"trainyard_eta_seconds", "Seconds to the end at today's speed.", MetricType::Gauge,
+       Known(&RankStatus::eta_seconds)},
+      {"trainyard_last_progress_timestamp_seconds",
+       "When the rank last got on, in whatever phase, seconds since the epoch.", MetricType::Gauge,
+       One([](auto& s) { return s.last_progress_time; })},
       {"trainyard_steps_total", "Steps of this attempt by result.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          add({{"result", "ok"}}, static_cast<double>(s.steps_ok));
