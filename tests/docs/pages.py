@@ -24,6 +24,7 @@ within a line for any text; what differs from run to run (`shell.CHANGES`) is no
 import dataclasses
 import pathlib
 import re
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELL = ("", "sh", "console")
@@ -117,3 +118,16 @@ def cluster_blocks():
     """Of every page with some, its blocks for a cluster and its files, in order: [(page, [Block])]."""
     found = [(page, [b for b in blocks_of(page) if b.kind in ("cluster", "file")]) for page in all_pages()]
     return [(page, blocks) for page, blocks in found if any(b.kind == "cluster" for b in blocks)]
+
+
+def main():
+    """Lists the blocks of a kind, or the unmarked ones: tests/docs/pages.py [local|cluster|file|not run|none]"""
+    wanted = sys.argv[1] if len(sys.argv) > 1 else "cluster"
+    for page in all_pages():
+        for block in blocks_of(page):
+            if (block.kind or ("none" if block.is_shell else "")) == wanted:
+                print(f"{block.name}\t{block.mark or ''}\t{block.code.splitlines()[0]}")
+
+
+if __name__ == "__main__":
+    main()
