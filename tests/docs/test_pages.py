@@ -98,6 +98,12 @@ def test_files_and_targets_of_make_that_a_page_names_are_there(page):
         assert target in targets, f"{page.name}: the Makefile has no {target}"
 
 
+@EACH_PAGE
+def test_no_placeholder_is_left(page):
+    left = re.findall(r"@[A-Z]+@|\bTODO\b|\bTBD\b", page.read_text())
+    assert not left, f"{page.name}: {left}"
+
+
 def test_the_navigation_holds_every_page_once():
     there = sorted(page.name for page in PAGES if page.parent == ROOT / "docs")
     assert sorted(navigation()) == there

@@ -68,6 +68,13 @@ def test_every_page_can_be_found_in_the_search():
     assert {page.name for page in HTML} - {"404.html", "index.html"} <= found and len(index["docs"]) > 100
 
 
+def test_no_star_of_the_text_became_emphasis():
+    """Two stars on a line, as in PET_* and mig-*, are: in code they are not, nor behind a backslash."""
+    for file in HTML:
+        odd = re.findall(r"<em>(?!\w)[^<]*</em>", file.read_text())
+        assert not odd, f"{file.name}: {odd}"
+
+
 def test_no_mark_of_the_runner_is_seen():
     for file in HTML:
         shown = re.sub(r"<!--.*?-->", "", file.read_text(), flags=re.S)
