@@ -72,7 +72,7 @@ def draw_bars(axes, panel, prometheus):
     axes.set_xticks([])
     for i, (_, value) in enumerate(found):
         axes.text(value, i, " " + in_unit(value, unit), va="center", fontsize=8)
-    axes.set_xlim(0, 1.3 * max([value for _, value in found] + [1e-9]))
+    axes.set_xlim(0, 1.3 * panel["fieldConfig"]["defaults"].get("max", max([value for _, value in found] + [1e-9])))
 
 
 def draw_series(axes, panel, prometheus):

@@ -37,7 +37,7 @@ PROGRESS = Row("Progress", (
     Panel("Restarts", "Attempts before this one, after failures, disruptions and suspensions: status.failures of the job has the causes.", (Query(newest("restarts_total")),),
           "none", kind="stat", width=4, thresholds=(("orange", 3), ("red", 10))),
     Panel("Steps", "A step back is a restart: what came after the last checkpoint is trained again.",
-          (Query(newest("step"), "done"), Query(newest("checkpoint_last_step"), "in a durable checkpoint"), Query(newest("total_steps"), "the run's end")), "none"),
+          (Query(newest("step"), "done"), Query(newest("checkpoint_last_step"), "in a durable checkpoint")), "none"),
     Panel("Loss", "Over all ranks, of each step that was scraped. A gap is a step that was not finite.", (Query(f"max by (attempt) (trainyard_loss{{{OF_JOB}}})", "attempt {{attempt}}"),),
           "none", low=None),
     Panel("Throughput", "Samples of all ranks in a second, without evaluations.", (Query(newest("samples_per_second"), "samples"),), "cps"),

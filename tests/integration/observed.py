@@ -32,7 +32,7 @@ def prometheus_program():
 
 def training_job(data):
     """Two workers of two ranks, that evaluate, save, and never end."""
-    config = harness.merged(harness.SMALL, data={"path": str(data)}, batch={"global": 16}, train={"steps": 10**6, "eval_every": 500}, checkpoint={"every": 400}, metrics={"peak_tflops": 0.01})
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, batch={"global": 16}, train={"steps": 10**5, "eval_every": 500}, checkpoint={"every": 400}, metrics={"peak_tflops": 0.01})
     container = {"name": "trainer", "image": "trainyard-trainer", "command": ["trainyard", "launch"]}
     return {
         "apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": NAME, "namespace": NAMESPACE},
