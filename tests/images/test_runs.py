@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import subprocess
 import time
 
 import archives
@@ -59,10 +58,20 @@ def test_the_operators_has_no_shell_and_nothing_that_local_does(podman):
     assert result.returncode == 2 and "no such command" in result.stderr, result
 
 
-def test_the_operator_finds_names_of_the_hosts_file(podman):
-    config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: \"http://some-name:9\"}}]\nusers: [{name: a, user: {}}]\n"
-    result = podman("operator", ["--add-host=some-name:127.0.0.1", "--entrypoint=/usr/local/bin/trainyard-operator", "--read-only"], ["--version"])
-    assert result.returncode == 0, (result, config)
+KUBECONFIG = """{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+ clusters: [{name: a, cluster: {server: "https://api-server:9"}}], users: [{name: a, user: {}}]}"""
+
+
+@pytest.mark.parametrize("address, trouble", [("--add-host=api-server:127.0.0.1", "api-server:9: connect"), ("--add-host=other:127.0.0.1", "api-server:9: look up")])
+def test_the_operator_finds_names_of_the_hosts_file_and_ends_on_sigterm(podman, tmp_path, address, trouble):
+    tmp_path.chmod(0o755)
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    options = ["--read-only", address, f"--volume={tmp_path}:/settings:ro"]
+    with podman.running("operator", options, ["run", "--kubeconfig", "/settings/kubeconfig"]) as container:
+        first = next(line for line in container.stdout if "the watch fails" in line)
+        code, rest = container.stop("TERM")
+    assert trouble in first
+    assert code == 0 and '"msg":"stopped"' in rest, (code, rest)
 
 
 def test_the_trainer_lists_its_tasks_and_has_a_shell(podman):
@@ -124,18 +133,12 @@ def test_local_says_what_is_missing(podman, caller):
 def test_a_signal_ends_local_with_a_checkpoint_and_the_next_start_goes_on(podman, caller, signal):
     folder, _, options = caller
     (folder / "job.yaml").write_text(short_job().replace("steps: 40", "steps: 100000"))
-    name = f"trainyard-test-{os.getpid()}-{signal}"
-    container = subprocess.Popen(["podman", "run", "--rm", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=none", f"--name={name}", *options,
-                                  podman.image("local"), "job.yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    state = folder / "job-state"
-    try:
+    checkpoints = folder / "job-state" / "claims" / "default" / "dark-room"
+    with podman.running("local", options, ["job.yaml"]) as container:
         deadline = time.monotonic() + 120
-        while not list(state.glob("claims/default/dark-room/**/*.safetensors")) and time.monotonic() < deadline:
+        while not list(checkpoints.rglob("*.safetensors")) and time.monotonic() < deadline:
             assert container.poll() is None, container.stdout.read()
             time.sleep(0.2)
-        assert run("podman", "kill", f"--signal={signal}", name).returncode == 0
-        output = container.communicate(timeout=60)[0]
-    finally:
-        run("podman", "rm", "--force", "--time=0", name)
-    assert container.returncode == 75 and "stopping" in output, output
+        code, output = container.stop(signal)
+    assert code == 75 and "stopping" in output, (code, output)
     assert "goes on from its newest checkpoint" in output
