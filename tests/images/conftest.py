@@ -61,7 +61,7 @@ def podman():
 def caller(tmp_path):
     """A folder of someone's, and the options that make a container of theirs: what docs/images.md tells them."""
     if os.getuid() != 0:
-        return tmp_path, os.getuid(), ["--userns=keep-id", f"--volume={tmp_path}:/work"]
+        return tmp_path, os.getuid(), ["--userns=keep-id", f"--user={os.getuid()}:{os.getgid()}", f"--volume={tmp_path}:/work"]
     os.chown(tmp_path, 1234, 1234)
     for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's are for their maker alone
         folder.chmod(0o755)

@@ -152,3 +152,6 @@ def test_a_signal_ends_local_with_a_checkpoint_and_the_next_start_goes_on(podman
         code, output = container.stop(signal)
     assert code == 75 and "stopping" in output, (code, output)
     assert "goes on from its newest checkpoint" in output
+    with podman.running("local", options, ["job.yaml"]) as container:
+        second = next(line for line in container.stdout if "Trainyard: attempt 2" in line)
+        assert "resuming from /checkpoints/step-" in second
