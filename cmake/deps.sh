@@ -13,6 +13,7 @@ packages=(build-essential cmake ninja-build ccache mold pkg-config python3 pytho
 # What nodes of a cluster are made of; `make test-cluster` alone needs them.
 cluster_packages=(containerd runc containernetworking-plugins nftables conntrack iproute2 util-linux openssl)
 wheels=("torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+packages+=(zsh fish groff-base) # the tests of completions and manual pages
 readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setuptools==80.9.0 matplotlib==3.10.7 pytest==9.2.0
   typing_extensions sympy networkx jinja2 filelock fsspec)
 # transformers' GPT-2, which the language model is compared with, and no more than its import needs.
