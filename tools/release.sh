@@ -42,7 +42,9 @@ pack() { # FOLDER FILE
 }
 
 programs() {
-  local name="trainyard-$version-linux-$(uname -m)" staged="$work/$name" program said
+  local name program said staged
+  name="trainyard-$version-linux-$(uname -m)"
+  staged="$work/$name"
   cmake --install "$build" --prefix "$staged" --component programs --strip >/dev/null
   for program in trainyard trainyard-operator; do
     [ -x "$staged/bin/$program" ] || refuse "$build has no $program"

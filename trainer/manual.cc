@@ -159,7 +159,7 @@ Manual SynthTask(const std::string& task) {
                                     {"2", "The command line is wrong."},
                                     {"64", "The folder holds something else, or cannot be made."},
                                     {"74", "Storage failed."}}),
-          .examples = {{"trainyard synth " + task + " --out data/" + task + " --size tiny --seed 1", ""}},
+          .examples = {{"trainyard synth " + task + " --out data/tiny --size tiny --seed 1", ""}},
           .see_also = {"trainyard launch", "docs/formats.md"}};
 }
 

@@ -175,7 +175,7 @@ std::string HelpText(const Command& command, const Manual& manual) {
       } else if (entry.term.size() <= 6) {  // beside it, as exit codes
         page += "    " + entry.term + std::string(8 - entry.term.size(), ' ') + Wrapped(entry.text, 12).substr(12);
       } else {
-        page += "    " + entry.term + "\n" + Wrapped(entry.text, 12);
+        page += Wrapped(entry.term, 4) + Wrapped(entry.text, 12);
       }
       first = false;
     }

@@ -144,11 +144,8 @@ def build(checkout, tmp_path):
         wrapper = folder / "bin" / program
         wrapper.write_text(f"#!/bin/sh\n{BUILD}/bin/{program} \"$@\" | sed 's/^commit .*/commit {commit}/'\n")
         wrapper.chmod(0o755)
-    # `cmake --install` reads this alone.
+    # `cmake --install` reads this, which names everything else with its whole path.
     shutil.copy(BUILD / "cmake_install.cmake", folder)
-    for part in ("common", "operator", "trainer", "tests"):
-        (folder / part).mkdir()
-        shutil.copy(BUILD / part / "cmake_install.cmake", folder / part)
     return folder
 
 

@@ -68,7 +68,7 @@ def test_a_run_says_it_in_status_metrics_and_checkpoints(tmp_path, data):
             except (urllib.error.HTTPError, OSError):
                 return ""
         assert json.loads(harness.wait_until(lambda: get("/status"), 90, "/status"))["version"] == VERSION
-        assert f'trainyard_trainer_build_info{{version="{VERSION}",commit="{commit()}",rank="0"}} 1' in get("/metrics").splitlines()
+        assert f'trainyard_trainer_build_info{{commit="{commit()}",version="{VERSION}",rank="0"}} 1' in get("/metrics").splitlines()
         manifest = harness.wait_until(lambda: next((tmp_path / "run" / "checkpoints").glob("step-????????/manifest.json"), None), 90, "a checkpoint")
         assert json.loads(manifest.read_text())["bits"]["trainyard"] == VERSION
     finally:
