@@ -18,6 +18,7 @@ cluster_packages=(containerd runc containernetworking-plugins nftables conntrack
 image_packages=(podman buildah debootstrap uidmap fuse-overlayfs slirp4netns python3-venv)
 image_readers=(pytest==9.2.0 spdx-tools==0.8.5)
 wheels=("torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+packages+=(zsh fish groff-base) # the tests of completions and manual pages
 readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setuptools==80.9.0 matplotlib==3.10.7 pytest==9.2.0
   typing_extensions sympy networkx jinja2 filelock fsspec)
 # transformers' GPT-2, which the language model is compared with, and no more than its import needs.

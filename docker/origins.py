@@ -109,14 +109,15 @@ def compiled_in(program):
     """Debian packages whose headers or archives became part of `program`, as its build folder remembers."""
     build = next(parent for parent in pathlib.Path(program).resolve().parents if (parent / "build.ninja").exists())
     target = pathlib.Path(program).resolve().relative_to(build)
-    objects = {line for line in run("ninja", "-C", build, "-t", "inputs", target).splitlines() if line.endswith(".o")}
-    headers, wanted = set(), False
+    inputs = run("ninja", "-C", build, "-t", "inputs", target).splitlines()
+    objects = {line for line in inputs if line.endswith(".o")}
+    parts, wanted = {line for line in inputs if line.startswith("/") and line.endswith(".a")}, False
     for line in run("ninja", "-C", build, "-t", "deps").splitlines():
         if not line.startswith(" "):
             wanted = line.split(":")[0] in objects
         elif wanted and line.strip().startswith("/") and not site_packages(line.strip()):
-            headers.add(os.path.realpath(line.strip()))
-    return set(debian_owners(path for path in headers if not path.startswith(str(REPOSITORY))).values())
+            parts.add(os.path.realpath(line.strip()))
+    return set(debian_owners(path for path in parts if not path.startswith(str(REPOSITORY))).values())
 
 
 def linked_statically(programs, shared):

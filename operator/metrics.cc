@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "operator/base/version.h"
+#include "common/build_info.h"
 #include "operator/reconcile/record_bytes.h"
 
 namespace trainyard {
@@ -132,8 +132,8 @@ void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
 
 std::string OperatorMetrics(const MeteredOperator& parts, Instant now) {
   Families families;
-  families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; the version is a label.");
-  families.Value(1.0, {{"version", kOperatorVersion}});
+  families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; version and commit are labels.");
+  families.Value(1.0, {{"version", Build().version}, {"commit", Build().commit}});
   Jobs(parts.caches.jobs(), parts.jobs, families);
   Work(parts.queue, parts.controller, now, families);
   Watches(parts.caches, now, families);

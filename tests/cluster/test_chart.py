@@ -88,7 +88,7 @@ def operators(cluster, namespace):
     return {pod["metadata"]["name"]: pod for pod in pods}
 
 
-def example(name, namespace="default", steps=160):
+def example(name, namespace="default", steps=80):
     """manifests/examples/NAME.yaml in a namespace."""
     text = (ROOT / f"manifests/examples/{name}.yaml").read_text()
     if not LITERAL:

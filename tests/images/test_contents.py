@@ -27,19 +27,19 @@ def test_its_user_is_nobody_in_particular_and_can_change_nothing(image):
         assert entry.mode & 0o6000 == 0, f"{name} is setuid or setgid"
         assert entry.type in (b"0", b"1", b"2", b"5"), f"{name} is neither a file, a link nor a folder"
         if not entry.issym():
-            assert name == "tmp" or entry.mode & 0o022 == 0, f"{name} has mode {entry.mode:o}"
+            assert name == "tmp" or entry.mode & 0o022 == 0, f"{name} has mode {entry.mode & 0o7777:o}"
 
 
 def test_only_what_runs_a_shell_has_a_folder_for_short_lived_files():
     assert [name for name in archives.NAMES if "tmp" in archives.archive(name).entries] == ["trainer", "local"]
     for name in ("trainer", "local"):
-        assert archives.archive(name).entries["tmp"][1].mode == 0o1777
+        assert archives.archive(name).entries["tmp"][1].mode & 0o7777 == 0o1777
 
 
 def test_the_operators_holds_the_operator_and_its_libraries_and_no_other_program():
     image = archives.archive("operator")
     others = [name for name in image.files() if not re.fullmatch(r"usr/lib/[^/]+/[^/]+\.so(\.[0-9.]+)?|usr/share/(doc|common-licenses)/.*", name)]
-    assert sorted(others) == ["etc/group", "etc/nsswitch.conf", "etc/passwd", "usr/local/bin/trainyard-operator"]
+    assert sorted(others) == ["etc/group", "etc/passwd", "usr/local/bin/trainyard-operator"]
     executable = [name for name, entry in image.files().items() if entry.mode & 0o111]
     assert sorted(executable) == sorted(image.programs_and_libraries())
 

@@ -1,9 +1,9 @@
 """The images run: as nobody, without capabilities or network, with a root that cannot be written."""
 
+import json
 import os
 import pathlib
 import re
-import subprocess
 import time
 
 import archives
@@ -59,10 +59,20 @@ def test_the_operators_has_no_shell_and_nothing_that_local_does(podman):
     assert result.returncode == 2 and "no such command" in result.stderr, result
 
 
-def test_the_operator_finds_names_of_the_hosts_file(podman):
-    config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: \"http://some-name:9\"}}]\nusers: [{name: a, user: {}}]\n"
-    result = podman("operator", ["--add-host=some-name:127.0.0.1", "--entrypoint=/usr/local/bin/trainyard-operator", "--read-only"], ["--version"])
-    assert result.returncode == 0, (result, config)
+KUBECONFIG = """{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+ clusters: [{name: a, cluster: {server: "https://api-server:9"}}], users: [{name: a, user: {}}]}"""
+
+
+@pytest.mark.parametrize("address, trouble", [("--add-host=api-server:127.0.0.1", "api-server:9: connect"), ("--add-host=other:127.0.0.1", "api-server:9: look up")])
+def test_the_operator_finds_names_of_the_hosts_file_and_ends_on_sigterm(podman, tmp_path, address, trouble):
+    tmp_path.chmod(0o755)
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    options = ["--read-only", address, f"--volume={tmp_path}:/settings:ro"]
+    with podman.running("operator", options, ["run", "--kubeconfig", "/settings/kubeconfig"]) as container:
+        first = next(line for line in container.stdout if "the watch fails" in line)
+        code, rest = container.stop("TERM")
+    assert trouble in first
+    assert code == 0 and '"msg":"stopped"' in rest, (code, rest)
 
 
 def test_the_trainer_lists_its_tasks_and_has_a_shell(podman):
@@ -95,11 +105,20 @@ def test_the_trainer_maps_every_library_that_it_has(podman, caller):
     assert loaded <= names and {links.get(name, name) for name in loaded} == real
 
 
-def test_local_runs_the_job_and_the_results_are_the_callers(podman, caller):
+# Docker's default profile refuses to a process without capabilities what podman's allows: mounts of its own.
+DOCKERS = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["unshare", "mount", "umount2", "pivot_root", "setns"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}
+
+
+@pytest.mark.parametrize("tool", ["podman", "docker"])
+def test_local_runs_the_job_and_the_results_are_the_callers(podman, caller, tmp_path_factory, tool):
     folder, uid, options = caller
     (folder / "dark-room.yaml").write_text(short_job())
-    result = podman("local", options, ["dark-room.yaml"], timeout=300)
+    profile = tmp_path_factory.mktemp("profile") / "seccomp.json"
+    profile.write_text(json.dumps(DOCKERS))
+    strict = [f"--security-opt=seccomp={profile}"] if tool == "docker" else []
+    result = podman("local", [*options, *strict], ["dark-room.yaml"], timeout=300)
     assert result.returncode == 0, result
+    assert ("mount namespace" in result.stderr) == (tool == "docker"), result.stderr
     state = folder / "dark-room-state"
     assert list(state.glob("claims/default/dark-room/**/*.safetensors")), list(state.rglob("*"))
     (folder / "dark-room.yaml").unlink()
@@ -124,18 +143,15 @@ def test_local_says_what_is_missing(podman, caller):
 def test_a_signal_ends_local_with_a_checkpoint_and_the_next_start_goes_on(podman, caller, signal):
     folder, _, options = caller
     (folder / "job.yaml").write_text(short_job().replace("steps: 40", "steps: 100000"))
-    name = f"trainyard-test-{os.getpid()}-{signal}"
-    container = subprocess.Popen(["podman", "run", "--rm", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=none", f"--name={name}", *options,
-                                  podman.image("local"), "job.yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    state = folder / "job-state"
-    try:
+    checkpoints = folder / "job-state" / "claims" / "default" / "dark-room"
+    with podman.running("local", options, ["job.yaml"]) as container:
         deadline = time.monotonic() + 120
-        while not list(state.glob("claims/default/dark-room/**/*.safetensors")) and time.monotonic() < deadline:
+        while not list(checkpoints.rglob("*.safetensors")) and time.monotonic() < deadline:
             assert container.poll() is None, container.stdout.read()
             time.sleep(0.2)
-        assert run("podman", "kill", f"--signal={signal}", name).returncode == 0
-        output = container.communicate(timeout=60)[0]
-    finally:
-        run("podman", "rm", "--force", "--time=0", name)
-    assert container.returncode == 75 and "stopping" in output, output
+        code, output = container.stop(signal)
+    assert code == 75 and "stopping" in output, (code, output)
     assert "goes on from its newest checkpoint" in output
+    with podman.running("local", options, ["job.yaml"]) as container:
+        second = next(line for line in container.stdout if "Trainyard: attempt 2" in line)
+        assert "resuming from /checkpoints/step-" in second

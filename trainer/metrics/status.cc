@@ -6,6 +6,8 @@
 #include <chrono>
 #include <functional>
 
+#include "common/build_info.h"
+
 namespace trainyard {
 namespace {
 
@@ -54,6 +56,10 @@ double DataWaitRatio(const RankStatus& s) {
 
 const std::vector<MetricSpec>& Specs() {
   static const std::vector<MetricSpec> specs = {
+      {"trainyard_trainer_build_info", "Always 1; version and commit are labels.", MetricType::Gauge,
+       [](const RankStatus&, const auto& add) {
+         add({{"version", Build().version}, {"commit", Build().commit}}, 1);
+       }},
       {"trainyard_step", "Optimizer steps done.", MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
          if (s.total_steps > 0) add({}, static_cast<double>(s.step));
@@ -163,6 +169,7 @@ Json RankStatus::ToStatusJson() const {
           {"attempt", joined ? Json(attempt) : Json()},
           {"rank", rank},
           {"world", world},
+          {"version", Build().version},
           {"phase", phase},
           {"step", placed ? Json(step) : Json()},
           {"total_steps", placed ? Json(total_steps) : Json()},
