@@ -34,7 +34,9 @@ Status Judge(const Status& status, const TrainingJob& job, Problem& problem) {
     return Status::Ok();
   }
   Status other = StayWith(status, "PodGroup", problem);
-  if (problem.reason == kForbidden) problem.message += "; the right to PodGroups is manifests/gangs.yaml";
+  if (problem.reason == kForbidden)
+    problem.message +=
+        "; the right to PodGroups is manifests/gangs.yaml, with Helm the value gangs." + job.spec.scheduling.gang;
   return other;
 }
 

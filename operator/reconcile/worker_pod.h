@@ -13,6 +13,7 @@ using api::Json;
 using api::TrainingJob;
 
 inline constexpr int64_t kStatusPort = 9460;
+inline constexpr char kStatusPortName[] = "trainyard";  // of the container's port: what a PodMonitor selects
 
 // What a worker's pod is found by, whatever the template says.
 Json WorkerLabels(const TrainingJob& job, int64_t attempt, int64_t rank);

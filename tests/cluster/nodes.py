@@ -140,7 +140,8 @@ oom_score = 0
 class Cluster(Api):
     """Control plane and two nodes; a person with kubectl."""
 
-    def __init__(self, folder, programs):
+    def __init__(self, folder, programs, installed=True):
+        """INSTALLED: the CRD and the operator's rights are there."""
         super().__init__("kubernetes", folder, None, Processes(folder))
         self.audit_log = folder / "audit.log"
         self.restarts = []  # of the API server: from when to when, until it was ready
@@ -152,6 +153,8 @@ class Cluster(Api):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             archive = pool.submit(image.write_image, folder, programs)
             self.start_controllers()
+            if installed:
+                install(self)
             self.nodes = [Node(self, index) for index in range(2)]
             list(pool.map(lambda node: node.start_containerd(archive.result()), self.nodes))
         archive.result().unlink()
@@ -181,7 +184,6 @@ class Cluster(Api):
                                       "leaderElection": {"leaderElect": False}}))
         self.processes.start("kube-scheduler", BIN / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1", "--authentication-skip-lookup")
         wait_until(lambda: self.get("serviceaccount", "default"), 60, "the default service account")
-        install(self)
 
     def restart_api_server(self):
         began = time.time()

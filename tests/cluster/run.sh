@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The operator against a real etcd, kube-apiserver and kube-controller-manager, and against the
-# in-memory API; then as a deployment on two real nodes. All of it in namespaces of its own: nothing of
+# in-memory API; then as a deployment and by its chart on two real nodes. All of it in namespaces of its own: nothing of
 # it shows on this machine, and when this script ends, however it ends, the kernel ends all of it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -24,7 +24,7 @@ why_no_nodes() {
       { echo "no cgroup can be made in $controller" && return; }
   done
 }
-names=(etcd kube-apiserver kube-controller-manager)
+names=(etcd kube-apiserver kube-controller-manager helm kubeconform monitoring)
 no_nodes="$(why_no_nodes)"
 if [ -z "$no_nodes" ]; then
   cmake/deps.sh --cluster
@@ -75,12 +75,16 @@ inside() {
   [ "$status" = 0 ] || [ "$status" = 5 ] || exit "$status"
 }
 # What a person types on one machine, with the kubectl that was found or built.
-LD_LIBRARY_PATH="$CLUSTER_STUBS" "$python" -m pytest -q -rs -p no:cacheprovider tests/integration/test_local.py tests/integration/test_transcript.py -k kubectl
+LD_LIBRARY_PATH="$CLUSTER_STUBS" "$python" -m pytest -q -rs -p no:cacheprovider tests/integration/test_local.py tests/docs/test_commands.py -k "kubectl or (commands_of and (local or troubleshooting))"
+[ $# -gt 0 ] || "$python" -m pytest -q -rs -p no:cacheprovider tests/chart
 inside tests/cluster/test_scenarios.py "$@"
 if [ -z "$no_nodes" ]; then
   inside tests/cluster/test_nodes.py "$@"
+  remove_cgroups
+  rm -rf --one-file-system "${CLUSTER_STATE:?}"/*
+  inside tests/cluster/test_chart.py "$@"
 else
-  echo "SKIPPED: tests/cluster/test_nodes.py, jobs in containers on two nodes: $no_nodes"
+  echo "SKIPPED: tests/cluster/test_nodes.py and test_chart.py, jobs in containers on two nodes: $no_nodes"
 fi
 # kube-scheduler's gangs are of Kubernetes 1.36: a control plane of its own, which takes longer to build than all tests to run.
 gangs="$(dirname "$bin")/../cluster-1.36.3/bin"

@@ -8,6 +8,8 @@ import subprocess
 import time
 import urllib.request
 
+import yaml
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPERATOR = os.environ["TRAINYARD_OPERATOR_BIN"]
 BIN = pathlib.Path(os.environ.get("CLUSTER_BIN", ""))  # unset where only the in-memory API is asked for
@@ -147,12 +149,15 @@ def start_api_server(folder, processes, *flags):
                            "--service-cluster-ip-range=10.96.0.0/16", *flags)
 
 
-def install(api):
-    """What `kubectl apply -f manifests` does, and waits until the API server knows jobs."""
-    api.kubectl("apply", "-f", ROOT / "manifests/crd.yaml")
+KINDS_OF_RIGHTS = ("CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+def install(api, namespace="default"):
+    """The CRD and the rights of manifests/install.yaml, for operators that the tests start in NAMESPACE; waits until the API server knows jobs."""
+    text = (ROOT / "manifests/install.yaml").read_text().replace("trainyard-system", namespace)
+    api.apply({"apiVersion": "v1", "kind": "List", "items": [each for each in yaml.safe_load_all(text) if each and each["kind"] in KINDS_OF_RIGHTS]})
     # Not with `kubectl wait`, which takes a list of conditions that is still null for an error.
     wait_until(lambda: any(c["type"] == "Established" and c["status"] == "True" for c in api.get("crd", "trainingjobs.trainyard.dev")["status"]["conditions"] or []), 30, "the CRD to be established")
-    api.kubectl("apply", "-f", ROOT / "manifests/rbac.yaml")
 
 
 def real_api(folder, flags=(), manager_flags=("--controllers=garbage-collector-controller,namespace-controller",)):

@@ -463,7 +463,7 @@ def test_the_audit_log(cluster):
     refused = [(r["verb"], r["requestURI"], r["requestReceivedTimestamp"], r.get("annotations")) for r in requests if code(r) == 403 and not excused(r)]
     assert not refused, (refused, cluster.restarts)
     used = {(ref.get("apiGroup", ""), "/".join(filter(None, (ref["resource"], ref.get("subresource")))), r["verb"]) for r in requests for ref in [r["objectRef"]]}
-    rules = [rule for kind in ("clusterrole", "role") for rule in cluster.get(kind, "trainyard-operator")["rules"]]
+    rules = [rule for role in (("clusterrole", "trainyard-operator"), ("role", "trainyard-operator-lease")) for rule in cluster.get(*role)["rules"]]
     given = {(group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}
     assert given - used <= set(UNUSED), "rights that nothing needs"
     made = collections.Counter(r["objectRef"]["name"] for r in requests

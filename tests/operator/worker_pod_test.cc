@@ -97,5 +97,23 @@ TEST(WorkerPod, OnTheNodesNetworkEachWorkerHasAPortOfItsOwn) {
   for (const int port : {first, second}) EXPECT_TRUE(port >= 10000 && port < 20000) << port;
 }
 
+TEST(WorkerPod, TheStatusPortHasANameUnlessTheTemplateGivesItOne) {
+  Scene scene(1);
+  const auto ports = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"]["containers"][0]["ports"]; };
+  const Json ours = {{"name", "trainyard"}, {"containerPort", 9460}};
+  EXPECT_EQ(ports(), Json::array({ours}));
+  Json& own = scene.spec().pod_template["spec"]["containers"][0]["ports"];
+  own = Json::array({{{"name", "web"}, {"containerPort", 80}}});
+  EXPECT_EQ(ports(), Json::array({own[0], ours}));
+  own[0]["name"] = "trainyard";
+  EXPECT_EQ(ports(), own);
+  scene.spec().pod_template["spec"]["containers"][0].erase("ports");
+  scene.spec().pod_template["spec"]["hostNetwork"] = true;
+  const Json pod = WorkerPod(scene.job(), 1, 0, "");
+  EXPECT_EQ(pod["spec"]["containers"][0]["ports"][0]["containerPort"], PodFromJson(pod).status_port);
+  scene.spec().pod_template["metadata"]["labels"] = {{"kueue.x-k8s.io/queue-name", "team"}};
+  EXPECT_TRUE(ports().is_null()) << "each worker would be a role of its own to Kueue";
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The operator at scale: against a real etcd, kube-apiserver, kube-scheduler and kube-controller-manager with kwok's
-# nodes, in a network namespace of its own, with the rights of manifests/rbac.yaml and no others.
+# nodes, in a network namespace of its own, with the rights of manifests/install.yaml and no others.
 # usage: run.sh [--quick] [SCENARIO...]     see scale.py; needs root, Go and a release build
 set -euo pipefail
 cd "$(dirname "$0")/../../.."

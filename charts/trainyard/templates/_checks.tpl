@@ -1,0 +1,28 @@
+{{/* Values that are each allowed, and cannot be had together. What one value alone may be is in values.schema.json. */}}
+{{- define "trainyard.checks" -}}
+{{- $v := .Values -}}
+{{- if and (not $v.leaderElection) (gt (int $v.replicas) 1) -}}
+{{- fail (printf "replicas: %d is not allowed with leaderElection: false, since all of them would work at once; allowed: 1" (int $v.replicas)) -}}
+{{- end -}}
+{{- if and $v.scope.namespace (not $v.scope.namespaced) -}}
+{{- fail (printf "scope.namespace: %s is not allowed with scope.namespaced: false, which watches all namespaces; allowed: no name, or scope.namespaced: true" $v.scope.namespace) -}}
+{{- end -}}
+{{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+{{- fail "serviceAccount.name: needed with serviceAccount.create: false; allowed: the name of an account that is there" -}}
+{{- end -}}
+{{- if and $v.monitoring.serviceMonitor.enabled (not $v.metrics.service.enabled) -}}
+{{- fail "monitoring.serviceMonitor.enabled: true is not allowed with metrics.service.enabled: false, since a ServiceMonitor selects a Service; allowed: false, or the Service" -}}
+{{- end -}}
+{{- $watched := include "trainyard.watched" . -}}
+{{- range $namespace := $v.networkPolicy.workers.namespaces -}}
+{{- if and $watched (ne $namespace $watched) -}}
+{{- fail (printf "networkPolicy.workers.namespaces: %s is not allowed, since this operator has workers in one namespace alone; allowed: %s" $namespace $watched) -}}
+{{- end -}}
+{{- end -}}
+{{- $owners := dict "--namespace" "scope" "--listen" "metrics" "--leader-elect" "leaderElection" "--lease-name" "fullnameOverride" -}}
+{{- range $argument := $v.extraArgs -}}
+{{- with get $owners (regexFind "^--[a-z-]+" $argument) -}}
+{{- fail (printf "extraArgs: %s is not allowed, since the chart sets it; allowed: the value %s" $argument .) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

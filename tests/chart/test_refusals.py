@@ -1,0 +1,64 @@
+"""Values that cannot be: Helm refuses them, and names the value."""
+
+import pytest
+from helm import template
+
+SCHEMA = {  # as `--set` has them, and where Helm says that it is wrong
+    "replica=3": "replica",
+    "replicas=0": "replicas",
+    "replicas=many": "replicas",
+    "image.name=x": "image",
+    "image.digest=sha256:12": "image/digest",
+    "image.pullPolicy=Sometimes": "image/pullPolicy",
+    "imagePullSecrets[0]=registry": "imagePullSecrets/0",
+    "fullnameOverride=A_B": "fullnameOverride",
+    "commonLabels.team=3": "commonLabels/team",
+    "scope.namespaces=a": "scope",
+    "scope.namespace=A": "scope/namespace",
+    "leaderElection=yes-please": "leaderElection",
+    "crd.keep=true": "crd",
+    "rbac.create=maybe": "rbac/create",
+    "gangs.kueue=true": "gangs",
+    "resources.memory=1Gi": "resources",
+    "runAsUser=0": "runAsUser",
+    "terminationGracePeriodSeconds=0": "terminationGracePeriodSeconds",
+    "tolerations[0].effect=Never": "tolerations/0/effect",
+    "affinity.node=x": "affinity",
+    "topologySpread.whenUnsatisfiable=Never": "topologySpread/whenUnsatisfiable",
+    "extraArgs[0]=verbose": "extraArgs/0",
+    "extraEnv[0].value=x": "extraEnv/0",
+    "podDisruptionBudget.maxUnavailable=0": "podDisruptionBudget/maxUnavailable",
+    "metrics.port=80": "metrics/port",
+    "metrics.address=localhost": "metrics/address",
+    "monitoring.podMonitor.interval=soon": "monitoring/podMonitor/interval",
+    "monitoring.serviceMonitor.on=true": "monitoring/serviceMonitor",
+    "dashboards.labels.x=1": "dashboards/labels/x",
+    "networkPolicy.metricsFrom[0].pods=x": "networkPolicy/metricsFrom/0",
+    "networkPolicy.egress.apiServer.ports[0]=0": "networkPolicy/egress/apiServer/ports/0",
+    "networkPolicy.workers.namespaces[0]=*": "networkPolicy/workers/namespaces/0",
+}
+
+
+@pytest.mark.parametrize("setting", SCHEMA)
+def test_the_schema_refuses(setting):
+    said = template({}, "--set", setting, good=False)
+    key = setting.split("=")[0].rsplit(".", 1)[-1]
+    assert f"at '/{SCHEMA[setting]}'" in said or (f"'{key}'" in said and SCHEMA[setting].split("/")[0] in said), said
+
+
+# Each allowed by itself.
+IMPOSSIBLE = {
+    "leaderElection=false": ["replicas: 2", "leaderElection: false", "allowed: 1"],
+    "scope.namespace=research": ["scope.namespace: research", "scope.namespaced: true"],
+    "serviceAccount.create=false": ["serviceAccount.name: needed"],
+    "monitoring.serviceMonitor.enabled=true,metrics.service.enabled=false": ["monitoring.serviceMonitor.enabled", "metrics.service.enabled"],
+    "scope.namespaced=true,networkPolicy.workers.namespaces={other}": ["networkPolicy.workers.namespaces: other", "allowed: trainyard-system"],
+    "extraArgs={--namespace=x}": ["extraArgs: --namespace=x", "the value scope"],
+    "extraArgs={--leader-elect}": ["extraArgs: --leader-elect", "the value leaderElection"],
+}
+
+
+@pytest.mark.parametrize("settings", IMPOSSIBLE)
+def test_what_cannot_be_had_together(settings):
+    said = template({}, "--set", settings, good=False)
+    assert all(word in said for word in IMPOSSIBLE[settings]), said
