@@ -4,7 +4,7 @@
 usage: docker/root.py OUT [--shell] [--entrypoint FILE] PROGRAM...
 
 OUT/root is the folder, OUT/files.json says where each file came from; docker/sbom.py reads it. Runs in the build stage of
-docker/Dockerfile. --shell adds busybox under its names, and /tmp; --entrypoint a script in /usr/local/bin, and /work.
+docker/Dockerfile; the environment: VERSION, REVISION, SOURCE_DATE_EPOCH. --shell adds busybox under its names, and /tmp; --entrypoint a script in /usr/local/bin, and /work.
 """
 
 import argparse
@@ -118,6 +118,8 @@ def main():
         root.add_library(library)
     for name, text in TEXTS.items():
         root.add_text(name, text)
+    # Also makes the root of each commit another one: podman and buildah do not see that labels and times are.
+    root.add_text("usr/share/doc/trainyard/commit", "{VERSION} {REVISION} {SOURCE_DATE_EPOCH}\n".format(**os.environ))
     if options.shell:
         root.add_shell()
         root.add_open_folder("tmp")

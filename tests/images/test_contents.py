@@ -1,5 +1,6 @@
 """What the images are made of: sizes, owners, rights, labels."""
 
+import datetime
 import re
 
 import archives
@@ -55,13 +56,16 @@ def test_labels_name_version_commit_and_licences(image):
     assert labels["title"] == image.name
     assert image.manifest["RepoTags"][0].endswith(f"{image.name}:{labels['version']}")
     assert re.fullmatch("[0-9a-f]{40}(-modified)?", labels["revision"])
+    created = datetime.datetime.fromisoformat(image.config["created"]).timestamp()
+    assert image.read("usr/share/doc/trainyard/commit").decode() == f"{labels['version']} {labels['revision']} {created:.0f}\n"
     assert labels["licenses"].startswith("Apache-2.0") and "source" not in labels
 
 
 def test_nothing_in_it_depends_on_when_it_was_built(image):
     times = {entry.mtime for _, entry in image.entries.values()}
     assert len(times) == 1, "one time, the commit's"
-    assert image.config["created"] == image.config["history"][-1]["created"]
+    assert {step["created"] for step in image.config["history"]} == {image.config["created"]}
+    assert datetime.datetime.fromisoformat(image.config["created"]).timestamp() == times.pop()
     names = [name for layer in image.layers for name in layer.getnames()]
     assert len(names) == len(set(names)), "no file is in two layers"
 
