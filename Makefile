@@ -1,9 +1,10 @@
 # Everything a person needs; `make help` lists it. Binaries land in build/<preset>/bin.
 SHELL := /bin/bash
 BIN := build/release/bin
+PREFIX ?= /usr/local
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps build demo test test-thorough test-cluster sanitize bench verify tidy generate format clean
+.PHONY: help deps build demo test test-thorough test-cluster images test-images sanitize bench docs verify tidy generate format install release clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +32,12 @@ test-thorough: build ## The same with every case of every kind, and 5,000 seeds 
 test-cluster: build ## The operator against real Kubernetes components (needs Go 1.26 and root)
 	@tests/cluster/run.sh
 
+images: ## Builds the container images into build/images with podman, buildah or docker; docker/build.sh has options
+	@docker/build.sh
+
+test-images: ## What is in those images, and that they run (needs podman)
+	@tests/images/run.sh
+
 sanitize: deps ## Unit tests under the address sanitizer, and without LibTorch under the thread sanitizer
 	@cmake --preset asan >/dev/null && cmake --build --preset asan
 	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan --output-on-failure --no-tests=error -j 2
@@ -44,13 +51,20 @@ bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md hold
 	@$(PYTHON) tests/bench/stalled_sink.py
 	@$(PYTHON) tests/bench/operator_rates.py
 
+docs: deps ## Builds the documentation's site into build/site; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 "$$(cmake/deps.sh --docs)/bin/mkdocs" build --strict
+	@$(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/docs/test_site.py tests/docs/test_browser.py
+	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
+
 verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
 	@cmake --preset tsan >/dev/null # its compile commands are the sources without LibTorch; `make tidy` takes the others as well
 	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
+	@tools/cli_reference.sh $(BIN) | diff -u docs/cli.md - || { echo "docs/cli.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd --reference | diff -u docs/api.md - || { echo "docs/api.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd | diff -u manifests/crd.yaml - || { echo "manifests/crd.yaml is out of date: run make generate"; exit 1; }
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) charts/dashboards/build.py --check
 	@diff -u manifests/crd.yaml charts/trainyard/crd.yaml || { echo "charts/trainyard/crd.yaml is out of date: run make generate"; exit 1; }
 	@charts/render.sh --check
 	@$(PYTHON) charts/values_table.py
@@ -60,16 +74,24 @@ tidy: build ## clang-tidy over every source, LibTorch's translation units too: a
 	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/release/compile_commands.json | grep -Ev "kernels_impl|parallel_for|/tests/" | sort -u | \
 		xargs -P 2 -n 4 clang-tidy -p build/release --quiet 2>/dev/null
 
-generate: build ## Writes the generated files: configuration and API reference, CRD, plain manifests, the chart's page
+generate: build ## Writes the generated files: command line, configuration and API reference, CRD, dashboards, plain manifests, the chart's page
 	@$(BIN)/trainyard config-reference > docs/config.md
+	@tools/cli_reference.sh $(BIN) > docs/cli.md
 	@$(BIN)/trainyard-operator crd --reference > docs/api.md
 	@$(BIN)/trainyard-operator crd > manifests/crd.yaml
 	@cp manifests/crd.yaml charts/trainyard/crd.yaml
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) charts/dashboards/build.py
 	@charts/render.sh
 	@$(PYTHON) charts/values_table.py --write
 
 format: ## Formats the sources
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format -i
+
+install: build ## Installs programs, completions and manual pages into PREFIX (/usr/local)
+	@cmake --install build/release --prefix $(PREFIX)
+
+release: ## Makes the files of a release in build/dist; VERSION_CHECK=1 only says whether one may be made (docs/releasing.md)
+	@tools/release.sh $(if $(VERSION_CHECK),--check)
 
 clean: ## Removes what was built
 	@rm -rf build

@@ -22,5 +22,5 @@ target_compile_options(Torch::Cpu INTERFACE
   "SHELL:-idirafter ${TORCH_PREFIX}/torch/include/torch/csrc/api/include")
 target_compile_definitions(Torch::Cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY=1)
 target_link_libraries(Torch::Cpu INTERFACE torch_torch_cpu torch_c10 torch_gomp)
-target_link_options(Torch::Cpu INTERFACE
-  -Wl,-rpath,${TORCH_LIB} -Wl,-rpath-link,${TORCH_PREFIX}/nvidia/cu13/lib)
+# Where the libraries lie CMake itself writes into what is built, and takes out of what is installed.
+target_link_options(Torch::Cpu INTERFACE -Wl,-rpath-link,${TORCH_PREFIX}/nvidia/cu13/lib)

@@ -7,17 +7,34 @@ torch_version=2.11.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"
 # The name holds everything that was chosen, so that a new pin makes a new folder.
 venv="$cache/torch-$torch_version"
-packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv git make clang-format clang-tidy
-  libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev libgtest-dev
+# What builds the programs, and what checks them.
+program_packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
+  libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev
   libcli11-dev libssl-dev libhdf5-dev libxxhash-dev zlib1g-dev)
+packages=("${program_packages[@]}" git make clang-format clang-tidy libgtest-dev)
 # What nodes of a cluster are made of; `make test-cluster` alone needs them.
 cluster_packages=(containerd runc containernetworking-plugins nftables conntrack iproute2 util-linux openssl)
+# What builds and runs container images; `make images` and `make test-images` alone need them.
+image_packages=(podman buildah debootstrap uidmap fuse-overlayfs slirp4netns python3-venv)
+image_readers=(pytest==9.2.0 spdx-tools==0.8.5)
 wheels=("torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+packages+=(zsh fish groff-base) # the tests of completions and manual pages
 readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setuptools==80.9.0 matplotlib==3.10.7 pytest==9.2.0
   typing_extensions sympy networkx jinja2 filelock fsspec)
 # transformers' GPT-2, which the language model is compared with, and no more than its import needs.
 transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 regex==2026.11.15 pyyaml==6.0.3 tqdm==4.70.1
   httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
+
+# What builds the documentation's site, with everything that it depends on; `make docs` alone needs it.
+docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
+  babel==2.18.0 backrefs==8.3 certifi==2026.10.18 charset-normalizer==3.5.2 click==8.5.1 colorama==0.4.6 ghp-import==2.1.0 idna==3.20
+  jinja2==3.1.6 markdown==3.11.3 markupsafe==3.0.4 mergedeep==1.3.4 mkdocs-get-deps==0.2.2 mkdocs-material-extensions==1.3.1
+  packaging==26.3 paginate==0.5.7 pathspec==1.1.1 platformdirs==4.14.7 pygments==2.21.0 pymdown-extensions==12.3
+  python-dateutil==4.0.0 pyyaml==6.0.3 pyyaml_env_tag==1.1 requests==2.34.2 tzdata==2026.6 urllib3==2.8.0 watchdog==7.1.0)
+docs_venv="$cache/docs-${docs[1]##*==}"
+# Grafana's own models, of which charts/dashboards/build.py makes the dashboards; the number is that of the Grafana.
+dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
+image_venv="$cache/images-spdx-tools-0.8.5"
 
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
@@ -25,10 +42,27 @@ case "${1:-}" in
   --torch-prefix) site_packages; exit 0 ;;
   --python) echo "$venv/bin/python"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
+  --images-python) echo "$image_venv/bin/python"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
+  --prometheus) echo "$cache/prometheus"; exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
+  --docs)
+    if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
+      echo "deps: installing mkdocs into $docs_venv (about 60 MB, once)" >&2
+      /usr/bin/python3 -m venv --clear "$docs_venv"
+      "$docs_venv/bin/pip" install -q --disable-pip-version-check --no-deps "${docs[@]}" >&2
+      echo "${docs[*]}" >"$docs_venv/.complete"
+    fi
+    echo "$docs_venv"
+    exit 0
+    ;;
+  --images) packages=("${image_packages[@]}") ;;
+  --program-packages | --programs) packages=("${program_packages[@]}") ;;
   "") ;;
-  *) echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--cluster]" >&2; exit 2 ;;
+  *)
+    echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
+    exit 2
+    ;;
 esac
 
 missing=()
@@ -46,7 +80,24 @@ if [ ${#missing[@]} -gt 0 ]; then
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-[ "${1:-}" != --cluster ] || exit 0
+case "${1:-}" in
+  --cluster | --program-packages) exit 0 ;;
+  --images)
+    if [ ! -e "$image_venv/.complete" ]; then
+      echo "deps: installing pytest and the reader of SPDX documents into $image_venv"
+      /usr/bin/python3 -m venv "$image_venv"
+      "$image_venv/bin/pip" install -q --disable-pip-version-check "${image_readers[@]}"
+      touch "$image_venv/.complete"
+    fi
+    exit 0 ;;
+  --programs)
+    if [ -z "$(site_packages)" ]; then
+      echo "deps: installing LibTorch $torch_version into $venv (about 550 MB)"
+      /usr/bin/python3 -m venv "$venv"
+      "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
+    fi
+    exit 0 ;;
+esac
 
 stamp="$venv/.complete"
 wanted="${wheels[*]} ${readers[*]} ${transformers[*]}"
@@ -61,6 +112,13 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" >"$stamp"
 fi
 
+stamp="$venv/.dashboards"
+if [ "$(cat "$stamp" 2>/dev/null)" != "${dashboards[*]}" ]; then
+  echo "deps: installing ${dashboards[*]}"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${dashboards[@]}"
+  echo "${dashboards[*]}" >"$stamp"
+fi
+
 # Python's torch wants the CUDA libraries at import. The tests use it on the CPU only, with
 # stand-ins that export the names and abort when called.
 stubs="$cache/stubs-$torch_version"
@@ -71,14 +129,12 @@ if [ ! -e "$stubs/.complete" ]; then
   touch "$stubs/.complete"
 fi
 
-# The program alone: Debian's package, installed, starts a server.
-promtool="$cache/promtool"
-if [ ! -x "$promtool" ]; then
-  echo "deps: taking promtool out of Debian's package prometheus (tests only)"
+# The programs alone: Debian's package, installed, starts a server.
+if [ ! -x "$cache/promtool" ] || [ ! -x "$cache/prometheus" ]; then
+  echo "deps: taking promtool and prometheus out of Debian's package prometheus (tests only)"
   folder=$(mktemp -d)
-  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar xO ./usr/bin/promtool >promtool)
-  chmod +x "$folder/promtool"
-  mv "$folder/promtool" "$promtool"
+  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .)
+  for program in promtool prometheus; do mv "$folder/usr/bin/$program" "$cache/$program"; done
   rm -r "$folder"
 fi
 command -v go >/dev/null || echo "deps: note: no Go found; only \`make test-cluster\` needs it (1.26 or newer)"

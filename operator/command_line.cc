@@ -1,11 +1,16 @@
 #include "operator/command_line.h"
 
+#include <openssl/crypto.h>
+#include <openssl/opensslv.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
+#include "common/command_line/program.h"
 #include "operator/api/field_error.h"
 #include "operator/base/exit_codes.h"
-#include "operator/base/version.h"
+#include "operator/manual.h"
 
 namespace trainyard {
 namespace {
@@ -36,25 +41,43 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error, int argc,
   return (unknown ? first + ": no such command; allowed: " + allowed : error.what()) + Suggestion(app, argc, argv);
 }
 
+std::vector<LibraryVersion> Libraries(const CommandLine& what) {
+  std::vector<LibraryVersion> all = {{"OpenSSL", OPENSSL_VERSION_STR, OpenSSL_version(OPENSSL_VERSION_STRING)}};
+  all.insert(all.end(), what.libraries.begin(), what.libraries.end());
+  for (LibraryVersion& library : CommonLibraries()) all.push_back(std::move(library));
+  return all;
+}
+
 }  // namespace
 
-int RunCommandLine(int argc, char** argv, const std::string& about, const std::vector<AddCommand>& commands) {
-  CLI::App app{about};
+int RunCommandLine(int argc, char** argv, const CommandLine& what) {
+  CLI::App app{"runs TrainingJobs: distributed training on Kubernetes"};
+  cli::Program program{.name = kOperatorProgram, .manuals = {{kOperatorProgram, what.about}}, .version = [&] {
+                         return VersionText(kOperatorProgram, Libraries(what));
+                       }};
+  cli::AddFlags(app, program);
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("trainyard-operator ") + kOperatorVersion);
   Action chosen;
-  for (const AddCommand& add : commands) {
-    const Action action = add(app);
-    app.get_subcommands({}).back()->callback([&chosen, action] { chosen = action; });
+  for (const AddCommand& add : what.commands) {
+    AddedCommand added = add(app);
+    CLI::App* command = app.get_subcommands({}).back();
+    program.manuals[std::string(kOperatorProgram) + " " + command->get_name()] = std::move(added.manual);
+    command->callback([&chosen, action = std::move(added.action)] { chosen = action; });
   }
+  cli::References references;
+  cli::AddReferences(app, program, references);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return std::fputs(cli::Help(app, program).c_str(), stdout) < 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return app.exit(error);  // --version
     std::fprintf(stderr, "trainyard-operator: %s\n", Explain(app, error, argc, argv).c_str());
     return kExitUsage;
   }
-  return chosen();
+  if (chosen) return chosen();
+  const std::string name = app.get_subcommands().front()->get_name();
+  return std::fputs(cli::Reference(app, program, references, name).c_str(), stdout) < 0;
 }
 
 }  // namespace trainyard

@@ -7,6 +7,7 @@
 #include "operator/api/crd.h"
 #include "operator/base/exit_codes.h"
 #include "operator/config_check.h"
+#include "operator/manual.h"
 #include "operator/run_command.h"
 
 namespace trainyard {
@@ -34,40 +35,41 @@ int Validate(const std::string& file, const Notes& notes) {
 
 }  // namespace
 
-Action AddRun(CLI::App& app) {
+AddedCommand AddRun(CLI::App& app) {
   const auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run",
-                                         "the operator, in a cluster or with --kubeconfig\n\nExample:\n  "
-                                         "trainyard-operator run --kubeconfig ~/.kube/config --namespace research");
-  command->add_option("--kubeconfig", options->kubeconfig, "a kubeconfig file; without it, the pod's service account");
-  command->add_option("--namespace", options->ns, "watch only this namespace");
-  command->add_option("--listen", options->listen, "address:port of /metrics, /healthz and /readyz")
-      ->capture_default_str();
+  CLI::App* command = app.add_subcommand("run", "the operator, in a cluster or with a kubeconfig");
+  command->add_option("--kubeconfig", options->kubeconfig, "a kubeconfig file; without it, the pod's service account")
+      ->type_name("FILE");
+  command->add_option("--namespace", options->ns, "watch only this namespace; without it, all")->type_name("NAME");
+  command->add_option("--listen", options->listen, "where /metrics, /healthz and /readyz are served")
+      ->capture_default_str()
+      ->type_name("ADDRESS:PORT");
   command->add_flag("--leader-elect", options->leader_elect,
                     "of several operators let one work, the holder of a Lease; the others stand by");
-  command->add_option("--lease-name", options->lease_name, "the Lease's name")->capture_default_str();
-  command->add_option("--lease-namespace", options->lease_namespace, "its namespace; without it, the pod's own");
-  return [options] { return RunOperator(*options); };
+  command->add_option("--lease-name", options->lease_name, "the Lease's name")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--lease-namespace", options->lease_namespace, "its namespace; without it, the pod's own")
+      ->type_name("NAME");
+  return {[options] { return RunOperator(*options); }, RunManual()};
 }
 
-Action AddValidate(CLI::App& app, const Notes& notes) {
+AddedCommand AddValidate(CLI::App& app, const Notes& notes) {
   const auto file = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(
-      "validate",
-      "the checks that the operator would make, offline\n\nExample:\n  trainyard-operator validate -f job.yaml");
-  command->add_option("-f,--file", *file, "a TrainingJob; - is standard input")->required();
-  return [file, notes] { return Validate(*file, notes); };
+  CLI::App* command = app.add_subcommand("validate", "the checks that the operator would make, offline");
+  command->add_option("-f,--file", *file, "a TrainingJob; - is standard input")->required()->type_name("FILE");
+  return {[file, notes] { return Validate(*file, notes); }, ValidateManual()};
 }
 
-Action AddCrd(CLI::App& app) {
+AddedCommand AddCrd(CLI::App& app) {
   const auto reference = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand(
-      "crd", "prints the CustomResourceDefinition\n\nExample:\n  trainyard-operator crd | kubectl apply -f -");
+  CLI::App* command = app.add_subcommand("crd", "prints the CustomResourceDefinition");
   command->add_flag("--reference", *reference, "print docs/api.md instead");
-  return [reference] {
-    std::cout << (*reference ? api::ReferenceMarkdown() : api::CrdYaml());
-    return 0;
-  };
+  return {[reference] {
+            std::cout << (*reference ? api::ReferenceMarkdown() : api::CrdYaml());
+            return 0;
+          },
+          CrdManual()};
 }
 
 }  // namespace trainyard

@@ -12,15 +12,15 @@
 namespace trainyard {
 
 // The operator, in a cluster or with a kubeconfig.
-Action AddRun(CLI::App& app);
+AddedCommand AddRun(CLI::App& app);
 
 // Lines about a job that is valid, such as what `local` ignores of it.
 using Notes = std::function<std::vector<std::string>(const api::JobFile&)>;
 // The checks that the operator would make, offline.
-Action AddValidate(CLI::App& app, const Notes& notes);
+AddedCommand AddValidate(CLI::App& app, const Notes& notes);
 
 // The CustomResourceDefinition, and docs/api.md.
-Action AddCrd(CLI::App& app);
+AddedCommand AddCrd(CLI::App& app);
 
 }  // namespace trainyard
 

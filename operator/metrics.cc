@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "operator/base/version.h"
+#include "common/build_info.h"
 #include "operator/reconcile/record_bytes.h"
 
 namespace trainyard {
@@ -56,6 +56,8 @@ void Jobs(const reconcile::JobStore& jobs, const reconcile::JobMetrics& metrics,
                "Restarts that this operator decided, by the culprit's reason.");
   for (const auto& [key, count] : metrics.restarts())
     families.Value(count, {{"reason", key.first}, {"charged", key.second ? "true" : "false"}});
+  families.Add("trainyard_job_failures_total", MetricType::Counter, "Jobs that failed for good, by the reason.");
+  for (const auto& [reason, count] : metrics.failures()) families.Value(count, {{"reason", reason}});
   families.Add("trainyard_job_startup_seconds", MetricType::Histogram,
                "Seconds that stages of attempts' starts took, one behind the other.");
   for (const auto& [stage, reading] : metrics.startup()) families.Value(reading, {{"stage", stage}});
@@ -130,8 +132,8 @@ void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
 
 std::string OperatorMetrics(const MeteredOperator& parts, Instant now) {
   Families families;
-  families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; the version is a label.");
-  families.Value(1.0, {{"version", kOperatorVersion}});
+  families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; version and commit are labels.");
+  families.Value(1.0, {{"version", Build().version}, {"commit", Build().commit}});
   Jobs(parts.caches.jobs(), parts.jobs, families);
   Work(parts.queue, parts.controller, now, families);
   Watches(parts.caches, now, families);

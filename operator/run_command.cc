@@ -3,7 +3,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -11,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "common/http_endpoint.h"
 #include "operator/base/exit_codes.h"
 #include "operator/base/file.h"
 #include "operator/kube/fenced_client.h"
@@ -21,8 +19,7 @@
 #include "operator/kube/retrying_client.h"
 #include "operator/metrics.h"
 #include "operator/net/address.h"
-#include "operator/net/listen.h"
-#include "operator/net/resolve.h"
+#include "operator/operator_endpoint.h"
 #include "operator/runtime.h"
 #include "operator/stop_signals.h"
 
@@ -33,23 +30,6 @@ namespace {
 constexpr double kRequestsPerSecond = 1000, kRequestBurst = 2000;
 // Well within the ten seconds in which a lease must be renewed.
 constexpr double kLeaseRequestSeconds = 4;
-constexpr double kLookUpSeconds = 10;  // of --listen's host
-
-// /metrics, /healthz (alive, whatever the API server does) and /readyz (the caches are whole, and kept so).
-HttpAnswer Answer(const std::string& path, const Runtime& runtime, const std::function<std::string()>& client_metrics) {
-  if (path == "/metrics") return {200, "text/plain; version=0.0.4", runtime.Metrics() + client_metrics()};
-  if (path == "/healthz") return {200, "text/plain", "ok"};
-  if (path == "/readyz") {
-    const std::string reason = runtime.Unready();
-    return reason.empty() ? HttpAnswer{200, "text/plain", "ok"} : HttpAnswer{503, "text/plain", reason};
-  }
-  return {404, "text/plain", "/metrics, /healthz, /readyz\n"};
-}
-
-Result<int> ListenOn(const std::string& host, int port, const StopFlag& stop) {
-  const Result<std::vector<net::Address>> addresses = net::Resolve(host, port, net::Wait::For(kLookUpSeconds, stop));
-  return addresses.ok() ? net::Listen(addresses->front()) : addresses.status();
-}
 
 // Steps until it is destroyed; then lets go of the lease. On a connection of its own, outside the bucket: a busy
 // operator must not lose its lease in its own queue.
@@ -94,19 +74,6 @@ Result<std::string> LeaseNamespace(const RunOptions& options) {
   return Status(Code::kInvalid, "--lease-namespace: needed with --leader-elect outside of a pod");
 }
 
-// "address:port"
-Status ParseListen(const std::string& listen, std::string& host, int& port) {
-  const size_t colon = listen.rfind(':');
-  const std::string digits = colon == std::string::npos ? "" : listen.substr(colon + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (digits.empty() || colon == 0 || error != std::errc() || end != digits.data() + digits.size() || port < 1 ||
-      port > 65535)
-    return Status(Code::kInvalid, "--listen: " + listen + " is not allowed; allowed: address:port");
-  host = listen.substr(0, colon);
-  if (host.starts_with("[") && host.ends_with("]")) host = host.substr(1, host.size() - 2);
-  return Status::Ok();
-}
-
 int Refuse(const Status& status, int code) {
   std::fprintf(stderr, "trainyard-operator: %s\n", status.message().c_str());
   return code;
@@ -129,8 +96,8 @@ struct Clients {
 };
 
 // Until a signal, or until the lead is lost.
-int Serve(const RunOptions& options, const std::string& host, int port, const kube::Endpoint& endpoint,
-          Candidate* candidate, const Clock& clock, const Logger& log) {
+int Serve(const RunOptions& options, const ListenPlace& place, const kube::Endpoint& endpoint, Candidate* candidate,
+          const Clock& clock, const Logger& log) {
   const auto leads = [candidate] { return !candidate || candidate->election().Leads(); };
   StopFlag stop;
   Clients clients(endpoint, clock, stop, leads);
@@ -141,11 +108,9 @@ int Serve(const RunOptions& options, const std::string& host, int port, const ku
                    .progress_interval_seconds = 10,
                    .poll_seconds = 5,
                    .leads = leads});
-  const Result<int> listening = ListenOn(host, port, stop);
-  if (!listening.ok()) return Refuse(listening.status().With("--listen: " + options.listen), kExitNetwork);
   const auto client_metrics = [&] { return ClientMetrics(clients.bucket, clients.requests, leads()); };
-  const HttpEndpoint endpoint_of_ours(*listening,
-                                      [&](const std::string& path) { return Answer(path, runtime, client_metrics); });
+  const auto served = ServeOperator(place, stop, runtime, client_metrics);
+  if (!served.ok()) return Refuse(served.status(), kExitNetwork);
   runtime.Start();
   log.Info("started", {{"server", net::HostPort(endpoint.host, endpoint.port)},
                        {"namespace", options.ns.empty() ? "all" : options.ns}});
@@ -165,9 +130,8 @@ int RunOperator(const RunOptions& options) {
   // for the allocator.
   mallopt(M_ARENA_MAX, 2);
   const Logger log(STDERR_FILENO, Logger::Form::kJson, LogLevel::kInfo);
-  std::string host;
-  int port = 0;
-  if (const Status status = ParseListen(options.listen, host, port); !status.ok()) return Refuse(status, kExitInvalid);
+  const Result<ListenPlace> place = ParseListen(options.listen);
+  if (!place.ok()) return Refuse(place.status(), kExitInvalid);
   const Result<kube::Endpoint> endpoint =
       options.kubeconfig.empty() ? kube::InClusterEndpoint() : kube::ReadKubeconfig(options.kubeconfig);
   if (!endpoint.ok()) return Refuse(endpoint.status(), kExitInvalid);
@@ -181,7 +145,7 @@ int RunOperator(const RunOptions& options) {
         *endpoint, clock, log,
         kube::LeaderElection::Options{.ns = *ns, .name = options.lease_name, .identity = LeaseIdentity()});
   }
-  return Serve(options, host, port, *endpoint, candidate.get(), clock, log);
+  return Serve(options, *place, *endpoint, candidate.get(), clock, log);
 }
 
 }  // namespace trainyard

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/command_line/program.h"
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -20,7 +21,10 @@
 #include "trainer/launch/launcher.h"
 #include "trainer/launch/preflight.h"
 #include "trainer/launch/verdict.h"
+#include "trainer/libraries.h"
+#include "trainer/manual.h"
 #include "trainer/metrics/status_server.h"
+#include "trainer/selftest.h"
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/export.h"
@@ -39,10 +43,13 @@ struct CommonOptions {
 };
 
 void AddConfigOptions(CLI::App* command, CommonOptions& options) {
-  command->add_option("--config", options.config,
-                      "configuration file (YAML or JSON; docs/config.md); default: TRAINYARD_CONFIG");
-  command->add_option("--set", options.sets, "section.key=value, wins over the file; may be repeated")
-      ->allow_extra_args(false);
+  command
+      ->add_option("--config", options.config,
+                   "the configuration, YAML or JSON (docs/config.md); default: TRAINYARD_CONFIG")
+      ->type_name("FILE");
+  command->add_option("--set", options.sets, "a value, as section.key=value, which wins over the file")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
 }
 
 Config Load(const CommonOptions& options) {
@@ -164,87 +171,98 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
   return Launch(launch, stores);
 }
 
-[[noreturn]] void NotYet(const char* command) { throw UsageError(std::string(command) + " is not there yet"); }
-
 void ListTasks() {
   for (const TaskEntry& task : Tasks())
     std::printf("%-24s %s%s\n", task.name, task.summary, task.build ? "" : " (not there yet)");
 }
 
+std::vector<std::string> TasksWithSyntheticData() {
+  std::vector<std::string> names;
+  for (const TaskEntry& task : Tasks()) {
+    if (task.synthesis) names.emplace_back(task.name);
+  }
+  return names;
+}
+
 struct Commands {
-  CLI::App app{
-      "Trainyard's trainer: distributed training that explains itself.\n\n"
-      "Example:\n"
-      "  trainyard tasks\n"
-      "  trainyard launch --nproc 2 --config job.yaml"};
+  CLI::App app{"the trainer: distributed training that explains itself"};
+  cli::Program program{.name = "trainyard", .manuals = TrainerManuals(TasksWithSyntheticData()), .version = [] {
+                         return VersionText("trainyard", TrainerLibraries());
+                       }};
+  cli::References references;
   CommonOptions common;
-  std::string nproc, checkpoint, out, init_from, first, second;
+  std::string nproc, checkpoint, out, init_from, first, second, directory = ".";
   std::unique_ptr<SynthCommand> synth;
   int ranks = 1;
   bool dry_run = false, quiet = false, json = false, all = false;
 };
 
-CLI::App* Add(Commands& c, const char* name, const std::string& description, const std::string& example) {
-  CLI::App* command = c.app.add_subcommand(name, description + "\n\nExample:\n  " + example);
-  return command;
+void AddCheckpointCommands(Commands& c) {
+  CLI::App* checkpoint = c.app.add_subcommand("checkpoint", "looks into checkpoints");
+  checkpoint->require_subcommand(1);
+  checkpoint->add_subcommand("ls", "lists the steps of a directory")
+      ->add_option("dir", c.first, "a directory of checkpoints")
+      ->required()
+      ->type_name("DIR");
+  checkpoint->add_subcommand("verify", "checks sizes and checksums")
+      ->add_option("dir", c.first, "a checkpoint, or a directory of them")
+      ->required()
+      ->type_name("DIR");
+  CLI::App* export_command = checkpoint->add_subcommand("export", "writes the model as one safetensors file");
+  export_command->add_option("dir", c.first, "a checkpoint, or a directory of them (the newest good one)")
+      ->required()
+      ->type_name("DIR");
+  export_command->add_option("--out", c.out, "the file to write")->required()->type_name("FILE");
+  export_command
+      ->add_option("--init-from", c.init_from,
+                   "where the file of the run's init.from is now; only for a model with frozen parameters")
+      ->type_name("FILE");
+  CLI::App* diff = checkpoint->add_subcommand("diff", "compares the tensors of two checkpoints");
+  diff->add_option("dir", c.first, "one checkpoint")->required()->type_name("DIR");
+  diff->add_option("other", c.second, "the other")->required()->type_name("DIR");
+  diff->add_flag("--all", c.all, "every tensor that differs, not only the 20 that differ most");
 }
 
 void Build(Commands& c) {
-  const std::string task = Tasks()[0].name;  // for the examples
+  cli::AddFlags(c.app, c.program);
   c.app.require_subcommand(1);
-  c.app.set_version_flag("--version", "trainyard 0.1.0");
-  CLI::App* launch = Add(
-      c, "launch", "Starts one process per GPU (or --nproc on the CPU), watches them; the exit code is the cause's.",
-      "trainyard launch --nproc 2 --config job.yaml --set run.seed=7");
+  CLI::App* launch = c.app.add_subcommand("launch", "starts the ranks of this node and watches them");
   AddConfigOptions(launch, c.common);
-  launch->add_option("--nproc", c.nproc, "ranks on this node: a number, or auto");
-  launch->add_option("--record", c.common.record, "write one JSON line per step to this file");
+  launch
+      ->add_option("--nproc", c.nproc,
+                   "ranks on this node: a number, or auto (without GPUs one, which uses all CPUs through its threads); "
+                   "default: PET_NPROC_PER_NODE, else 1")
+      ->type_name("N");
+  launch->add_option("--record", c.common.record, "write one JSON line per step to this file")->type_name("FILE");
   launch->add_flag("--quiet", c.quiet, "leave the ranks' output to run.dir/logs");
-  CLI::App* train = Add(c, "train", "One rank; started by launch, torchrun or srun, alone it is a world of one.",
-                        "trainyard train --config job.yaml --dry-run");
+  CLI::App* train = c.app.add_subcommand("train", "is one rank of a run");
   AddConfigOptions(train, c.common);
-  train->add_option("--record", c.common.record, "write one JSON line per step to this file");
+  train->add_option("--record", c.common.record, "write one JSON line per step to this file")->type_name("FILE");
   train->add_flag("--dry-run", c.dry_run, "resolve and validate everything, run one batch, write nothing");
-  CLI::App* eval = Add(c, "eval", "Evaluates a checkpoint thoroughly.",
-                       "trainyard eval --config job.yaml --checkpoint runs/" + task + "/checkpoints");
+  CLI::App* eval = c.app.add_subcommand("eval", "evaluates a checkpoint thoroughly");
   AddConfigOptions(eval, c.common);
   eval->add_option("--checkpoint", c.checkpoint,
                    "a checkpoint, a directory of checkpoints, a run.dir, or a .safetensors file")
-      ->required();
-  CLI::App* synth = Add(c, "synth", "Writes a synthetic data set in a task's format, with its ground truth.",
-                        "trainyard synth " + task + " --out data/" + task + " --seed 1");
+      ->required()
+      ->type_name("PATH");
+  CLI::App* synth = c.app.add_subcommand("synth", "writes synthetic data for a task");
   synth->require_subcommand(1);
   c.synth = std::make_unique<SynthCommand>(*synth);
-  CLI::App* checkpoint =
-      Add(c, "checkpoint", "Looks into checkpoints.", "trainyard checkpoint ls runs/" + task + "/checkpoints");
-  checkpoint->require_subcommand(1);
-  checkpoint->add_subcommand("ls", "Lists the steps of a directory")
-      ->add_option("dir", c.first, "the directory")
-      ->required();
-  checkpoint->add_subcommand("verify", "Checks sizes and checksums")
-      ->add_option("dir", c.first, "a checkpoint, or a directory of them")
-      ->required();
-  CLI::App* export_command = checkpoint->add_subcommand("export", "Writes the model as one safetensors file");
-  export_command->add_option("dir", c.first, "a checkpoint, or a directory of them (the newest good one)")->required();
-  export_command->add_option("--out", c.out, "the file to write")->required();
-  export_command->add_option("--init-from", c.init_from,
-                             "where the file of the run's init.from is now; only for a model with frozen parameters");
-  CLI::App* diff =
-      checkpoint->add_subcommand("diff", "Compares the tensors of two checkpoints; exit code 1 when they differ");
-  diff->add_option("dir", c.first, "one checkpoint")->required();
-  diff->add_option("other", c.second, "the other")->required();
-  diff->add_flag("--all", c.all, "every tensor that differs, not only the 20 that differ most");
-  Add(c, "tasks", "Lists the tasks.", "trainyard tasks");
-  CLI::App* plan =
-      Add(c, "plan",
-          "What a model takes on a rank, and whether this machine can hold it; reads no data.\n"
-          "Activations, which grow with batch.micro, are not counted. Ends with 71 when not even the rest fits.",
-          "trainyard plan --config job.yaml --ranks 2");
+  AddCheckpointCommands(c);
+  c.app.add_subcommand("tasks", "lists the tasks");
+  CLI::App* plan = c.app.add_subcommand("plan", "says what a model takes, and whether this machine can hold it");
   AddConfigOptions(plan, c.common);
-  plan->add_option("--ranks", c.ranks, "ranks on this machine")->capture_default_str()->check(CLI::Range(1, 4096));
+  plan->add_option("--ranks", c.ranks, "ranks on this machine, 1 to 4096")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
   plan->add_flag("--json", c.json, "the same as JSON");
-  Add(c, "selftest", "Checks communication and storage of this machine (not there yet).", "trainyard selftest");
-  Add(c, "config-reference", "Prints docs/config.md.", "trainyard config-reference > docs/config.md");
+  c.app.add_subcommand("selftest", "checks communication and storage of this machine")
+      ->add_option("--dir", c.directory, "where checkpoints would lie")
+      ->capture_default_str()
+      ->type_name("DIR");
+  c.app.add_subcommand("config-reference", "prints every field of a configuration");
+  cli::AddReferences(c.app, c.program, c.references);
 }
 
 int Run(Commands& c) {
@@ -267,12 +285,14 @@ int Run(Commands& c) {
                      ResolveVolume(c.init_from).string());
   } else if (name == "plan") {
     return PrintPlan(Load(c.common), c.ranks, c.json);
+  } else if (name == "selftest") {
+    return SelfTest(ResolveVolume(c.directory));
   } else if (name == "tasks") {
     ListTasks();
   } else if (name == "config-reference") {
     std::fputs(ConfigDocument(TaskDeclarations()).c_str(), stdout);
   } else {
-    NotYet(name.c_str());
+    std::fputs(cli::Reference(c.app, c.program, c.references, name).c_str(), stdout);
   }
   return 0;
 }
@@ -333,7 +353,9 @@ int Main(int argc, char** argv) {
   try {
     commands.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return commands.app.exit(error);  // --help, --version
+    if (dynamic_cast<const CLI::CallForHelp*>(&error))
+      return std::fputs(cli::Help(commands.app, commands.program).c_str(), stdout) < 0;
+    if (error.get_exit_code() == 0) return commands.app.exit(error);  // --version
     const std::string unknown = UnknownCommand(commands.app, argc, argv);
     std::fprintf(stderr, "trainyard: %s%s\n", unknown.empty() ? error.what() : unknown.c_str(),
                  Suggest(commands.app, argc, argv).c_str());

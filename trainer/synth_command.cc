@@ -17,6 +17,16 @@ nlohmann::json ValueOf(const Field& field, const std::string& word) {
   return field.type == "string" ? nlohmann::json(word) : ParseValue(word, field.path);
 }
 
+// "tiny|small|full" of a field that is one of those.
+std::string ValueName(const Field& field) {
+  constexpr std::string_view kOneOf = "one of ";
+  if (!field.allowed.starts_with(kOneOf)) return field.type == "integer" ? "N" : "VALUE";
+  std::string name;
+  for (const char c : field.allowed.substr(kOneOf.size()))
+    name += c == ',' ? std::string("|") : c == ' ' ? "" : std::string(1, c);
+  return name;
+}
+
 constexpr const char* kOptionsFile = "synth.json";
 
 // What is in the folder, or will be.
@@ -71,10 +81,8 @@ SynthCommand::SynthCommand(CLI::App& synth) {
     if (!task.synthesis) continue;
     Entry& entry = *entries_.emplace_back(std::make_unique<Entry>());
     const std::string name = task.name;
-    entry.command =
-        synth.add_subcommand(name, std::string("Data for ") + task.summary + ".\n\nExample:\n  trainyard synth " +
-                                       name + " --out data/" + name + " --seed 1");
-    entry.command->add_option("--out", entry.out, "the folder to write")->required();
+    entry.command = synth.add_subcommand(name, std::string("writes data for ") + task.summary);
+    entry.command->add_option("--out", entry.out, "the folder to write")->required()->type_name("DIR");
     entry.synthesis = task.synthesis();
     FieldTable table;
     entry.synthesis->Declare(table);
@@ -84,7 +92,8 @@ SynthCommand::SynthCommand(CLI::App& synth) {
       entry.command
           ->add_option(field.path, entry.given[field.path],
                        field.doc + (field.allowed.empty() ? "" : ": " + field.allowed))
-          ->default_str(value.is_string() ? value.get<std::string>() : value.dump());
+          ->default_str(value.is_string() ? value.get<std::string>() : value.dump())
+          ->type_name(ValueName(field));
     }
   }
 }

@@ -119,6 +119,13 @@ class SchemaBuilder {
 };
 
 // A row per field, in the order of fields.h.
+// Two of them would be emphasis.
+std::string EscapeStars(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '*' ? "\\*" : std::string(1, c);
+  return escaped;
+}
+
 class ReferenceBuilder {
  public:
   ReferenceBuilder(std::ostream& out, std::string prefix) : out_(out), prefix_(std::move(prefix)) {}
@@ -167,7 +174,7 @@ class ReferenceBuilder {
 
  private:
   void Row(const char* name, const std::string& type, const FieldText& text, bool whole = false) {
-    out_ << "| `" << prefix_ << name << "` | " << type << " | " << Description(text, whole)
+    out_ << "| `" << prefix_ << name << "` | " << type << " | " << EscapeStars(Description(text, whole))
          << (text.required && *text.changes ? " Required." : "") << " |\n";
   }
   std::ostream& out_;

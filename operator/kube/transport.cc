@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/build_info.h"
 #include "operator/net/address.h"
 
 namespace trainyard::kube {
@@ -98,7 +99,7 @@ net::HttpRequest Transport::Make(const std::string& method, const std::string& t
   net::HttpRequest request{.method = method,
                            .target = target,
                            .host = net::HostPort(endpoint_.host, endpoint_.port),
-                           .fields = {{"Accept", accept}, {"User-Agent", "trainyard-operator"}},
+                           .fields = {{"Accept", accept}, {"User-Agent", UserAgent("trainyard-operator")}},
                            .body = ""};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) request.fields.emplace_back(name, value);

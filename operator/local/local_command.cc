@@ -23,6 +23,8 @@
 #include "operator/local/node/limits.h"
 #include "operator/local/rank_output.h"
 #include "operator/local/state_dir.h"
+#include "operator/metrics.h"
+#include "operator/operator_endpoint.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/worker_pod.h"
 #include "operator/runtime.h"
@@ -55,8 +57,8 @@ class ControlPlane {
         journal_(state.path()),
         agent_(api_, clock_, state.path(), AddressBlock(), log) {}
 
-  // `api_only`: neither operator nor agent.
-  Status Start(int port, bool api_only) {
+  // `api_only`: neither operator nor agent. `listen`: where the operator's metrics are served, if anywhere.
+  Status Start(int port, bool api_only, const std::optional<ListenPlace>& listen) {
     if (Status status = journal_.Open(api_); !status.ok()) return status.With("--state-dir");
     Result<local::Certificate> certificate = local::MakeCertificate();
     if (!certificate.ok()) return certificate.status();
@@ -72,11 +74,18 @@ class ControlPlane {
     if (api_only) return Status::Ok();
     Result<kube::Endpoint> endpoint = kube::ReadKubeconfig(kubeconfig());
     if (!endpoint.ok()) return endpoint.status();
-    client_ = std::make_unique<kube::RestClient>(*endpoint, clock_, stop_);
+    client_ =
+        std::make_unique<kube::RestClient>(*endpoint, clock_, stop_, kube::Transport::Options{.metrics = &requests_});
     runtime_ = std::make_unique<Runtime>(
         *client_, *client_, clock_, log_, stop_,
         Runtime::Options{
             .ns = "", .instance = "local", .workers = 2, .progress_interval_seconds = 1, .poll_seconds = 0.5});
+    if (listen) {
+      auto served =
+          ServeOperator(*listen, stop_, *runtime_, [this] { return ClientMetrics(no_limit_, requests_, true); });
+      if (!served.ok()) return served.status();
+      endpoint_ = std::move(*served);
+    }
     agent_.Start();
     runtime_->Start();
     return Status::Ok();
@@ -99,6 +108,7 @@ class ControlPlane {
   }
   // Ends everything at once; nothing of pods that run is lost but the processes.
   void Leave() {
+    endpoint_.reset();
     runtime_.reset();
     agent_.Stop();
     client_.reset();  // its open connections would hold the server up
@@ -140,8 +150,11 @@ class ControlPlane {
   local::Agent agent_;
   std::unique_ptr<local::ApiServer> server_;
   StopFlag stop_;  // of the operator
+  kube::RequestMetrics requests_;
+  const kube::TokenBucket no_limit_{1, 1, clock_};  // nothing waits for it: so its metrics say
   std::unique_ptr<kube::RestClient> client_;
   std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<HttpEndpoint> endpoint_;
   std::string complaint_;
   uint64_t tended_ = 0;
 };
@@ -391,13 +404,19 @@ int RunLocal(const LocalOptions& options) {
   const std::optional<api::JobFile> file = options.file.empty() ? api::JobFile() : ReadAndCheck(options);
   if (!file) return kExitInvalid;
   const Json& job = file->job;
+  std::optional<ListenPlace> listen;
+  if (!options.listen.empty()) {
+    const Result<ListenPlace> place = ParseListen(options.listen);
+    if (!place.ok()) return Complain(place.status(), kExitInvalid);
+    listen = *place;
+  }
   Result<local::StateDir> state = local::StateDir::Open(options.state_dir);
   if (!state.ok()) return Complain(state.status(), kExitInvalid);
   CatchStopSignals();
   const Logger log(STDERR_FILENO, Logger::Form::kText, LogLevel::kWarning);
   ControlPlane plane(*state, log);
   const Time began = plane.clock().Now();
-  if (const Status status = plane.Start(options.serve.value_or(0), options.api_only); !status.ok())
+  if (const Status status = plane.Start(options.serve.value_or(0), options.api_only, listen); !status.ok())
     return Complain(status, status.Is(Code::kUnavailable) ? kExitNetwork
                             : status.Is(Code::kInvalid)   ? kExitInvalid
                                                           : kExitInternal);

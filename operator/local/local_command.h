@@ -10,6 +10,7 @@ namespace trainyard {
 struct LocalOptions {
   std::string file;          // the TrainingJob; empty: only serve, or go on with what is in state_dir
   std::optional<int> serve;  // port of the API on 127.0.0.1; 0: any free one
+  std::string listen;        // address:port of the operator's /metrics; empty: nowhere
   bool keep = false;         // go on serving when the job has ended, until Ctrl-C
   std::string state_dir;     // empty: a new temporary folder
   bool api_only = false;     // only the API: no operator, and pods stay objects

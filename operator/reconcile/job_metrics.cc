@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "operator/reconcile/conditions.h"
+
 namespace trainyard::reconcile {
 
 namespace {
@@ -22,6 +24,13 @@ constexpr std::pair<const char*, int64_t (*)(const api::Goodput&)> kCausesOfTime
     {"stall", [](const api::Goodput& g) { return g.lost_seconds.stall.value_or(0); }},
     {"restart", [](const api::Goodput& g) { return g.lost_seconds.restart; }}};
 
+// Why it failed for good. An older attempt's culprit is not to blame: a deadline of the whole job may be.
+std::string ReasonOfEnd(const api::JobStatus& status) {
+  if (status.last_failure && status.last_failure->attempt == status.attempt) return status.last_failure->reason;
+  const api::Condition* failed = FindCondition(status, kFailedCondition);
+  return failed ? failed->reason : "";
+}
+
 }  // namespace
 
 void JobMetrics::Count(const api::JobStatus& before, const api::JobStatus& after) {
@@ -35,6 +44,11 @@ void JobMetrics::Count(const api::JobStatus& before, const api::JobStatus& after
   for (size_t i = 0; i < kCauses; ++i) {
     const auto seconds = kCausesOfTime[i].second;
     goodput_[i] += std::max<int64_t>(0, seconds(after.goodput) - seconds(before.goodput));
+  }
+  if (after.phase == api::kFailed && before.phase != api::kFailed) {
+    std::string reason = ReasonOfEnd(after);
+    if (failures_.size() >= kMaxReasons && !failures_.contains(reason)) reason = "Other";
+    ++failures_[reason];
   }
   if (after.restarts.total <= before.restarts.total) return;
   const bool charged = after.restarts.charged > before.restarts.charged;
@@ -59,6 +73,11 @@ std::vector<std::pair<const char*, int64_t>> JobMetrics::goodput() const {
 std::map<std::pair<std::string, bool>, int64_t> JobMetrics::restarts() const {
   const MutexLock lock(mutex_);
   return restarts_;
+}
+
+std::map<std::string, int64_t> JobMetrics::failures() const {
+  const MutexLock lock(mutex_);
+  return failures_;
 }
 
 }  // namespace trainyard::reconcile

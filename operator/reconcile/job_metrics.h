@@ -26,6 +26,8 @@ class JobMetrics {
 
   // By the culprit's reason, and whether they were charged.
   std::map<std::pair<std::string, bool>, int64_t> restarts() const;
+  // Jobs that failed for good, by the last culprit's reason, or by the Failed condition's where no worker failed.
+  std::map<std::string, int64_t> failures() const;
   // How long the starts of attempts took, in seconds by stage.
   std::vector<std::pair<const char*, HistogramReading>> startup() const;
   // Where the jobs' time went, in seconds by cause.
@@ -38,6 +40,7 @@ class JobMetrics {
   std::array<Histogram<kStartupBounds>, kStages> startup_;
   mutable Mutex mutex_;
   std::map<std::pair<std::string, bool>, int64_t> restarts_ GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> failures_ GUARDED_BY(mutex_);
   std::array<int64_t, kCauses> goodput_ GUARDED_BY(mutex_){};
 };
 

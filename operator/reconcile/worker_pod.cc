@@ -8,6 +8,7 @@
 #include "operator/api/validation.h"
 #include "operator/api/worker_env.h"
 #include "operator/base/json_access.h"
+#include "operator/reconcile/gang.h"
 
 namespace trainyard::reconcile {
 namespace {
@@ -52,9 +53,13 @@ std::string TerminationLog(const Json& container) {
   return own.empty() ? "/dev/termination-log" : own;
 }
 
+bool OnNodesNetwork(const TrainingJob& job) {
+  return json::Flag(json::Field(job.spec.pod_template, "spec"), "hostNetwork");
+}
+
 // A pod has its own address, and one port does; on the node's network it shares that with whatever else is there.
 int64_t StatusPort(const TrainingJob& job, int64_t worker) {
-  if (!json::Flag(json::Field(job.spec.pod_template, "spec"), "hostNetwork")) return kStatusPort;
+  if (!OnNodesNetwork(job)) return kStatusPort;
   return 10000 + static_cast<int64_t>(Hash(job.uid + "/status/" + std::to_string(worker)) % 10000);
 }
 
@@ -134,13 +139,15 @@ void AddSharedMemory(const std::string& size_limit, Json& spec, Json& container)
   Append(container, "volumeMounts", {{"name", api::kSharedMemoryVolume}, {"mountPath", kSharedMemoryPath}});
 }
 
-// Monitors find it by its name; on the node's network it is another one for each worker.
-void NameStatusPort(int64_t port, Json& container) {
+// Monitors find it by its name; on the node's network it is another one for each worker. Kueue takes pods of different
+// ports for different roles, of which a group may have eight: there it has no name.
+void NameStatusPort(const TrainingJob& job, int64_t worker, Json& container) {
+  if (OnNodesNetwork(job) && !QueueOf(job).empty()) return;
   const Json own = json::List(container, "ports");
   for (const Json& declared : own) {
     if (declared.is_object() && json::Field(declared, "name") == kStatusPortName) return;
   }
-  Append(container, "ports", {{"name", kStatusPortName}, {"containerPort", port}});
+  Append(container, "ports", {{"name", kStatusPortName}, {"containerPort", StatusPort(job, worker)}});
 }
 
 // What a container printed last says why it failed, unless it says so itself.
@@ -158,7 +165,7 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, const st
     // Ours first: the template's values may then refer to them as $(RANK).
     for (const Json& variable : json::List(container, "env")) variables.push_back(variable);
     container["env"] = std::move(variables);
-    NameStatusPort(StatusPort(job, rank), container);
+    NameStatusPort(job, rank, container);
     KeepLastOutput(container);
     if (!job.spec.config.is_null()) AddInfoVolume(spec, container);
     AddCheckpointVolume(job.spec.checkpoint, spec, container);

@@ -20,6 +20,10 @@ class ApiOnly:
         self.process = subprocess.Popen([harness.OPERATOR, "local", "--api-only", "--serve", str(self.port), "--state-dir", self.state], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         env=harness.environment())
         harness.wait_until(lambda: (self.state / "kubeconfig").exists(), 20, "the in-memory API")
+        return self.connect()
+
+    def connect(self):
+        """To the `local` that serves the state directory, whoever started it."""
         config = dict(line.strip().split(": ", 1) for line in (self.state / "kubeconfig").read_text().splitlines() if ": " in line and "{" not in line)
         self.server, self.token = config["server"], config["token"]
         self.context = ssl.create_default_context(cadata=base64.b64decode(config["certificate-authority-data"]).decode())

@@ -26,9 +26,9 @@ def test_the_page_makes_a_task_that_trains(tmp_path):
     noise = 0.05
     points = [(x, 2 * x - 0.5 * x * x + rng.gauss(0, noise)) for x in (rng.uniform(-1, 1) for _ in range(500))]
     (tmp_path / "points.txt").write_text("".join(f"{x} {y}\n" for x, y in points))
-    yaml = re.search(r"--config line.yaml\n\n(.*)", PAGE.read_text(), re.S).group(1)
+    yaml = re.search(r"--config line.yaml\n\n```yaml\n(.*?)```", PAGE.read_text(), re.S).group(1)
     config = tmp_path / "line.yaml"
-    config.write_text("\n".join(line[4:] for line in yaml.splitlines()).replace("points.txt", str(tmp_path / "points.txt")))
+    config.write_text(yaml.replace("points.txt", str(tmp_path / "points.txt")))
     losses = []
     for world in (1, 2):
         result = trainyard("launch", "--nproc", world, "--config", config, "--set", f"run.dir={tmp_path / str(world)}", "--record", tmp_path / f"{world}.jsonl")

@@ -1,8 +1,6 @@
 """/metrics and /readyz of `trainyard-operator run`: what docs/metrics.md lists is there, and moves."""
 
 import os
-import pathlib
-import re
 import shutil
 import socket
 import subprocess
@@ -11,24 +9,8 @@ import pytest
 
 import harness
 from local_api import ApiOnly
+from metric_tables import documented, served
 from operators import JOB, JOBS, PODS, Operator
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def documented():
-    """Metric -> type and labels, as docs/metrics.md says."""
-    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in open(ROOT / "docs" / "metrics.md") if line.startswith("| trainyard_")]
-    return {name: (kind, frozenset(filter(None, labels.split(", ")))) for name, kind, labels, _ in rows}
-
-
-def served(text):
-    """The same of an answer; of a metric that has no sample the labels are unknown."""
-    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
-    labels = {}
-    for name, inside in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+$", text, re.M):
-        labels.setdefault(name, set()).update(set(re.findall(r'(\w+)="', inside)) - {"le"})
-    return {name: (kind, frozenset(labels[name]) if name in labels else None) for name, kind in kinds.items()}
 
 
 def set_pod(api, name, **status):
@@ -36,8 +18,8 @@ def set_pod(api, name, **status):
     assert code == 200, answer
 
 
-def pod_fails(api, name):
-    set_pod(api, name, phase="Failed", podIP="127.0.0.1", containerStatuses=[{"name": "trainer", "state": {"terminated": {"exitCode": 70, "reason": "Error"}}}])
+def pod_fails(api, name, code=70):
+    set_pod(api, name, phase="Failed", podIP="127.0.0.1", containerStatuses=[{"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}])
 
 
 @pytest.fixture
@@ -70,7 +52,13 @@ def test_every_metric_is_documented_and_served(api, operator):
     harness.wait_until(lambda: api.send("GET", f"{PODS}/job-1-0")[0] == 200, 60, "the job's pod")
     pod_fails(api, "job-1-0")
     harness.wait_until(lambda: any(name.startswith("trainyard_job_restarts_total") for name in operator.metrics()), 60, "a restart")
-    assert served(operator.get("/metrics")[1]) == documented()
+    # Nothing restarts a wrong command line.
+    assert api.send("POST", JOBS, {**JOB, "metadata": {"name": "wrong", "namespace": "default"}})[0] == 201
+    harness.wait_until(lambda: api.send("GET", f"{PODS}/wrong-1-0")[0] == 200, 60, "the other job's pod")
+    pod_fails(api, "wrong-1-0", code=127)
+    failures = 'trainyard_job_failures_total{reason="CommandNotFound"}'
+    harness.wait_until(lambda: operator.metrics().get(failures) == 1, 60, "a failure")
+    assert served(operator.get("/metrics")[1]) == documented("The operator's")
 
 
 def test_promtool_accepts_what_is_served(operator):
@@ -133,3 +121,21 @@ def test_not_ready_before_the_caches_are_whole(tmp_path):
             harness.wait_until(lambda: operator.get("/healthz") == (200, "ok"), 60, "an operator that is alive")
             assert operator.get("/readyz") == (503, "the caches have not had their first lists")
             assert operator.metrics()['trainyard_reconcile_seconds_count{outcome="ok"}'] == 0
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["--listen", "8080"], 64, "--listen: 8080 is not allowed; allowed: address:port"),
+    (["--listen", "127.0.0.1:8080", "--api-only"], 2, "with --api-only there is none"),
+])
+def test_a_place_for_the_metrics_of_local_that_cannot_be(tmp_path, arguments, code, words):
+    result = harness.run("local", "--serve", 0, "--state-dir", tmp_path / "state", *arguments, program=harness.OPERATOR, timeout=30)
+    assert result.returncode == code and words in result.stderr, result.stderr
+
+
+def test_a_port_in_use_is_named_by_local(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = harness.run("local", "--serve", 0, "--state-dir", tmp_path / "state", "--listen", address, program=harness.OPERATOR, timeout=30)
+    assert result.returncode == 69 and f"--listen: {address}" in result.stderr, result.stderr

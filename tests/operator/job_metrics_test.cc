@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/conditions.h"
+
 namespace trainyard::reconcile {
 namespace {
 
@@ -23,8 +25,31 @@ TEST(JobMetrics, ARestartCountsOnceByItsReason) {
                                                                                  {{"DisruptionTarget", false}, 1}}));
 }
 
+api::JobStatus Failed(const std::string& reason, int64_t blamed_attempt) {
+  api::JobStatus status;
+  status.attempt = 2;
+  status.phase = api::kFailed;
+  status.last_failure = api::Failure{.attempt = blamed_attempt, .reason = reason};
+  SetCondition(status, kFailedCondition, true, "DeadlineExceeded", "", Time(), 1);
+  return status;
+}
+
+TEST(JobMetrics, AFailureCountsOnceByItsReason) {
+  JobMetrics metrics;
+  const api::JobStatus nonfinite = Failed("NonFinite", 2);
+  metrics.Count({}, nonfinite);
+  metrics.Count(nonfinite, nonfinite);
+  metrics.Count({}, Failed("OOMKilled", 1));
+  EXPECT_EQ(metrics.failures(), (std::map<std::string, int64_t>{{"NonFinite", 1}, {"DeadlineExceeded", 1}}))
+      << "the culprit of an older attempt did not end the job";
+  EXPECT_TRUE(metrics.restarts().empty());
+}
+
 TEST(JobMetrics, StrangersWordsAreBounded) {
   JobMetrics metrics;
+  for (int i = 0; i < 1000; ++i) metrics.Count({}, Failed("word" + std::to_string(i), 2));
+  EXPECT_LE(metrics.failures().size(), JobMetrics::kMaxReasons + 1);
+  EXPECT_EQ(metrics.failures().at("Other"), 1000 - static_cast<int64_t>(JobMetrics::kMaxReasons));
   for (int i = 0; i < 1000; ++i) metrics.Count({}, Restarted(1, 1, "word" + std::to_string(i)));
   metrics.Count({}, Restarted(1, 1, "word7"));
   const auto restarts = metrics.restarts();

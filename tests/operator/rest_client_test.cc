@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/build_info.h"
 #include "operator/kube/json_items.h"
 #include "tests/operator/scripted_client.h"
 #include "tests/operator/tls_peer.h"
@@ -63,6 +64,19 @@ TEST_F(RestClientTest, SpeaksWithAnIPv6Host) {
   const Status status = Get(To(peer.port(), "::1"));
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_NE(request.find("\r\nHost: [::1]:" + std::to_string(peer.port())), std::string::npos) << request;
+}
+
+// RFC 9110, 10.1.5: a product with its version, and a comment.
+TEST_F(RestClientTest, SaysWhoItIs) {
+  std::string request;
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    request = stream.ReadRequest();
+    stream.Answer("{}");
+  });
+  EXPECT_TRUE(Get(To(peer.port())).ok());
+  const std::string field =
+      std::string("\r\nUser-Agent: trainyard-operator/") + Build().version + " (" + Build().commit + ")\r\n";
+  EXPECT_NE(request.find(field), std::string::npos) << request;
 }
 
 TEST_F(RestClientTest, OnlyTheAuthorityAndTheNameThatAreGivenCount) {

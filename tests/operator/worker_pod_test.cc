@@ -111,6 +111,8 @@ TEST(WorkerPod, TheStatusPortHasANameUnlessTheTemplateGivesItOne) {
   scene.spec().pod_template["spec"]["hostNetwork"] = true;
   const Json pod = WorkerPod(scene.job(), 1, 0, "");
   EXPECT_EQ(pod["spec"]["containers"][0]["ports"][0]["containerPort"], PodFromJson(pod).status_port);
+  scene.spec().pod_template["metadata"]["labels"] = {{"kueue.x-k8s.io/queue-name", "team"}};
+  EXPECT_TRUE(ports().is_null()) << "each worker would be a role of its own to Kueue";
 }
 
 }  // namespace

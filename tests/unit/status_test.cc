@@ -97,6 +97,21 @@ TEST(RankStatus, AStartKnowsNothingYet) {
   EXPECT_EQ(Exposition({RankStatus::FromJson(starting.ToJson())}).find("trainyard_step{"), std::string::npos);
 }
 
+// An evaluation moves the one and not the other.
+TEST(Exposition, ProgressIsKnownBeforeAStep) {
+  RankStatus s = Example(0);
+  std::string text = Exposition({RankStatus::FromJson(s.ToJson())});
+  EXPECT_NE(text.find("trainyard_last_progress_timestamp_seconds{rank=\"0\"} 1000000000"), std::string::npos) << text;
+  EXPECT_NE(text.find("trainyard_total_steps{rank=\"0\"} 20"), std::string::npos) << text;
+  for (const char* metric : {"trainyard_last_step_timestamp_seconds{", "trainyard_eta_seconds{"})
+    EXPECT_EQ(text.find(metric), std::string::npos) << metric;
+  s.eta_seconds = 64;
+  s.total_steps = 0;  // not chosen yet where to start
+  text = Exposition({RankStatus::FromJson(s.ToJson())});
+  EXPECT_NE(text.find("trainyard_eta_seconds{rank=\"0\"} 64"), std::string::npos) << text;
+  EXPECT_EQ(text.find("trainyard_total_steps{"), std::string::npos) << text;
+}
+
 TEST(Exposition, MemoryIsTheRanksOwn) {
   RankStatus zero = Example(0), one = Example(1), two = Example(2);
   zero.host_memory_bytes = 1e6;

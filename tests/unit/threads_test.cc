@@ -94,6 +94,9 @@ TEST(Threads, Product) {
                                               {480, 64, 5},
                                               {700, 10, 7},
                                               {80000, 3, 1},
+                                              {37, 768, 2100},
+                                              {5, 24, 100},
+                                              {0, 24, 100},
                                               {3200, 24, 100}}) {
     const at::Tensor x = Random({2, rows / 2, inputs}), weight = Random({outputs, inputs}), bias = Random({outputs});
     SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " -> " << outputs);

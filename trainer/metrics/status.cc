@@ -6,6 +6,8 @@
 #include <chrono>
 #include <functional>
 
+#include "common/build_info.h"
+
 namespace trainyard {
 namespace {
 
@@ -54,10 +56,23 @@ double DataWaitRatio(const RankStatus& s) {
 
 const std::vector<MetricSpec>& Specs() {
   static const std::vector<MetricSpec> specs = {
+      {"trainyard_trainer_build_info", "Always 1; version and commit are labels.", MetricType::Gauge,
+       [](const RankStatus&, const auto& add) {
+         add({{"version", Build().version}, {"commit", Build().commit}}, 1);
+       }},
       {"trainyard_step", "Optimizer steps done.", MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
          if (s.total_steps > 0) add({}, static_cast<double>(s.step));
        }},
+      {"trainyard_total_steps", "Optimizer steps that the run has when it is done.", MetricType::Gauge,
+       [](const RankStatus& s, const auto& add) {
+         if (s.total_steps > 0) add({}, static_cast<double>(s.total_steps));
+       }},
+      {"trainyard_eta_seconds", "Seconds to the end at today's speed.", MetricType::Gauge,
+       Known(&RankStatus::eta_seconds)},
+      {"trainyard_last_progress_timestamp_seconds",
+       "When the rank last got on, in whatever phase, seconds since the epoch.", MetricType::Gauge,
+       One([](auto& s) { return s.last_progress_time; })},
       {"trainyard_steps_total", "Steps of this attempt by result.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          add({{"result", "ok"}}, static_cast<double>(s.steps_ok));
@@ -154,6 +169,7 @@ Json RankStatus::ToStatusJson() const {
           {"attempt", joined ? Json(attempt) : Json()},
           {"rank", rank},
           {"world", world},
+          {"version", Build().version},
           {"phase", phase},
           {"step", placed ? Json(step) : Json()},
           {"total_steps", placed ? Json(total_steps) : Json()},

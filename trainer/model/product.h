@@ -8,10 +8,10 @@
 
 namespace trainyard {
 
-// x weight^T + bias, differentiable like at::linear, and with its bits on one thread.
+// x weight^T + bias, differentiable like at::linear.
 //   x: (..., inputs), weight: (outputs, inputs), bias: (outputs) -> (..., outputs)
-// The library cuts a weight's gradient, a sum over all rows, by threads; here each thread computes whole
-// sums of fixed parts of the weight.
+// The library cuts a product by threads, and the bits may follow the cuts; here each thread computes whole parts, whose
+// bounds follow from the shape alone, of the result and of both gradients.
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
 
 }  // namespace trainyard

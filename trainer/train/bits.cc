@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "common/build_info.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/kernels/kernels.h"
@@ -43,7 +44,7 @@ Json BitsOf(const Config& config, const Plan& plan) {
           {"libtorch's kernels", at::get_cpu_capability()},
           {"CPU", CpuModel()},
           {"LibTorch", TORCH_VERSION},
-          {"trainyard", "0.1.0"}};
+          {"trainyard", Build().version}};
 }
 
 std::string BitsDifference(const Json& saved, const Json& now) {

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "common/build_info.h"
 #include "operator/api/crd.h"
 #include "operator/api/pod_fields.h"
 #include "operator/base/json_access.h"
@@ -128,7 +129,7 @@ Json SchemaOf(const Resource& resource) {
 // Just enough for `kubectl explain`, and for kubectl to see that the server validates fields itself.
 Json OpenApi(const std::string& group_version) {
   Json document = {{"openapi", "3.0.0"},
-                   {"info", {{"title", "Trainyard local"}, {"version", "v0.1.0"}}},
+                   {"info", {{"title", "Trainyard local"}, {"version", Build().version}}},
                    {"paths", Json::object()},
                    {"components", {{"schemas", Json::object()}}}};
   for (const Resource& resource : MemoryApi::Resources()) {

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds the container images, and for each its archive and its bill of materials in build/images:
+#   trainyard-NAME.tar         for `podman load`, `docker load` and `ctr images import`; prints its size and digest
+#   trainyard-NAME.spdx.json   what is in it, with versions and digests
+# usage: docker/build.sh [operator] [trainer] [local]     default: all three
+#   IMAGE_TOOL     podman, buildah or docker; default: the first of them that works
+#   IMAGE_BASE     what the build stages start from; default docker.io/library/debian:bookworm-slim
+#   IMAGE_OPTIONS  further options of every build: settings of this machine, docs/images.md has examples
+#   IMAGE_TAGS     default: the version and latest
+#   IMAGE_PREFIX   before the names, as in registry.example/team/; default: nothing
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+works() { case "$1" in docker) docker info ;; *) "$1" --version ;; esac >/dev/null 2>&1; }
+tool="${IMAGE_TOOL:-}"
+for candidate in podman buildah docker; do
+  [ -n "$tool" ] || ! works "$candidate" || tool="$candidate"
+done
+case "$tool" in
+  podman | buildah | docker) ;;
+  "") echo "images: needs podman, buildah or docker; on Debian: apt-get install podman" >&2; exit 1 ;;
+  *) echo "images: IMAGE_TOOL=$tool: not one of podman, buildah, docker" >&2; exit 2 ;;
+esac
+
+version="$(sed -nE 's/^project\(trainyard VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)"
+revision="$(git rev-parse HEAD)"
+git diff --quiet HEAD || revision+="-modified"
+read -ra tags <<<"${IMAGE_TAGS:-$version latest}"
+read -ra options <<<"${IMAGE_OPTIONS:-}"
+# The time of everything: that of the commit.
+SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH
+options+=(--file docker/Dockerfile --build-arg "BASE=${IMAGE_BASE:-docker.io/library/debian:bookworm-slim}"
+  --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH")
+
+# extract TARGET FOLDER: the files of a target. build TARGET NAME: an image. archive NAME FILE: of it.
+# podman and buildah give the time to each layer that they make. The build stages are made by `extract`, without it: ccache
+# knows a compiler by its time.
+case "$tool" in
+  podman | buildah)
+    extract() { "$tool" build --layers --format docker "${options[@]}" --target "$1" --output "type=local,dest=$2" .; }
+    build() { "$tool" build --layers --format docker --timestamp "$SOURCE_DATE_EPOCH" "${options[@]}" --target "$1" --tag "$2" .; } ;;
+  docker)
+    build() { docker buildx build "${options[@]}" --target "$1" --tag "$2" --output type=docker,rewrite-timestamp=true .; }
+    extract() { docker buildx build "${options[@]}" --target "$1" --output "type=local,dest=$2" .; } ;;
+esac
+archive() {
+  case "$tool" in
+    podman) podman save --quiet --format docker-archive --output "$2" "$1" ;;
+    buildah) buildah push --quiet "$1" "docker-archive:$2" ;;
+    docker) docker save --output "$2" "$1" ;;
+  esac
+}
+
+out=build/images
+mkdir -p "$out"
+[ $# -gt 0 ] || set -- operator trainer local
+for target in "$@"; do
+  case "$target" in operator | trainer | local) ;; *) echo "images: $target: not one of operator, trainer, local" >&2; exit 2 ;; esac
+  image="trainyard-$target"
+  scratch="$(mktemp -d)"
+  names=("${tags[@]/#/${IMAGE_PREFIX:-}$image:}")
+  extract "$target-sbom" "$scratch/sbom"
+  build "$target" "${names[0]}"
+  archive "${names[0]}" "$scratch/image.tar"
+  cp "$scratch/sbom/sbom.spdx.json" "$out/$image.spdx.json"
+  docker/archive.py "$scratch/image.tar" "$out/$image.tar" "${names[@]}"
+  for name in "${names[@]:1}"; do "$tool" tag "${names[0]}" "$name"; done
+  rm -r "$scratch"
+done

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Makes the root folder of an image: programs, each shared library that they name, users, licences.
+
+usage: docker/root.py OUT [--shell] [--entrypoint FILE] PROGRAM...
+
+OUT/root is the folder, OUT/files.json says where each file came from; docker/sbom.py reads it. Runs in the build stage of
+docker/Dockerfile. --shell adds busybox under its names, and /tmp; --entrypoint a script in /usr/local/bin, and /work.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import origins
+
+USER = 65532  # of nobody: what images without a shell commonly run as
+WHEELS = "usr/local/lib/trainyard"
+BUSYBOX = pathlib.Path("/bin/busybox")
+TEXTS = {
+    "etc/passwd": f"root:x:0:0:root:/:/sbin/nologin\ntrainyard:x:{USER}:{USER}:trainyard:/:/sbin/nologin\n",
+    "etc/group": f"root:x:0:\ntrainyard:x:{USER}:\n",
+}
+
+
+class Root:
+    def __init__(self, out):
+        self.path, self.record, self.sources = out / "root", out / "files.json", {}
+        for folder in ("usr/bin", "usr/lib", "usr/lib64"):
+            (self.path / folder).mkdir(parents=True)
+        for name in ("bin", "lib", "lib64"):
+            (self.path / name).symlink_to(f"usr/{name}")
+
+    def add(self, name, source, mode=0o644):
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        target.chmod(mode)
+        self.sources[name] = str(source)
+        return target
+
+    def add_text(self, name, text):
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_text(text)
+        self.sources[name] = str(pathlib.Path(__file__).resolve())
+
+    def add_program(self, source):
+        program = self.add(f"usr/local/bin/{source.name}", source.resolve(), 0o755)
+        origins.run("strip", program)
+        if origins.run("patchelf", "--print-rpath", program).strip():
+            origins.run("patchelf", "--set-rpath", "$ORIGIN/" + os.path.relpath(WHEELS, "usr/local/bin"), program)
+
+    def add_library(self, path):
+        """A wheel's goes to a folder of ours, and loses its symbols; Debian's stays where it is, by each of its names."""
+        if origins.site_packages(path):
+            origins.run("strip", "--strip-unneeded", self.add(f"{WHEELS}/{path.name}", path.resolve(), 0o755))
+            return
+        real = pathlib.Path(os.path.realpath(path))
+        name = pathlib.Path(os.path.realpath(path.parent)) / path.name
+        if str(real)[1:] not in self.sources:
+            self.add(str(real)[1:], real, 0o755)
+        if name != real:
+            link = self.path / str(name)[1:]
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(os.path.relpath(real, name.parent))
+
+    def add_shell(self):
+        self.add("usr/bin/busybox", BUSYBOX, 0o755)
+        for name in origins.run(BUSYBOX, "--list").split():
+            if name != "busybox":
+                (self.path / "usr/bin" / name).symlink_to("busybox")
+
+    def add_open_folder(self, name):
+        (self.path / name).mkdir()
+        (self.path / name).chmod(0o1777)
+
+    def write_record(self, programs):
+        self.record.write_text(json.dumps({"files": self.sources, "programs": [str(program) for program in programs]}))
+
+
+def libraries(programs):
+    """What the dynamic loader would load for them."""
+    listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+    missing = re.findall(r"^\s*(\S+) => not found", listed, re.MULTILINE)
+    if missing:
+        raise SystemExit(f"ldd does not find {', '.join(missing)}")
+    return sorted({pathlib.Path(path) for path in re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", listed, re.MULTILINE)})
+
+
+def add_licenses(root, programs):
+    present = set(origins.owners(root.sources.values()).values())
+    for origin in sorted(present | set(origins.linked_statically(programs, present))):
+        for text in origins.license_texts(origin):
+            root.add(f"usr/share/doc/{origin.name}/{text.relative_to(origin.about)}", text)
+    for text in pathlib.Path("/usr/share/common-licenses").iterdir():  # which Debian's texts refer to
+        if not text.is_symlink():
+            root.add(f"usr/share/common-licenses/{text.name}", text)
+        else:
+            (root.path / "usr/share/common-licenses").mkdir(parents=True, exist_ok=True)
+            (root.path / "usr/share/common-licenses" / text.name).symlink_to(os.readlink(text))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--shell", action="store_true")
+    parser.add_argument("--entrypoint", type=pathlib.Path)
+    parser.add_argument("programs", type=pathlib.Path, nargs="+")
+    options = parser.parse_args()
+    os.umask(0o022)
+    root = Root(options.out)
+    for program in options.programs:
+        root.add_program(program)
+    for library in libraries([*options.programs, *([BUSYBOX] if options.shell else [])]):
+        root.add_library(library)
+    for name, text in TEXTS.items():
+        root.add_text(name, text)
+    if options.shell:
+        root.add_shell()
+        root.add_open_folder("tmp")
+    if options.entrypoint:
+        root.add(f"usr/local/bin/{options.entrypoint.name}", options.entrypoint.resolve(), 0o755)
+        (root.path / "work").mkdir()
+    add_licenses(root, options.programs)
+    root.write_record(options.programs)
+
+
+main()

@@ -1,0 +1,59 @@
+#include "operator/operator_endpoint.h"
+
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "operator/net/address.h"
+#include "operator/net/listen.h"
+#include "operator/net/resolve.h"
+
+namespace trainyard {
+namespace {
+
+constexpr double kLookUpSeconds = 10;  // of the host
+
+HttpAnswer Answer(const std::string& path, const Runtime& runtime, const std::function<std::string()>& client_metrics) {
+  if (path == "/metrics") return {200, "text/plain; version=0.0.4", runtime.Metrics() + client_metrics()};
+  if (path == "/healthz") return {200, "text/plain", "ok"};
+  if (path == "/readyz") {
+    const std::string reason = runtime.Unready();
+    return reason.empty() ? HttpAnswer{200, "text/plain", "ok"} : HttpAnswer{503, "text/plain", reason};
+  }
+  return {404, "text/plain", "/metrics, /healthz, /readyz\n"};
+}
+
+Result<int> ListenOn(const ListenPlace& place, const StopFlag& stop) {
+  const Result<std::vector<net::Address>> addresses =
+      net::Resolve(place.host, place.port, net::Wait::For(kLookUpSeconds, stop));
+  return addresses.ok() ? net::Listen(addresses->front()) : addresses.status();
+}
+
+}  // namespace
+
+Result<ListenPlace> ParseListen(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  const std::string digits = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  ListenPlace place;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), place.port);
+  if (digits.empty() || colon == 0 || error != std::errc() || end != digits.data() + digits.size() || place.port < 1 ||
+      place.port > 65535)
+    return Status(Code::kInvalid, "--listen: " + listen + " is not allowed; allowed: address:port");
+  place.host = listen.substr(0, colon);
+  if (place.host.starts_with("[") && place.host.ends_with("]"))
+    place.host = place.host.substr(1, place.host.size() - 2);
+  return place;
+}
+
+Result<std::unique_ptr<HttpEndpoint>> ServeOperator(const ListenPlace& place, const StopFlag& stop,
+                                                    const Runtime& runtime,
+                                                    std::function<std::string()> client_metrics) {
+  const Result<int> listening = ListenOn(place, stop);
+  if (!listening.ok()) return listening.status().With("--listen: " + net::HostPort(place.host, place.port));
+  return std::make_unique<HttpEndpoint>(*listening,
+                                        [&runtime, metrics = std::move(client_metrics)](const std::string& path) {
+                                          return Answer(path, runtime, metrics);
+                                        });
+}
+
+}  // namespace trainyard

@@ -1,0 +1,115 @@
+"""scripts/slurm/train.sbatch on two nodes that are this machine.
+
+There is no SLURM here: `srun` and `scontrol` are stand-ins on PATH that do of the real ones what the script relies on. srun starts
+the command once for each node, with the node's variables, passes SIGTERM on and ends with the highest code; scontrol lists hosts
+and notes what is put back into the queue. Nodes are called by their addresses, 127.0.0.1 and 127.0.0.2.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import harness
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "slurm" / "train.sbatch"
+STEPS = 40
+
+SRUN = f"""#!{sys.executable}
+import os, signal, subprocess, sys
+arguments = sys.argv[1:]
+while arguments[0].startswith("--"):
+    arguments.pop(0)
+hosts = os.environ["SLURM_JOB_NODELIST"].split(",")
+nodes = []
+signal.signal(signal.SIGTERM, lambda *_: [node.send_signal(signal.SIGTERM) for node in nodes])
+for number, host in enumerate(hosts):
+    nodes.append(subprocess.Popen(arguments, env=dict(os.environ, SLURM_NODEID=str(number), SLURM_PROCID=str(number), SLURM_LOCALID="0", SLURMD_NODENAME=host)))
+sys.exit(max(code if code >= 0 else 128 - code for code in (node.wait() for node in nodes)))
+"""
+SCONTROL = """#!/usr/bin/env bash
+case "$1 $2" in
+  "show hostnames") tr , '\\n' <<<"$3" ;;
+  "requeue $SLURM_JOB_ID") echo "$2" >>"$REQUEUED" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """Starts the script as a job of two nodes; the same number and folder again, as after a requeue."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    (tools / "trainyard").symlink_to(pathlib.Path(harness.BIN).resolve())
+    port = harness.free_port()  # the real one is of the job's number: two of these tests may run at once
+
+    def start(*arguments, **extra):
+        environment = harness.environment(
+            PATH=f"{tools}:{os.environ['PATH']}", SLURM_JOB_ID=port, SLURM_NNODES=2, SLURM_NTASKS=2, SLURM_JOB_NODELIST="127.0.0.1,127.0.0.2", SLURM_SUBMIT_DIR=tmp_path,
+            REQUEUED=tmp_path / "requeued", MASTER_PORT=port, **extra)
+        return subprocess.Popen([SCRIPT, *map(str, arguments)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    start.port = port
+    return start
+
+
+def configuration(tmp_path, data, name, **sections):
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, train={"steps": STEPS}, run={"dir": str(tmp_path / name)}, checkpoint={"every": 10})
+    return harness.write_config(tmp_path / f"{name}.json", harness.merged(config, **sections))
+
+
+def requeued(tmp_path):
+    return (tmp_path / "requeued").read_text().split() if (tmp_path / "requeued").exists() else []
+
+
+def end(job):
+    output = job.communicate(timeout=120)[0]
+    return job.returncode, output
+
+
+def test_two_nodes_train_stop_and_go_on(tmp_path, data, slurm):
+    reference = tmp_path / "reference" / "record.jsonl"
+    result = harness.run("launch", "--nproc", 2, "--config", configuration(tmp_path, data, "reference"), "--record", reference)
+    assert result.returncode == 0, result.stderr
+
+    record = tmp_path / "job" / "record.jsonl"
+    config = configuration(tmp_path, data, "job")
+    job = slurm("--config", config, "--record", record, TRAINYARD_TEST_FAULT="slow_forward:0:15")  # seven seconds, in the middle
+    harness.wait_until(lambda: record.exists() and len(record.read_text().splitlines()) > 3, 90, "some steps")
+    job.send_signal(signal.SIGTERM)  # what --signal=B:TERM sends, to this shell alone
+    code, output = end(job)
+    assert code == 75 and "the job comes again" in output, output
+    assert requeued(tmp_path) == [str(slurm.port)]
+    assert len(harness.records(record)) < STEPS
+
+    code, output = end(slurm("--config", config, "--record", record, SLURM_RESTART_COUNT=1))
+    assert code == 0, output
+    assert requeued(tmp_path) == [str(slurm.port)], "and not again"
+    assert harness.records(record) == harness.records(reference), "to the bit"
+
+
+def test_a_mistake_is_not_tried_again(tmp_path, data, slurm):
+    """Node 0 alone finds it, with 64; node 1 ends with 69, which is the higher."""
+    (tmp_path / "file").write_text("")
+    code, output = end(slurm("--config", configuration(tmp_path, data, "job", run={"dir": str(tmp_path / "file" / "run")})))
+    assert code == 64 and "run.dir: cannot write" in output and "the same the next time" in output, output
+    assert requeued(tmp_path) == []
+
+
+@pytest.mark.parametrize("restarts, again", [(0, True), (3, False)])
+def test_a_failure_comes_again_three_times(tmp_path, data, slurm, restarts, again):
+    code, output = end(slurm("--config", configuration(tmp_path, data, "job"), TRAINYARD_TEST_FAULT="forward:1:2", SLURM_RESTART_COUNT=restarts))
+    assert code == 70, output
+    assert bool(requeued(tmp_path)) == again, output
+
+
+def test_outside_of_a_job_it_says_so(tmp_path):
+    result = subprocess.run([SCRIPT, "--config", "x"], cwd=tmp_path, env=harness.environment(), capture_output=True, text=True, timeout=60)
+    assert result.returncode != 0 and "not in a SLURM job" in result.stderr

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Makes a release of what is committed into build/dist: programs, chart, images, bills of materials, checksums.
+# usage: tools/release.sh [--check]     --check: only whether a release may be made
+#   BUILD           the build to take the programs of; default build/release, which is then built
+#   DIST            where to; default build/dist
+#   RELEASE_IMAGES  yes, no, or auto (the default): where podman, buildah or docker works
+# docs/releasing.md says what a release is and what comes before and behind it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root="$PWD"
+
+refuse() { echo "release: $*" >&2; exit 1; }
+leave_out() { echo "release: left out: $*"; }
+
+version="$(sed -nE 's/^project\(trainyard VERSION ([0-9]+\.[0-9]+\.[0-9]+) .*/\1/p' CMakeLists.txt)"
+[ -n "$version" ] || refuse "CMakeLists.txt: no project(trainyard VERSION x.y.z ...)"
+
+check() {
+  local changed newest chart=charts/trainyard/Chart.yaml field said tag="v$version"
+  [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$root" ] || refuse "$root is not a git checkout"
+  changed="$(git status --porcelain)"
+  [ -z "$changed" ] || refuse "the tree is not clean; commit or remove:"$'\n'"$changed"
+  newest="$(sed -nE 's/^## \[([0-9][^]]*)\].*/\1/p' CHANGELOG.md | head -1)"
+  [ "$newest" = "$version" ] || refuse "CHANGELOG.md: the newest version is ${newest:-none}, but CMakeLists.txt says $version"
+  grep -qE "^## \[$version\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || refuse "CHANGELOG.md: expected '## [$version] - YYYY-MM-DD'"
+  if [ -e "$chart" ]; then
+    for field in version appVersion; do
+      said="$(sed -nE "s/^$field: \"?([^\" ]+)\"?.*/\1/p" "$chart")"
+      [ "$said" = "$version" ] || refuse "$chart: $field is ${said:-missing}, but CMakeLists.txt says $version"
+    done
+  fi
+  if git rev-parse -q --verify "refs/tags/$tag" >/dev/null && [ "$(git rev-parse "$tag^{commit}")" != "$(git rev-parse HEAD)" ]; then
+    refuse "the tag $tag is of another commit: $version was released already"
+  fi
+  echo "release: $version of $(git rev-parse --short=12 HEAD) may be made"
+}
+
+# The same bytes from the same files: names in order, nobody's, at the commit's time.
+pack() { # FOLDER FILE
+  tar --create --directory "$(dirname "$1")" --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w "$(basename "$1")" |
+    gzip -9 --no-name >"$2"
+}
+
+programs() {
+  local name program said staged
+  name="trainyard-$version-linux-$(uname -m)"
+  staged="$work/$name"
+  cmake --install "$build" --prefix "$staged" --component programs --strip >/dev/null
+  for program in trainyard trainyard-operator; do
+    [ -x "$staged/bin/$program" ] || refuse "$build has no $program"
+    said="$("$build/bin/$program" --version | head -2 | tr '\n' ' ')"
+    [ "$said" = "$program $version commit $(git rev-parse --short=12 HEAD) " ] || refuse "$build/bin/$program is of another commit or version: $said"
+  done
+  cp docs/releasing.md "$staged/share/doc/trainyard/"
+  pack "$staged" "$dist/$name.tar.gz"
+  tools/sbom.py "$build/bin/trainyard" "$build/bin/trainyard-operator" >"$dist/trainyard-$version.spdx.json"
+}
+
+chart() {
+  local helm="${HELM:-$(command -v helm || ls "${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"/cluster-*/bin/helm 2>/dev/null | tail -1 || true)}"
+  if [ ! -e charts/trainyard/Chart.yaml ]; then
+    leave_out "the chart: there is no charts/trainyard"
+  elif [ -z "$helm" ]; then
+    leave_out "the chart: there is no helm; tests/cluster/build.sh helm builds it"
+  else
+    # helm packs with the files' times: again with the commit's.
+    "$helm" package charts/trainyard --destination "$work" >/dev/null
+    mkdir "$work/chart"
+    tar --extract --gzip --file "$work/trainyard-$version.tgz" --directory "$work/chart"
+    pack "$work/chart/trainyard" "$dist/trainyard-$version.tgz"
+  fi
+  for manifest in crd install install-namespaced; do
+    [ ! -e "manifests/$manifest.yaml" ] || cp "manifests/$manifest.yaml" "$dist/trainyard-$version-$manifest.yaml"
+  done
+}
+
+images() {
+  if [ ! -x docker/build.sh ]; then
+    leave_out "the images: there is no docker/build.sh"
+  elif [ "${RELEASE_IMAGES:-auto}" = no ]; then
+    leave_out "the images: RELEASE_IMAGES=no"
+  elif docker/build.sh; then
+    for image in build/images/*.tar; do gzip -9 --no-name <"$image" >"$dist/$(basename "$image" .tar)-$version.tar.gz"; done
+    for bill in build/images/*.spdx.json; do cp "$bill" "$dist/$(basename "$bill" .spdx.json)-$version.spdx.json"; done
+  elif [ "${RELEASE_IMAGES:-auto}" = yes ]; then
+    refuse "the images could not be built"
+  else
+    leave_out "the images: docker/build.sh failed, see above"
+  fi
+}
+
+check
+[ "${1:-}" != --check ] || exit 0
+[ $# = 0 ] || refuse "$1: not known; usage: tools/release.sh [--check]"
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+dist="${DIST:-build/dist}"
+mkdir -p "$dist"
+dist="$(cd "$dist" && pwd)"
+rm -f "$dist"/trainyard-* "$dist"/SHA256SUMS
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+build="${BUILD:-build/release}"
+if [ -z "${BUILD:-}" ]; then
+  cmake --preset release >/dev/null
+  cmake --build --preset release --target trainyard trainyard-operator
+fi
+programs
+chart
+images
+(cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+echo "release: $dist"
+(cd "$dist" && ls -l --block-size=K | awk 'NR > 1 {print "  " $5, $9}')
