@@ -41,10 +41,11 @@ def cluster():
 
 def load_image(node, name):
     """Under the name that a kubelet looks for."""
-    source = image.NAME
+    source, wanted = image.NAME, f"docker.io/library/{name}:{VERSION}"
     if IMAGES:
         source = re.search(r"unpacking (\S+)", node.ctr("images", "import", pathlib.Path(IMAGES) / f"{name}.tar", timeout=600)).group(1)
-    node.ctr("images", "tag", "--force", source, f"docker.io/library/{name}:{VERSION}")
+    if source != wanted:
+        node.ctr("images", "tag", "--force", source, wanted)
 
 
 def add_storage(cluster):
@@ -184,7 +185,15 @@ def test_helm_install(cluster, older):
     assert done["attempt"] == 1 and done["checkpoint"]["step"] == done["progress"]["step"]
     workers = cluster.pods("dark-room")
     assert len({pod["spec"]["nodeName"] for pod in workers.values()}) == 1, "where the volume is"
-    assert all({"name": "trainyard", "containerPort": 9460, "protocol": "TCP"} in pod["spec"]["containers"][0]["ports"] for pod in workers.values())
+
+
+def test_the_pod_monitor_finds_the_workers_port(cluster):
+    """By the name that the chart's PodMonitor has."""
+    text = helm(cluster, "template", "trainyard", CHART, "--set", "monitoring.podMonitor.enabled=true", "--show-only", "templates/podmonitor.yaml")
+    monitor = yaml.safe_load(text)["spec"]
+    workers = cluster.get("pods", "-l", ",".join(f"{key}={value}" for key, value in monitor["selector"]["matchLabels"].items()))["items"]
+    ports = [[port["containerPort"] for port in pod["spec"]["containers"][0]["ports"] if port["name"] == monitor["podMetricsEndpoints"][0]["port"]] for pod in workers]
+    assert len(ports) >= 2 and all(each == [9460] for each in ports), ports
 
 
 def test_the_notes_job(cluster):
