@@ -66,7 +66,7 @@ chart() {
     # helm packs with the files' times: again with the commit's.
     "$helm" package charts/trainyard --destination "$work" >/dev/null
     mkdir "$work/chart"
-    tar --extract --gzip --file "$work/trainyard-$version.tgz" --directory "$work/chart"
+    tar --extract --touch --gzip --file "$work/trainyard-$version.tgz" --directory "$work/chart"
     pack "$work/chart/trainyard" "$dist/trainyard-$version.tgz"
   fi
   for manifest in crd install install-namespaced; do

@@ -2,7 +2,7 @@
 
 There is no SLURM here: `srun` and `scontrol` are stand-ins on PATH that do of the real ones what the script relies on. srun starts
 the command once for each node, with the node's variables, passes SIGTERM on and ends with the highest code; scontrol lists hosts
-and notes what is put back into the queue. Nodes are called by their addresses, 127.0.0.1 and 127.0.0.2.
+and notes what is put back into the queue. Nodes are called by their addresses, 127.0.0.2 and 127.0.0.3: what is served on 127.0.0.1 is found on neither.
 """
 
 import os
@@ -52,7 +52,7 @@ def slurm(tmp_path):
 
     def start(*arguments, **extra):
         environment = harness.environment(
-            PATH=f"{tools}:{os.environ['PATH']}", SLURM_JOB_ID=port, SLURM_NNODES=2, SLURM_NTASKS=2, SLURM_JOB_NODELIST="127.0.0.1,127.0.0.2", SLURM_SUBMIT_DIR=tmp_path,
+            PATH=f"{tools}:{os.environ['PATH']}", SLURM_JOB_ID=port, SLURM_NNODES=2, SLURM_NTASKS=2, SLURM_JOB_NODELIST="127.0.0.2,127.0.0.3", SLURM_SUBMIT_DIR=tmp_path,
             REQUEUED=tmp_path / "requeued", MASTER_PORT=port, **extra)
         return subprocess.Popen([SCRIPT, *map(str, arguments)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
