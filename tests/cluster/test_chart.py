@@ -192,7 +192,7 @@ def test_the_pod_monitor_finds_the_workers_port(cluster):
     text = helm(cluster, "template", "trainyard", CHART, "--set", "monitoring.podMonitor.enabled=true", "--show-only", "templates/podmonitor.yaml")
     monitor = yaml.safe_load(text)["spec"]
     workers = cluster.get("pods", "-l", ",".join(f"{key}={value}" for key, value in monitor["selector"]["matchLabels"].items()))["items"]
-    ports = [[port["containerPort"] for port in pod["spec"]["containers"][0]["ports"] if port["name"] == monitor["podMetricsEndpoints"][0]["port"]] for pod in workers]
+    ports = [[port["containerPort"] for port in pod["spec"]["containers"][0].get("ports", []) if port["name"] == monitor["podMetricsEndpoints"][0]["port"]] for pod in workers]
     assert len(ports) >= 2 and all(each == [9460] for each in ports), ports
 
 
