@@ -38,8 +38,9 @@ def owners(folder):
 
 def test_the_operator_says_its_version_on_a_root_that_cannot_be_written(podman):
     result = podman("operator", ["--read-only", "--read-only-tmpfs=false"], ["--version"])
-    version = archives.archive("operator").config["config"]["Labels"]["org.opencontainers.image.version"]
-    assert result.returncode == 0 and f"trainyard-operator {version}" in result.stdout, result
+    labels = archives.archive("operator").config["config"]["Labels"]
+    assert result.returncode == 0 and f"trainyard-operator {labels['org.opencontainers.image.version']}" in result.stdout, result
+    assert labels["org.opencontainers.image.revision"] in result.stdout
 
 
 def test_the_operator_names_a_kubeconfig_that_cannot_be_used(podman, tmp_path):
