@@ -10,7 +10,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/net/address.h"
-#include "operator/net/descriptor.h"
+#include "operator/base/descriptor.h"
 #include "operator/net/http_head.h"
 
 namespace trainyard::net {
