@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/json.h"
-#include "operator/base/json_access.h"
 #include "operator/base/descriptor.h"
+#include "operator/base/json_access.h"
 
 namespace trainyard::kube {
 namespace {

@@ -1,5 +1,5 @@
-// What becomes of an attempt whose workers would look for worker 0 at two places. No policy of MakePlan's: that it is so
-// shows when the plan is carried out.
+// What becomes of an attempt whose workers would look for worker 0 at two places. No policy of MakePlan's: that it is
+// so shows when the plan is carried out.
 #ifndef TRAINYARD_OPERATOR_RECONCILE_FOLLOW_MASTER_H_
 #define TRAINYARD_OPERATOR_RECONCILE_FOLLOW_MASTER_H_
 
