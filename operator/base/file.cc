@@ -20,6 +20,20 @@ int WriteAll(int file, const std::string& text) {
   return 0;
 }
 
+namespace {
+
+// A name is the folder's, and is on the disk when the folder is. The errno of what refused, or 0.
+int SyncFolder(const std::filesystem::path& folder) {
+  const int file = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return errno;
+  // Some file systems know no such thing: there is nothing to wait for.
+  const int error = fsync(file) == 0 || errno == EINVAL ? 0 : errno;
+  close(file);
+  return error;
+}
+
+}  // namespace
+
 Status WriteWhole(const std::filesystem::path& path, const std::string& text, mode_t mode, bool sync) {
   const std::string part = path.string() + ".tmp";
   const auto refused = [&](int error) {
@@ -33,9 +47,12 @@ Status WriteWhole(const std::filesystem::path& path, const std::string& text, mo
   if (error == 0 && sync && fsync(file) != 0) error = errno;
   if (close(file) != 0 && error == 0) error = errno;
   if (error == 0 && rename(part.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return Status::Ok();
-  unlink(part.c_str());
-  return refused(error);
+  if (error != 0) {
+    unlink(part.c_str());
+    return refused(error);
+  }
+  if (sync) error = SyncFolder(path.parent_path());
+  return error == 0 ? Status::Ok() : refused(error);
 }
 
 int OpenRegular(const std::filesystem::path& path, int flags, mode_t mode) {
@@ -75,8 +92,10 @@ std::string RegularFile::Read(uint64_t offset, size_t most) const {
   return text;
 }
 
-Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most) {
-  const int file = path == "-" ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+namespace {
+
+// Takes `file`, or the errno of its opening when it is none.
+Result<std::string> ReadAndClose(const std::filesystem::path& path, int file, size_t most) {
   std::string text;
   int error = file < 0 ? errno : 0;
   char part[1 << 16];
@@ -89,6 +108,19 @@ Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most) {
   if (file >= 0) close(file);
   if (error != 0) return Status(Code::kNotFound, path.string() + ": cannot be read: " + std::strerror(error));
   return text;
+}
+
+}  // namespace
+
+Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most) {
+  return ReadAndClose(path, path == "-" ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC), most);
+}
+
+Result<std::string> ReadRegular(const std::filesystem::path& path, size_t most) {
+  const int file = OpenRegular(path, O_RDONLY);
+  if (file < 0 && errno == EINVAL)
+    return Status(Code::kNotFound, path.string() + ": cannot be read: it is no regular file");
+  return ReadAndClose(path, file, most);
 }
 
 }  // namespace trainyard

@@ -14,7 +14,9 @@ namespace trainyard {
 
 // Puts `text` under `path`, through a file beside it that is renamed. kInvalid, naming the path and the
 // system's reason, when the disk refuses; then what was there before is still there. `sync`: it is on
-// the disk itself before this returns, not only in the kernel.
+// the disk itself, under its name, before this returns, not only in the kernel; when only the name cannot be
+// brought there, that is kInvalid as well, and `text` may be found or what was there before.
+// REQUIRES: nobody else writes under `path` meanwhile.
 Status WriteWhole(const std::filesystem::path& path, const std::string& text, mode_t mode, bool sync);
 
 // As open(2), of a regular file alone: what a FIFO or a device would do to a reader or a writer, wait or never end, a
@@ -43,6 +45,9 @@ class RegularFile {
 // All bytes of a file ("-": of standard input), or the first `most`: an endless one ends there. kNotFound when it
 // cannot be read.
 Result<std::string> ReadWhole(const std::filesystem::path& path, size_t most = SIZE_MAX);
+
+// The same of a regular file, never waiting for one: kNotFound, too, for whatever else stands there.
+Result<std::string> ReadRegular(const std::filesystem::path& path, size_t most);
 
 // Writes all of it to an open file. The errno of the first failure, or 0.
 int WriteAll(int file, const std::string& text);

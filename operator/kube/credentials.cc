@@ -12,7 +12,7 @@ constexpr double kReadSeconds = 60, kPluginPauseSeconds = 10;
 // The file's text, or `old` when there is no file, or none that can be read now.
 std::string Reread(const std::string& file, const std::string& old) {
   if (file.empty()) return old;
-  const Result<std::string> text = ReadWhole(file, kMostOfAFile);
+  const Result<std::string> text = ReadRegular(file, kMostOfAFile);
   return text.ok() && !text->empty() ? *text : old;
 }
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/json.h"
+#include "operator/base/descriptor.h"
 #include "operator/base/json_access.h"
-#include "operator/net/descriptor.h"
 
 namespace trainyard::kube {
 namespace {
@@ -80,10 +80,14 @@ Status ReadOutput(int output, const net::Wait& wait, std::string& text) {
   }
 }
 
-// Waits for its end. kDeadline, kStopped: then it still runs.
+// Waits for its end. kDeadline, kStopped: then it still runs. kUnavailable: nobody can say how it ended.
 Status Reap(pid_t pid, const net::Wait& wait, int& end) {
   for (;;) {
-    if (waitpid(pid, &end, WNOHANG) != 0) return Status::Ok();
+    const pid_t ended = waitpid(pid, &end, WNOHANG);
+    if (ended == pid) return Status::Ok();
+    // Someone else took it, or whoever started this program has its children's ends thrown away.
+    if (ended < 0 && errno != EINTR)
+      return Status(Code::kUnavailable, std::string("its end is unknown: ") + std::strerror(errno));
     if (!wait.stop.Sleep(0.01)) return Status(Code::kStopped, "the operator stops");
     if (SteadyNow() >= wait.deadline) return Status(Code::kDeadline, "it did not end before the deadline");
   }
@@ -117,8 +121,8 @@ Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Wait& 
   };
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed(Status(Code::kUnavailable, std::strerror(errno)));
-  const net::Descriptor output(ends[0]);
-  net::Descriptor input(ends[1]);
+  const Descriptor output(ends[0]);
+  Descriptor input(ends[1]);
   pid_t pid = 0;
   const int error = Spawn(plugin, input.get(), pid);
   input.Close();

@@ -39,38 +39,72 @@ Result<std::string> DataOrFile(const Json& object, const std::string& key, const
   }
   file = Absolute(json::Text(object, key.c_str()), folder);
   if (file.empty()) return std::string();
-  Result<std::string> text = ReadWhole(file, kMostOfAFile);
+  Result<std::string> text = ReadRegular(file, kMostOfAFile);
   return text.ok() ? text : text.status().With(key);
 }
 
-// The item that has the name; null when there is none.
-const Json& Named(const Json& list, const std::string& name) {
-  static const Json none;
-  for (const Json& item : list) {
-    if (json::Text(item, "name") == name) return item;
-  }
-  return none;
+// What a field may hold. kOther: whoever reads it looks for itself.
+enum class Kind { kText, kFlag, kTexts, kOther };
+using Known = std::vector<std::pair<std::string, Kind>>;
+
+Status WrongType(const std::string& where, const Json& value, const std::string& wanted) {
+  const bool quotes = wanted == "text" && value.is_primitive();
+  return Status(Code::kInvalid, where + ": " + value.dump(-1, ' ', false, Json::error_handler_t::replace) + " is no " +
+                                    wanted + (quotes ? "; put it in quotes" : ""));
 }
 
-// kInvalid, naming it, for a field that is neither in `known` nor without a value, and for a number: one
-// that stands for a text would read as none.
-Status OnlyKnown(const Json& object, const std::string& where, const std::vector<std::string>& known) {
+Status CheckKind(const std::string& where, const Json& value, Kind kind) {
+  if (kind == Kind::kText && !value.is_string()) return WrongType(where, value, "text");
+  if (kind == Kind::kFlag && !value.is_boolean()) return WrongType(where, value, "true or false");
+  if (kind != Kind::kTexts) return Status::Ok();
+  if (!value.is_array()) return WrongType(where, value, "list");
+  for (const Json& item : value) {
+    if (!item.is_string()) return WrongType(where, item, "text");
+  }
+  return Status::Ok();
+}
+
+// kInvalid, naming it, for a field that is in `known` and of another type, which would read as none, and for one that
+// is not there and has a value.
+Status OnlyKnown(const Json& object, const std::string& where, const Known& known) {
+  if (!object.is_object() && !object.is_null()) return WrongType(where, object, "object");
   for (const auto& [key, value] : object.items()) {
+    const auto field = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == key; });
+    if (value.is_null()) continue;
+    if (field != known.end()) {
+      if (Status status = CheckKind(where + "." + key, value, field->second); !status.ok()) return status;
+      continue;
+    }
     const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
-    const bool unset = value.is_null() || no_text || value == false || (value.is_structured() && value.empty());
-    if (value.is_number())
-      return Status(Code::kInvalid, where + "." + key + ": " + value.dump() + " is no text; put it in quotes");
-    if (unset || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (no_text || value == false || (value.is_structured() && value.empty())) continue;
     std::string allowed;
-    for (const std::string& name : known) allowed += (allowed.empty() ? "" : ", ") + name;
+    for (const auto& [name, kind] : known) allowed += (allowed.empty() ? "" : ", ") + name;
     return Status(Code::kInvalid, where + "." + key + ": is not supported; allowed: " + allowed);
   }
   return Status::Ok();
 }
 
+// The item of config's `list` that has the name; null when there is none, or no name.
+Result<Json> Named(const Json& config, const std::string& list, const std::string& name) {
+  const Json& items = json::Field(config, list.c_str());
+  if (!items.is_null() && !items.is_array()) return WrongType(list, items, "list");
+  Json found;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string where = list + "[" + std::to_string(i) + "]";
+    if (!items[i].is_object()) return WrongType(where, items[i], "object");
+    const Json& own = json::Field(items[i], "name");
+    // One that reads as no text would be found by whoever has no name either.
+    if (!own.is_null() && !own.is_string()) return WrongType(where + ".name", own, "text");
+    if (found.is_null() && !name.empty() && own == name) found = items[i];
+  }
+  return found;
+}
+
 Status ReadExec(const Json& exec, const std::string& folder, ExecPlugin& plugin) {
-  const std::vector<std::string> known = {"apiVersion",         "command",        "args", "env", "installHint",
-                                          "provideClusterInfo", "interactiveMode"};
+  const Known known = {{"apiVersion", Kind::kText},     {"command", Kind::kText},
+                       {"args", Kind::kTexts},          {"env", Kind::kOther},
+                       {"installHint", Kind::kText},    {"provideClusterInfo", Kind::kFlag},
+                       {"interactiveMode", Kind::kText}};
   if (Status status = OnlyKnown(exec, "user.exec", known); !status.ok()) return status;
   const std::string version = json::Text(exec, "apiVersion"), wanted = "client.authentication.k8s.io/v1";
   if (version != wanted)
@@ -82,15 +116,9 @@ Status ReadExec(const Json& exec, const std::string& folder, ExecPlugin& plugin)
   if (command.empty()) return Status(Code::kInvalid, "user.exec.command: missing");
   plugin.command = command.find('/') == std::string::npos ? command : Absolute(command, folder);
   plugin.install_hint = json::Text(exec, "installHint");
-  for (const char* list : {"args", "env"}) {
-    const Json& value = json::Field(exec, list);
-    if (!value.is_null() && !value.is_array())
-      return Status(Code::kInvalid, std::string("user.exec.") + list + ": " + value.dump() + " is no list");
-  }
-  for (const Json& arg : json::List(exec, "args")) {
-    if (!arg.is_string()) return Status(Code::kInvalid, "user.exec.args: " + arg.dump() + " is no text");
-    plugin.args.push_back(arg.get<std::string>());
-  }
+  for (const Json& arg : json::List(exec, "args")) plugin.args.push_back(arg.get<std::string>());
+  if (const Json& env = json::Field(exec, "env"); !env.is_null() && !env.is_array())
+    return WrongType("user.exec.env", env, "list");
   for (const Json& variable : json::List(exec, "env")) {
     const Json &name = json::Field(variable, "name"), &value = json::Field(variable, "value");
     if (!name.is_string() || !value.is_string())
@@ -101,24 +129,22 @@ Status ReadExec(const Json& exec, const std::string& folder, ExecPlugin& plugin)
 }
 
 Status ReadUser(const Json& user, const std::string& folder, Endpoint& endpoint) {
-  const std::vector<std::string> known = {"token",
-                                          "tokenFile",
-                                          "client-certificate",
-                                          "client-certificate-data",
-                                          "client-key",
-                                          "client-key-data",
-                                          "exec",
-                                          "as",
-                                          "as-uid",
-                                          "as-groups",
-                                          "extensions"};
+  const Known known = {{"token", Kind::kText},
+                       {"tokenFile", Kind::kText},
+                       {"client-certificate", Kind::kText},
+                       {"client-certificate-data", Kind::kText},
+                       {"client-key", Kind::kText},
+                       {"client-key-data", Kind::kText},
+                       {"exec", Kind::kOther},
+                       {"as", Kind::kText},
+                       {"as-uid", Kind::kText},
+                       {"as-groups", Kind::kTexts},
+                       {"extensions", Kind::kOther}};
   if (Status status = OnlyKnown(user, "user", known); !status.ok()) return status;
   endpoint.token = json::Text(user, "token");
   endpoint.token_file = Absolute(json::Text(user, "tokenFile"), folder);
   endpoint.as = {.user = json::Text(user, "as"), .uid = json::Text(user, "as-uid"), .groups = {}};
-  for (const Json& group : json::List(user, "as-groups")) {
-    if (group.is_string()) endpoint.as.groups.push_back(group.get<std::string>());
-  }
+  for (const Json& group : json::List(user, "as-groups")) endpoint.as.groups.push_back(group.get<std::string>());
   if (endpoint.as.user.empty() && !(endpoint.as.uid.empty() && endpoint.as.groups.empty()))
     return Status(Code::kInvalid, "user.as: missing, beside as-uid or as-groups");
   Result<std::string> certificate = DataOrFile(user, "client-certificate", folder, endpoint.certificate_file);
@@ -146,13 +172,13 @@ std::string ClusterInfo(const Json& cluster, const std::string& ca_pem) {
 }
 
 Status ReadCluster(const Json& cluster, const std::string& folder, Endpoint& endpoint) {
-  const std::vector<std::string> known = {"server",
-                                          "certificate-authority",
-                                          "certificate-authority-data",
-                                          "tls-server-name",
-                                          "proxy-url",
-                                          "disable-compression",
-                                          "extensions"};
+  const Known known = {{"server", Kind::kText},
+                       {"certificate-authority", Kind::kText},
+                       {"certificate-authority-data", Kind::kText},
+                       {"tls-server-name", Kind::kText},
+                       {"proxy-url", Kind::kText},
+                       {"disable-compression", Kind::kFlag},
+                       {"extensions", Kind::kOther}};
   if (json::Flag(cluster, "insecure-skip-tls-verify"))
     return Status(Code::kInvalid, "cluster.insecure-skip-tls-verify: true is not allowed; give certificate-authority");
   if (Status status = OnlyKnown(cluster, "cluster", known); !status.ok()) return status;
@@ -185,22 +211,39 @@ Status CheckTls(const Endpoint& endpoint) {
   return made.status().With(name("user.client-key", endpoint.key_file));
 }
 
-Result<Endpoint> Read(const Json& config, const std::string& folder) {
-  const std::string name = json::Text(config, "current-context");
+// The cluster and the user of the current context; `user` is null where it has none.
+Status FindCurrent(const Json& config, Json& cluster, Json& user) {
+  const Json& current = json::Field(config, "current-context");
+  if (!current.is_null() && !current.is_string()) return WrongType("current-context", current, "text");
+  const std::string name = json::Text(config, "current-context"), where = "context " + name;
   if (name.empty()) return Status(Code::kInvalid, "current-context: missing");
-  const Json& context = json::Field(Named(json::List(config, "contexts"), name), "context");
+  const Result<Json> entry = Named(config, "contexts", name);
+  if (!entry.ok()) return entry.status();
+  const Json& context = json::Field(*entry, "context");
   if (context.is_null()) return Status(Code::kInvalid, "current-context: there is no context " + name);
+  const Known known = {
+      {"cluster", Kind::kText}, {"user", Kind::kText}, {"namespace", Kind::kText}, {"extensions", Kind::kOther}};
+  if (Status status = OnlyKnown(context, where, known); !status.ok()) return status;
   const std::string cluster_name = json::Text(context, "cluster"), user_name = json::Text(context, "user");
-  const Json& cluster = json::Field(Named(json::List(config, "clusters"), cluster_name), "cluster");
+  const Result<Json> clusters = Named(config, "clusters", cluster_name), users = Named(config, "users", user_name);
+  if (!clusters.ok()) return clusters.status();
+  if (!users.ok()) return users.status();
+  cluster = json::Field(*clusters, "cluster");
   if (cluster.is_null())
-    return Status(Code::kInvalid, "context " + name + ": cluster: there is none named \"" + cluster_name + "\"");
-  const Json& user = Named(json::List(config, "users"), user_name);
-  if (user.is_null() && !user_name.empty())
-    return Status(Code::kInvalid, "context " + name + ": user: there is none named \"" + user_name + "\"");
+    return Status(Code::kInvalid, where + ": cluster: there is none named \"" + cluster_name + "\"");
+  if (users->is_null() && !user_name.empty())
+    return Status(Code::kInvalid, where + ": user: there is none named \"" + user_name + "\"");
+  user = json::Field(*users, "user");
+  return Status::Ok();
+}
+
+Result<Endpoint> Read(const Json& config, const std::string& folder) {
+  Json cluster, user;
+  if (Status status = FindCurrent(config, cluster, user); !status.ok()) return status;
   Endpoint endpoint;
   if (Status status = ReadCluster(cluster, folder, endpoint); !status.ok()) return status;
-  if (Status status = ReadUser(json::Field(user, "user"), folder, endpoint); !status.ok()) return status;
-  if (endpoint.exec && json::Flag(json::Field(json::Field(user, "user"), "exec"), "provideClusterInfo"))
+  if (Status status = ReadUser(user, folder, endpoint); !status.ok()) return status;
+  if (endpoint.exec && json::Flag(json::Field(user, "exec"), "provideClusterInfo"))
     endpoint.exec->cluster_json = ClusterInfo(cluster, endpoint.ca_pem);
   if (Status status = CheckTls(endpoint); !status.ok()) return status;
   return endpoint;
@@ -259,7 +302,7 @@ Result<Endpoint> InClusterEndpoint() {
     return status.With("KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT");
   endpoint.token_file = std::string(kServiceAccount) + "token";
   endpoint.ca_file = std::string(kServiceAccount) + "ca.crt";
-  Result<std::string> ca = ReadWhole(endpoint.ca_file, kMostOfAFile);
+  Result<std::string> ca = ReadRegular(endpoint.ca_file, kMostOfAFile);
   if (!ca.ok()) return ca.status();
   endpoint.ca_pem = *ca;
   if (Status status = ReadProxyOfEnvironment(endpoint); !status.ok()) return status;

@@ -1,7 +1,7 @@
 // Where the API is and how to prove who one is: a kubeconfig file, or a pod's service account.
 //
 // A field is honoured, harmless (extensions, a context's namespace, which is a default of kubectl's) or refused by
-// its name: one that is passed over could change who we are or whom we trust.
+// its name, also when it is of another type: one that is passed over could change who we are or whom we trust.
 // Source: kubernetes.io/docs/reference/config-api/kubeconfig.v1.
 #ifndef TRAINYARD_OPERATOR_KUBE_KUBECONFIG_H_
 #define TRAINYARD_OPERATOR_KUBE_KUBECONFIG_H_

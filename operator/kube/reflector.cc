@@ -81,6 +81,8 @@ Status Reflector::ListAll() {
     if (!page.ok()) return page.status().With("list " + resource_.plural);
     if (page->resource_version.empty())
       return Status(Code::kInternal, "list " + resource_.plural + ": the answer has no resourceVersion");
+    if (!page->continue_token.empty() && page->continue_token == options.continue_token)
+      return Status(Code::kInternal, "list " + resource_.plural + ": the server gives the same page for ever");
     options.continue_token = page->continue_token;
     options.resource_version.clear();  // the token holds it
     if (!page->continue_token.empty()) continue;

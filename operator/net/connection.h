@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "operator/base/descriptor.h"
 #include "operator/base/status.h"
-#include "operator/net/descriptor.h"
 #include "operator/net/proxy.h"
 #include "operator/net/tls.h"
 #include "operator/net/wait.h"

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "operator/base/clock.h"
+#include "operator/base/descriptor.h"
 #include "operator/net/address.h"
-#include "operator/net/descriptor.h"
 #include "operator/net/http_head.h"
 
 namespace trainyard::net {

@@ -8,6 +8,7 @@
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
+#include "operator/reconcile/conditions.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/in_parallel.h"
 #include "operator/reconcile/policies.h"
@@ -31,6 +32,14 @@ bool MayRun(const TrainingJob& job, int64_t attempt, const Json& live) {
   std::vector<api::FieldError> ignored;  // of a spec that has become wrong since
   const TrainingJob read = api::JobFromJson(live, ignored);
   return read.uid == job.uid && !read.spec.suspend && !read.deleting && !IsFinished(read.status);
+}
+
+// Whether pods of the attempt that still wait for each other were told another address than `master`.
+bool HasMoved(const TrainingJob& job, const Plan& plan, const std::string& master) {
+  const api::JobStatus& status = plan.status;
+  const bool waits = !plan.creates.empty() || !IsTrue(status, kRunningCondition);
+  return job.spec.rendezvous != api::kByName && waits && status.workers.created > 0 && !status.master.address.empty() &&
+         status.master.address != master;
 }
 
 void Keep(Status& first, const Status& status) {
@@ -62,6 +71,8 @@ Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outco
   if (plan.needs_services) {
     Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
+    outcome.master_moved = HasMoved(job, plan, outcome.master);
+    if (outcome.master_moved) return Status::Ok();
   }
   if (plan.needs_group) {
     Status status = groups_.Ensure(job, plan.status.attempt, outcome.group_news, outcome.problem);
@@ -125,6 +136,8 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
     if (!page.ok()) return page.status().With("confirm that no pod is left");
     if (!left.empty())
       return Status(Code::kConflict, "pod " + left + " of another attempt is left: the cached pods are old");
+    if (!page->continue_token.empty() && page->continue_token == options.continue_token)
+      return Status(Code::kInternal, "confirm that no pod is left: the server gives the same page for ever");
     options.continue_token = page->continue_token;
     options.limit = 500;
   } while (!options.continue_token.empty());
@@ -229,7 +242,8 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
   bool in_vain = false;  // the last batch was late as a whole
   size_t done = 0;
   // Slow start: a quota or a missing right shows at the first pod, not at the thousandth.
-  for (size_t batch = 1; done < ranks.size() && status.ok() && outcome.problem.reason.empty(); batch *= 2) {
+  for (size_t batch = 1; done < ranks.size() && status.ok() && outcome.problem.reason.empty();
+       batch = std::min(batch * 2, ranks.size())) {
     status = ConfirmAttempt(job, plan);  // asks again when the last answer is old
     if (!status.ok()) break;
     const size_t count = std::min(batch, ranks.size() - done);

@@ -23,10 +23,11 @@ inline constexpr double kConfirmedSeconds = 10;
 
 // What came of a plan, for the status.
 struct Outcome {
-  Problem problem;         // what was refused: pods that are not created, or do not go
-  std::string master;      // where the workers find worker 0; empty: nobody asked, or it is not known
-  std::string group_news;  // what the gang's group says that it waits for; empty: nothing, or nobody asked
-  IndexSet made;           // workers of the attempt whose pods this process has created or found
+  Problem problem;            // what was refused: pods that are not created, or do not go
+  std::string master;         // where the workers find worker 0; empty: nobody asked, or it is not known
+  bool master_moved = false;  // it is not where the attempt's pods look for it: none is created
+  std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
+  IndexSet made;              // workers of the attempt whose pods this process has created or found
 };
 
 // Thread-safe for different jobs at once.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -37,17 +36,16 @@ Status InParallel(size_t count, int parallel, const std::function<Status(size_t)
     }
   };
   const size_t others = std::min(count, static_cast<size_t>(std::max(parallel, 1))) - (count > 0 ? 1 : 0);
-  std::vector<std::thread> pool;
-  pool.reserve(others);
-  while (pool.size() < others) {
+  {
+    std::vector<std::jthread> pool;
     try {
-      pool.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // a limit of the machine or of the container
+      pool.reserve(others);
+      while (pool.size() < others) pool.emplace_back(work);
+    } catch (const std::exception&) {
+      // a limit of the machine or of the container, of threads or of memory
     }
-  }
-  work();
-  for (std::thread& thread : pool) thread.join();
+    work();
+  }  // joins them
   return first;
 }
 

@@ -21,9 +21,12 @@ std::string OwnerOf(const api::Json& metadata) {
 }  // namespace
 
 bool IsProblem(const std::string& reason) {
-  static constexpr std::array kReasons{kNameInUse, kForbidden, kThrottled, kGangUnavailable, kRequestFailed};
-  return reason.ends_with(kRefused) ||
-         std::any_of(kReasons.begin(), kReasons.end(), [&](const char* each) { return reason == each; });
+  static constexpr std::array kReasons{kNameInUse,       kForbidden,       kThrottled,
+                                       kGangUnavailable, kNoMasterAddress, kRequestFailed};
+  static constexpr std::array kKinds{"Pod", "Service", "PodGroup"};
+  return std::any_of(kReasons.begin(), kReasons.end(), [&](const char* each) { return reason == each; }) ||
+         std::any_of(kKinds.begin(), kKinds.end(),
+                     [&](const char* kind) { return reason == std::string(kind) + kRefused; });
 }
 
 Status StayWith(const Status& status, const std::string& kind, Problem& problem) {

@@ -9,11 +9,11 @@
 
 namespace trainyard::reconcile {
 
-// The reasons, beside "<kind>Refused". RequestFailed: nobody answered, the server failed, or whatever else has no
-// reason of its own.
+// The reasons, beside "<kind>Refused" for each kind of what is created. RequestFailed: nobody answered, the server
+// failed, or whatever else has no reason of its own.
 inline constexpr char kNameInUse[] = "NameInUse", kForbidden[] = "Forbidden" /* also quotas */,
                       kThrottled[] = "Throttled", kGangUnavailable[] = "GangUnavailable",
-                      kRequestFailed[] = "RequestFailed";
+                      kNoMasterAddress[] = "NoMasterAddress", kRequestFailed[] = "RequestFailed";
 
 // Empty reason: there is none.
 struct Problem {
@@ -23,11 +23,11 @@ struct Problem {
   bool news = false;         // this process has not said so yet
 };
 
-// Whether `reason` is one of a problem.
+// Whether `reason` is one of a problem. What a pod waits for has reasons of all kinds: ConnectionRefused is none.
 bool IsProblem(const std::string& reason);
 
 // A refusal (400, 403, 422, 429), which stands until someone changes something, becomes `problem`, with the name of the
-// `kind` ("Pod") where it is the object that is refused. Any other status is the answer.
+// `kind` (Pod, Service or PodGroup) where it is the object that is refused. Any other status is the answer.
 Status StayWith(const Status& status, const std::string& kind, Problem& problem);
 
 // Whether someone has asked for the deletion of `object`.

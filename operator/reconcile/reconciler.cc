@@ -9,6 +9,7 @@
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/follow_master.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/status_writes.h"
 #include "operator/reconcile/worker_pod.h"
@@ -90,6 +91,10 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
     NoteProblem(job, outcome.problem, plan, now);
   } else {
     RetractProblem(job, plan, now);
+  }
+  if (outcome.master_moved) {
+    FollowMaster(observed, outcome.master, plan, now);
+    return status;
   }
   if (!outcome.group_news.empty()) NoteGroup(observed, outcome.group_news, plan, now);
   if (!outcome.master.empty()) plan.status.master.address = outcome.master;

@@ -9,6 +9,9 @@
 namespace trainyard::reconcile {
 namespace {
 
+// What a service's clusterIP says when it is names alone.
+constexpr char kNoAddress[] = "None";
+
 // The part of it that says whom it stands for; the rest is the server's.
 Json TargetOf(const Json& service) {
   const Json& spec = json::Field(service, "spec");
@@ -76,7 +79,14 @@ Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, Problem& probl
       return patched.status().With("point the master's service at attempt " + std::to_string(seen.attempt));
     service = std::move(*patched);
   }
-  seen.address = json::Text(json::Field(service, "spec"), "clusterIP");
+  const std::string address = json::Text(json::Field(service, "spec"), "clusterIP");
+  if (address.empty() || address == kNoAddress) {
+    problem = {.reason = kNoMasterAddress,
+               .message = "service " + api::MasterServiceName(job.name) + " has no address of its own (clusterIP: \"" +
+                          address + "\"), where the workers would find worker 0; delete it, and it is made anew"};
+    return Status::Ok();
+  }
+  seen.address = address;
   seen.master_at = asked;
   return Status::Ok();
 }

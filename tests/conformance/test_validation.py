@@ -198,6 +198,26 @@ def test_what_may_change_of_a_pod(api, name):
     assert api.patch(f"{PODS}/{name}", image, type=JSON_PATCH).ok()["spec"]["containers"][0]["image"] == "y"
 
 
+def test_a_toleration_keeps_all_but_its_time(api, name):
+    mine = {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    others = [each for each in api.post(PODS, pod(name, tolerations=[mine])).ok(201)["spec"]["tolerations"] if each["key"] != "a"]
+    for seconds in (9, 1):
+        changed = api.patch(f"{PODS}/{name}", {"spec": {"tolerations": [{**mine, "tolerationSeconds": seconds}, *others]}}).ok()
+        assert changed["spec"]["tolerations"][0]["tolerationSeconds"] == seconds
+    for wrong in ([*others], [{**mine, "key": "b"}, *others]):
+        answer = api.patch(f"{PODS}/{name}", {"spec": {"tolerations": wrong}})
+        assert "spec.tolerations" in answer.refused(422, "Invalid", "existing toleration can not be modified except its tolerationSeconds").fields
+
+
+def test_the_gates_of_a_pod_only_go(api, name):
+    gates = [{"name": "a.b/c"}, {"name": "a.b/d"}]
+    api.post(PODS, pod(name, schedulingGates=gates)).ok(201)
+    answer = api.patch(f"{PODS}/{name}", {"spec": {"schedulingGates": [gates[0], {"name": "a.b/e"}]}})
+    assert "spec.schedulingGates[1].name" in answer.refused(422, "Invalid", "only deletion is allowed, but found new scheduling gate 'a.b/e'").fields
+    assert api.patch(f"{PODS}/{name}", {"spec": {"schedulingGates": gates[1:]}}).ok()["spec"]["schedulingGates"] == gates[1:]
+    assert "schedulingGates" not in api.patch(f"{PODS}/{name}", [{"op": "remove", "path": "/spec/schedulingGates"}], type=JSON_PATCH).ok()["spec"]
+
+
 @pytest.mark.parametrize("status", [5, {"conditions": [5]}, {"conditions": [{"type": 5}]}, {"containerStatuses": {}}, {"containerStatuses": [{"state": 5}]}, {"podIP": 5}, {"phase": 5}])
 def test_a_status_of_a_pod_that_cannot_be_read(api, name, status):
     api.post(PODS, pod(name)).ok(201)

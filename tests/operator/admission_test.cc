@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "operator/local/api/memory_api.h"
 
 namespace trainyard::local {
@@ -59,6 +61,59 @@ TEST_F(PodUpdateTest, ButForTheFewFieldsThatMayChange) {
   EXPECT_EQ(Merge(R"({"spec":{"nodeName":"m"}})").http, 422) << "it has one";
   EXPECT_EQ(Merge(R"({"spec":{"tolerations":[]}})").http, 422) << "they are only added to";
   EXPECT_EQ(Pod()["spec"]["restartPolicy"], "Always") << "the default, as before";
+}
+
+TEST_F(PodUpdateTest, ATolerationKeepsAllButItsTime) {
+  const auto set = [this](const std::string& list) { return Merge(R"({"spec":{"tolerations":)" + list + "}}"); };
+  ASSERT_EQ(set(R"([{"key":"a","effect":"NoExecute","operator":"Exists","tolerationSeconds":5}])").http, 200);
+  EXPECT_EQ(set(R"([{"key":"b"},{"key":"a","effect":"NoExecute","operator":"Exists","tolerationSeconds":9}])").http,
+            200);
+  EXPECT_EQ(Pod()["spec"]["tolerations"][1]["tolerationSeconds"], 9);
+  EXPECT_EQ(set(R"([{"key":"b"},{"key":"a","effect":"NoExecute","operator":"Exists"}])").http, 200);
+  const ApiResult refused = set(R"([{"key":"b"},{"key":"a","effect":"NoSchedule","operator":"Exists"}])");
+  EXPECT_EQ(refused.http, 422);
+  EXPECT_EQ(refused.body["details"]["causes"][0]["field"], "spec.tolerations") << refused.body;
+  Json many = Json::array();
+  for (int i = 0; i < 20000; ++i) many.push_back({{"key", "k" + std::to_string(i)}});
+  many.push_back({{"key", "a"}, {"effect", "NoExecute"}, {"operator", "Exists"}});
+  many.push_back({{"key", "b"}});
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(set(many.dump()).http, 200);
+  many.push_back({{"key", "c"}});
+  EXPECT_EQ(set(many.dump()).http, 200);
+  EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC) << "under the lock of all requests";
+}
+
+TEST_F(PodUpdateTest, GatesOnlyGo) {
+  api_.Create(
+      kube::kPods, "default",
+      Json::parse(
+          R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"gated"},"spec":{"containers":[{"name":"c","image":"x"}],
+                              "schedulingGates":[{"name":"a.b/c"},{"name":"a.b/d"}]}})"),
+      {});
+  const auto set = [this](const char* list) {
+    return api_.Patch(kube::kPods, "default", "gated", "", PatchType::kMerge,
+                      {{"spec", {{"schedulingGates", Json::parse(list)}}}}, {});
+  };
+  const ApiResult refused = set(R"([{"name":"a.b/c"},{"name":"a.b/e"}])");
+  EXPECT_EQ(refused.http, 422);
+  EXPECT_EQ(refused.body["details"]["causes"][0]["field"], "spec.schedulingGates[1].name") << refused.body;
+  EXPECT_EQ(set(R"([{"name":"a.b/d"}])").http, 200);
+  EXPECT_EQ(set(R"([{"name":"a.b/c"}])").http, 422) << "it is gone";
+  EXPECT_EQ(set("null").http, 200);
+  EXPECT_EQ(set(R"([{"name":"a.b/d"}])").http, 422);
+}
+
+TEST_F(PodUpdateTest, AStrategicPatchDoesNotTakeLong) {
+  const auto patch = [this](const Json& body) {
+    return api_.Patch(kube::kPods, "default", "p", "", PatchType::kStrategic, body, {});
+  };
+  Json many = Json::array();
+  for (int i = 0; i < 80000; ++i) many.push_back({{"name", "v" + std::to_string(i)}});
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(patch({{"spec", {{"volumes", many}}}}).http, 413);
+  EXPECT_EQ(patch({{"metadata", {{"finalizers", many}}}}).http, 413);
+  EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC) << "under the lock of all requests";
 }
 
 TEST_F(PodUpdateTest, ItsStatusHasTypes) {

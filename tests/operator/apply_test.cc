@@ -190,6 +190,38 @@ TEST_F(ApplyTest, TheConfirmationHoldsWithinABatch) {
   EXPECT_LE(slow.pods, 11) << "the answer is ten seconds old by then, at a second a pod";
 }
 
+// Each pod takes longer than the confirmation counts, so that every batch makes one: a batch's size is no power of two
+// for ever.
+TEST_F(ApplyTest, ASlowServerGetsAllPodsOneByOne) {
+  SlowClient slow(api_, clock_);
+  slow.seconds = kConfirmedSeconds + 1;
+  Executor executor(slow, clock_, 1);
+  const Status status = executor.Apply(job_, Creates(70), outcome_);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(PodCount(), 70u);
+}
+
+// Gives the same page again and again; not for ever, so that the test ends.
+class CirclingClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  Result<kube::ListEnd> List(const kube::Resource&, const std::string&, const kube::ListOptions&,
+                             const std::function<void(const Json&)>&) override {
+    return kube::ListEnd{"5", ++lists < 50 ? "next" : ""};
+  }
+  int lists = 0;
+};
+
+TEST_F(ApplyTest, AServerThatGivesTheSamePageForEverIsAnError) {
+  SetAttempt(2);  // pods of the first may be left
+  CirclingClient client(api_);
+  Executor executor(client, clock_, 1);
+  const Status status = executor.Apply(job_, Creates(1), outcome_);
+  EXPECT_TRUE(status.Is(Code::kInternal)) << status.ToString();
+  EXPECT_EQ(client.lists, 2);
+  EXPECT_EQ(PodCount(), 0u);
+}
+
 TEST_F(ApplyTest, APodThatLostItsLabelGetsItBack) {
   ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
   const Json pod = api_.Get(kube::kPods, "default", "job-1-0").body;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -72,6 +74,22 @@ TEST_F(KubeconfigTest, WhatIsNotHonouredIsRefusedByName) {
   ExpectNames(Refused({}, {{"as-user-extra", {{"scopes", {"all"}}}}}), "user.as-user-extra");
   ExpectNames(Refused({}, {{"as-groups", {"one"}}}), "user.as");
   ExpectNames(Refused({}, {{"token", 12345}}), "user.token");
+  const Json list = {"x"};
+  for (const char* field : {"server", "certificate-authority", "certificate-authority-data", "tls-server-name",
+                            "proxy-url", "disable-compression"})
+    ExpectNames(Refused({{field, list}}, {}), std::string("cluster.") + field + ": [\"x\"] is no");
+  ExpectNames(Refused({{"certificate-authority", true}}, {}), "cluster.certificate-authority: true is no text");
+  ExpectNames(Refused({{"disable-compression", "yes"}}, {}),
+              "cluster.disable-compression: \"yes\" is no true or false");
+  for (const char* field : {"token", "tokenFile", "client-certificate", "client-certificate-data", "client-key",
+                            "client-key-data", "as", "as-uid"})
+    ExpectNames(Refused({}, {{field, list}}), std::string("user.") + field + ": [\"x\"] is no text");
+  ExpectNames(Refused({}, {{"as", false}}), "user.as: false is no text; put it in quotes");
+  ExpectNames(Refused({}, {{"as", "bob"}, {"as-groups", "system:masters"}}),
+              "user.as-groups: \"system:masters\" is no list");
+  ExpectNames(Refused({}, {{"as", "bob"}, {"as-groups", {"a", 5}}}), "user.as-groups: 5 is no text");
+  ExpectNames(Refused({}, {{"exec", "aws"}}), "user.exec: \"aws\" is no object");
+  ExpectNames(Refused({}, "admin"), "user: \"admin\" is no object");
   EXPECT_TRUE(
       Read({{"disable-compression", true}, {"insecure-skip-tls-verify", false}}, {{"extensions", {{"a", 1}}}}).ok());
 }
@@ -106,6 +124,50 @@ TEST_F(KubeconfigTest, AMissingContextClusterOrUserIsNamed) {
           .message(),
       "cluster");
   ExpectNames(ReadKubeconfig("/none").status().message(), "/none");
+}
+
+// A name that is no text reads as none, and the first entry without a name is not for whoever has none.
+TEST_F(KubeconfigTest, NoNameFindsNobodysCredentials) {
+  const Json cluster = {{"server", "https://api.example:6443"}}, secret = {{"token", "secret"}};
+  const auto read = [&](const Json& context, const Json& users) {
+    const Json config = {{"current-context", "c"},
+                         {"contexts", {{{"name", "c"}, {"context", context}}}},
+                         {"clusters", {{{"name", "k"}, {"cluster", cluster}}}},
+                         {"users", users}};
+    return ReadKubeconfig(File("config", config.dump()));
+  };
+  const auto refused = [&](const Json& context, const Json& users) {
+    const Result<Endpoint> endpoint = read(context, users);
+    return endpoint.ok() ? "token " + endpoint->token : endpoint.status().message();
+  };
+  const Json named = {{{"name", "u"}, {"user", secret}}}, nameless = {{{"user", secret}}};
+  ExpectNames(refused({{"cluster", "k"}, {"user", 5}}, named), "context c.user: 5 is no text");
+  ExpectNames(refused({{"cluster", true}, {"user", "u"}}, named), "context c.cluster: true is no text");
+  ExpectNames(refused({{"cluster", "k"}, {"impersonate", "x"}}, named), "context c.impersonate: is not supported");
+  ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {{{"name", 5}, {"user", secret}}}),
+              "users[0].name: 5 is no text");
+  ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {"u"}), "users[0]: \"u\" is no object");
+  ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {{"u", secret}}), "users: ");
+  for (const Json& users : {named, nameless, Json::array()}) {
+    const Result<Endpoint> nobody = read({{"cluster", "k"}, {"namespace", "team"}}, users);
+    ASSERT_TRUE(nobody.ok()) << nobody.status().ToString();
+    EXPECT_EQ(nobody->token, "") << users;
+  }
+  ExpectNames(ReadKubeconfig(File("n", R"({"current-context": 5})")).status().message(),
+              "current-context: 5 is no text");
+}
+
+// The file of a token is read while all requests wait.
+TEST_F(KubeconfigTest, AFileThatIsNoneIsNotWaitedFor) {
+  const std::string fifo = (folder_ / "fifo").string();
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  ExpectNames(Refused({{"certificate-authority", fifo}}, {}), "is no regular file");
+  const Result<Endpoint> read = Read({}, {{"tokenFile", fifo}});
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  TurnedClock clock;
+  StopFlag stop;
+  const Result<Identity> identity = Credentials(*read, clock).Now(net::Wait::For(60, stop));
+  EXPECT_TRUE(identity.status().Is(Code::kUnauthorized)) << identity.status().ToString();
 }
 
 TEST_F(KubeconfigTest, APluginOfAnotherVersionIsRefused) {
@@ -197,6 +259,18 @@ TEST_F(PluginTest, GivesACertificate) {
   const Result<Identity> identity = credentials.Now(Soon());
   ASSERT_TRUE(identity.ok()) << identity.status().ToString();
   EXPECT_TRUE(identity->token.empty());
+  const X509* shown = SSL_CTX_get0_certificate(identity->tls->get());
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(X509_cmp(shown, client_.certificate()), 0);
+}
+
+// Whoever started this program may have its children's ends thrown away.
+TEST_F(PluginTest, OneWhoseEndNobodyKnowsGaveNothing) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  const auto given = RunExecPlugin(*WithPlugin(Credential("{\"token\": \"t\"}") + "\nexit 7").exec, Soon());
+  std::signal(SIGCHLD, before);
+  EXPECT_TRUE(given.status().Is(Code::kUnavailable)) << given.status().ToString();
+  ExpectNames(given.status().message(), "its end is unknown");
 }
 
 TEST_F(PluginTest, AFailureNamesTheCommandItsCodeAndItsHint) {
@@ -207,13 +281,27 @@ TEST_F(PluginTest, AFailureNamesTheCommandItsCodeAndItsHint) {
   EXPECT_FALSE(Credentials(WithPlugin(Credential("{}")), clock_).Now(Soon()).ok());
 }
 
+// Whether it has ended; whoever inherited it may leave it lying.
+bool HasEnded(pid_t pid) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  return stat.empty() || stat.substr(stat.rfind(')') + 1).starts_with(" Z");
+}
+
 // With what it has started.
 TEST_F(PluginTest, OneThatHangsOrNeverEndsIsKilled) {
   const Instant start = SteadyNow();
-  for (const char* script : {"sleep 600 & sleep 600", "exec 1>&-; sleep 600"}) {
-    const auto given = RunExecPlugin(*WithPlugin(script).exec, net::Wait::For(0.3, stop_));
+  const std::string child = (folder_ / "child").string();
+  for (const std::string& script :
+       {"sleep 600 & echo $! > " + child + "; sleep 600", std::string("exec 1>&-; sleep 600")}) {
+    const auto given = RunExecPlugin(*WithPlugin(script).exec, net::Wait::For(2, stop_));
     EXPECT_TRUE(given.status().Is(Code::kDeadline)) << given.status().ToString();
   }
+  pid_t pid = 0;
+  std::ifstream(child) >> pid;
+  ASSERT_GT(pid, 0) << "the script did not get so far within two seconds";
+  for (int i = 0; i < 1000 && !HasEnded(pid); ++i) usleep(10000);
+  EXPECT_TRUE(HasEnded(pid)) << pid;
   EXPECT_FALSE(RunExecPlugin(*WithPlugin("cat /dev/zero").exec, Soon()).ok());
   EXPECT_LT(SecondsBetween(start, SteadyNow()), 100);
   stop_.Set();

@@ -2,12 +2,16 @@
 // real processes. Runs under the sanitizers too.
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "operator/api/json.h"
+#include "operator/base/descriptor.h"
 #include "operator/kube/rest_client.h"
 #include "operator/local/api/api_server.h"
 #include "operator/local/api/table.h"
@@ -109,9 +113,8 @@ class ServerTest : public testing::Test {
  protected:
   void SetUp() override {
     certificate_ = *local::MakeCertificate();
-    server_ = std::make_unique<local::ApiServer>(
-        api_, clock_, certificate_, "secret",
-        [](const nlohmann::json&, const std::string&) { return std::filesystem::path("/dev/null"); });
+    server_ = std::make_unique<local::ApiServer>(api_, clock_, certificate_, "secret",
+                                                 [this](const nlohmann::json&, const std::string&) { return log_; });
     ASSERT_TRUE(server_->Start(0).ok());
   }
   kube::Endpoint Endpoint(const std::string& token = "secret") {
@@ -123,10 +126,12 @@ class ServerTest : public testing::Test {
             .certificate_pem = "",
             .key_pem = ""};
   }
+  const Instant start_ = SteadyNow();
   SystemClock clock_;
   StopFlag stop_;
   local::MemoryApi api_{clock_, 1};
   local::Certificate certificate_;
+  std::filesystem::path log_ = "/dev/null";
   std::unique_ptr<local::ApiServer> server_;
 };
 
@@ -267,6 +272,118 @@ TEST_F(ServerTest, AnOldWatchIsGone) {
       stop_);
   EXPECT_TRUE(status.ok());
   EXPECT_EQ(type, "ERROR");
+}
+
+// A client of the server that sends what it likes, when it likes.
+class SlowSender {
+ public:
+  explicit SlowSender(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  bool Handshake() {
+    SSL_set_fd(tls_.get(), socket_.get());
+    return SSL_connect(tls_.get()) == 1;
+  }
+  // The next of a request, or of the handshake before it.
+  void SendByte() {
+    if (SSL_is_init_finished(tls_.get())) {
+      SSL_write(tls_.get(), "G", 1);
+    } else {
+      send(socket_.get(), &hello_.at(sent_++), 1, MSG_NOSIGNAL);
+    }
+  }
+  // Whether the server has closed it; what it sent before that is read.
+  bool IsClosed() const {
+    char ignored[4096];
+    for (;;) {
+      const ssize_t got = recv(socket_.get(), ignored, sizeof ignored, MSG_DONTWAIT);
+      if (got <= 0) return got == 0 || errno != EAGAIN;
+    }
+  }
+
+ private:
+  std::string Hello() const {
+    const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context_.get()), SSL_free);
+    BIO* out = BIO_new(BIO_s_mem());
+    SSL_set_bio(tls.get(), BIO_new(BIO_s_mem()), out);
+    SSL_connect(tls.get());
+    char* data = nullptr;
+    const long size = BIO_get_mem_data(out, &data);
+    return std::string(data, static_cast<size_t>(size));
+  }
+  Descriptor socket_;
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_{SSL_CTX_new(TLS_client_method()), SSL_CTX_free};
+  std::unique_ptr<SSL, decltype(&SSL_free)> tls_{SSL_new(context_.get()), SSL_free};
+  const std::string hello_ = Hello();
+  size_t sent_ = 0;
+};
+
+// One byte in two seconds is enough for each read.
+TEST_F(ServerTest, ASlowHeadEndsAndNothingElse) {
+  api_.Create(kube::kTrainingJobs, "default", JobObject("job", 1), {});
+  httplib::SSLClient kept("127.0.0.1", server_->port());
+  kept.enable_server_certificate_verification(false);
+  kept.set_keep_alive(true);
+  const httplib::Headers headers = {{"Authorization", "Bearer secret"}};
+  const std::string jobs = "/apis/trainyard.dev/v1alpha1/trainingjobs";
+  ASSERT_TRUE(kept.Get(jobs, headers));
+  std::atomic<bool> watched{false};
+  std::jthread watcher([&] {
+    httplib::SSLClient client("127.0.0.1", server_->port());
+    client.enable_server_certificate_verification(false);
+    client.set_read_timeout(30);
+    const httplib::Result all = client.Get(jobs + "?watch=1&timeoutSeconds=14", headers);
+    watched = all && all->body.find("\"ADDED\"") != std::string::npos;
+  });
+  SlowSender handshake(server_->port()), head(server_->port());
+  ASSERT_TRUE(head.Handshake());
+  const Instant start = SteadyNow();
+  for (double passed = 0; !(handshake.IsClosed() && head.IsClosed()); passed = SecondsBetween(start, SteadyNow())) {
+    if (passed > 25) {
+      ADD_FAILURE() << "they live";
+      break;
+    }
+    EXPECT_FALSE(passed < 8 && (handshake.IsClosed() || head.IsClosed())) << passed;
+    handshake.SendByte();
+    head.SendByte();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+  const httplib::Result again = kept.Get(jobs, headers);
+  EXPECT_TRUE(again && again->status == 200) << "a connection that was kept";
+  watcher.join();
+  EXPECT_TRUE(watched) << "an answer takes as long as it takes";
+}
+
+// A container makes such a log at no cost; nobody reads it to its end.
+TEST_F(ServerTest, ALogWithoutAnEndHoldsUpNoStop) {
+  log_ = std::filesystem::path(testing::TempDir()) / ("endless-" + std::to_string(getpid()));
+  std::ofstream(log_) << "";
+  std::filesystem::resize_file(log_, uint64_t{1} << 43);
+  api_.Create(kube::kPods, "default",
+              {{"apiVersion", "v1"},
+               {"kind", "Pod"},
+               {"metadata", {{"name", "p"}}},
+               {"spec", {{"containers", nlohmann::json::array({{{"name", "c"}}})}}}},
+              {});
+  std::atomic<size_t> bytes{0};
+  std::jthread reader([&] {
+    httplib::SSLClient client("127.0.0.1", server_->port());
+    client.enable_server_certificate_verification(false);
+    client.Get("/api/v1/namespaces/default/pods/p/log", {{"Authorization", "Bearer secret"}},
+               [&](const char*, size_t size) {
+                 bytes += size;
+                 return SecondsBetween(start_, SteadyNow()) < 30;  // so that the test ends
+               });
+  });
+  while (bytes == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  server_->Stop();
+  EXPECT_LT(SecondsBetween(start_, SteadyNow()), 20);
+  reader.join();
+  std::filesystem::remove(log_);
 }
 
 TEST(Kubeconfig, ParsesServers) {

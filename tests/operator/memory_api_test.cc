@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "operator/local/api/memory_client.h"
 #include "tests/operator/builders.h"
 
@@ -133,6 +135,95 @@ TEST_F(MemoryApiTest, AJsonPatchGrowsNothingBeyondTheLimits) {
   EXPECT_EQ(patch(Json::array({{{"op", "add"}, {"path", "/spec/workers/x"}, {"value", 1}}})).http, 422)
       << "a number has no fields";
   EXPECT_EQ(api_.Get(kube::kTrainingJobs, "default", "job").body["spec"]["workers"], 2);
+}
+
+TEST_F(MemoryApiTest, AJsonPatchMovesAsRemoveAndAdd) {
+  CreateJob();
+  const auto patch = [this](const Json& config, const std::string& from, const std::string& path) {
+    const Json set = {{"op", "add"}, {"path", "/spec/config"}, {"value", config}};
+    const Json move = {{"op", "move"}, {"from", "/spec/config" + from}, {"path", "/spec/config" + path}};
+    return api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kJson, Json::array({set, move}), {});
+  };
+  const struct {
+    Json config;
+    std::string from, path;
+    int http;
+    Json then;
+  } cases[] = {
+      {{{"a", {1}}, {"b", 2}}, "/b", "/a/0", 200, {{"a", {2, 1}}}},
+      {{{"a", {1, 2, 3}}}, "/a/0", "/a/2", 200, {{"a", {2, 3, 1}}}},
+      {{{"a", {1, 2}}}, "/a/0", "/a/2", 422, {}},  // there is none behind the other any more
+      {{{"a", 1}}, "/a", "/a", 200, {{"a", 1}}},
+      // What it would go into is where it was: a text, then another object than the one that was looked at.
+      {{{"l", {{{"a", 1}}, "s"}}}, "/l/0", "/l/0/b", 422, {}},
+      {{{"l", {{{"a", 1}}, {{"c", 1}}}}}, "/l/0", "/l/0/b", 422, {}},
+      {{{"a", {{"b", 1}}}}, "/a", "/a/b/c", 422, {}},
+      {{{"l", {{{"a", 1}}, "s"}}}, "/l/0/a", "/l/1/b", 422, {}},
+      {{{"a", 1}}, "/b", "/c", 422, {}},
+  };
+  for (const auto& [config, from, path, http, then] : cases) {
+    const ApiResult result = patch(config, from, path);
+    EXPECT_EQ(result.http, http) << config << " " << from << " " << path << " " << result.body;
+    EXPECT_TRUE(http != 200 || result.body["spec"]["config"] == then) << from << " " << path << " " << result.body;
+  }
+  for (const char* part : {"from", "path"}) {
+    Json copy = {{"op", "copy"}, {"from", "/spec/workers"}, {"path", "/spec/config"}};
+    copy.erase(part);
+    EXPECT_EQ(api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kJson, Json::array({copy}), {}).http,
+              422);
+  }
+}
+
+// Under the lock of all requests.
+TEST_F(MemoryApiTest, AJsonPatchDoesNotTakeLong) {
+  CreateJob();
+  Json operations = Json::array();
+  operations.push_back({{"op", "add"}, {"path", "/spec/config"}, {"value", {{"l", Json(3500000, 0)}}}});
+  for (int i = 0; i < 9999; ++i) operations.push_back({{"op", "add"}, {"path", "/spec/config/l/0"}, {"value", 0}});
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kJson, operations, {}).http, 413);
+  EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC);
+  operations = Json::array({{{"op", "add"}, {"path", "/spec/config"}, {"value", {{"l", Json(1000, 0)}}}}});
+  for (int i = 0; i < 2500; ++i) {
+    operations.push_back({{"op", "remove"}, {"path", "/spec/config/l/0"}});
+    operations.push_back({{"op", "add"}, {"path", "/spec/config/l/-"}, {"value", 0}});
+    operations.push_back({{"op", "move"}, {"from", "/spec/config/l/0"}, {"path", "/spec/config/l/999"}});
+  }
+  EXPECT_EQ(api_.Patch(kube::kTrainingJobs, "default", "job", "", PatchType::kJson, operations, {}).http, 200);
+}
+
+// So many bytes, in a part that nobody looks at.
+Json Padded(size_t bytes, char with = 'x') {
+  return {{"spec", {{"template", {{"metadata", {{"annotations", {{"a", std::string(bytes, with)}}}}}}}}}};
+}
+
+TEST_F(MemoryApiTest, AnObjectIsAsLargeAsEtcdTakes) {
+  Json job = JobObject("job", 2);
+  job.merge_patch(Padded(2 << 20));
+  const ApiResult refused = api_.Create(kube::kTrainingJobs, "default", job, {});
+  EXPECT_EQ(refused.http, 413);
+  EXPECT_EQ(refused.body["reason"], "RequestEntityTooLarge");
+  CreateJob();
+  EXPECT_EQ(Merge(Padded(1 << 20)).http, 200);
+  EXPECT_EQ(Merge(Padded(2 << 20)).http, 413);
+  // An earlier version let one in.
+  Json dump = api_.Dump();
+  dump["collections"]["trainingjobs.trainyard.dev"]["default/job"].merge_patch(Padded(2 << 20));
+  ASSERT_TRUE(api_.Load(dump).ok());
+  EXPECT_EQ(Merge({{"metadata", {{"labels", {{"a", "b"}}}}}}).http, 413) << "larger than it was";
+  EXPECT_EQ(Merge({{"spec", {{"suspend", true}}}}).http, 200);
+  EXPECT_EQ(Merge(Padded(100)).http, 200);
+}
+
+TEST_F(MemoryApiTest, TheHistoryIsBoundedInBytes) {
+  CreateJob();
+  uint64_t since = api_.version();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(Merge(Padded(1 << 20, i % 2 == 0 ? 'a' : 'b')).ok());
+  std::vector<kube::WatchEvent> events;
+  EXPECT_FALSE(api_.Next(kube::kTrainingJobs, "", Selector(), since, 0, events)) << "100 MiB";
+  since = api_.version() - 50;
+  ASSERT_TRUE(api_.Next(kube::kTrainingJobs, "", Selector(), since, 0, events));
+  EXPECT_EQ(events.size(), 50u);
 }
 
 // One that nests deeper than objects may now.

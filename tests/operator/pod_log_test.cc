@@ -56,6 +56,24 @@ TEST_F(PodLogTest, TheEndOfALineThatNeverEndsIsFoundAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
 }
 
+// A container makes one at no cost.
+TEST_F(PodLogTest, ALogOfNothingIsNotSearchedForEver) {
+  const auto began = std::chrono::steady_clock::now();
+  Write("one\n");
+  const std::string times = log_.string() + ".times";
+  std::ofstream(times) << FormatTime(reconcile::kNow) << " 0\n";
+  for (const std::string& file : {log_.string(), times}) fs::resize_file(file, uint64_t{1} << 43);
+  std::ofstream(log_, std::ios::app) << "\nlast\n";
+  std::ofstream(times, std::ios::app) << "\n"
+                                      << FormatTime(After(reconcile::kNow, 100)) << " " << (uint64_t{1} << 43) << "\n";
+  EXPECT_EQ(Text({.tail_lines = 1, .since = {}}), "last\n");
+  EXPECT_EQ(Open({.tail_lines = 1000, .since = {}})->at(), (uint64_t{1} << 43) + 6 - (64 << 20))
+      << "no more is looked at";
+  EXPECT_EQ(Text({.tail_lines = {}, .since = After(reconcile::kNow, 50)}), "\nlast\n");
+  EXPECT_EQ(Text({.tail_lines = {}, .since = After(reconcile::kNow, 200)}), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+}
+
 TEST_F(PodLogTest, WhatCameSince) {
   LogTimes times(log_);
   for (int i = 0; i < 5000; ++i) {

@@ -1,15 +1,21 @@
 // Pods as processes, and what they do to the files that the node reads of them.
 #include "operator/local/node/pod_runner.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "operator/local/node/session.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::local {
@@ -168,6 +174,59 @@ TEST_F(PodRunnerTest, ADeadlineThatCannotBeReadIsNotNow) {
   EXPECT_FALSE(runner.Ended());
   clock_.now = After(clock_.now, 1);
   EXPECT_EQ(End(runner)["signal"], 9);
+}
+
+// A program whose first thread ends and whose second one goes on, in a session of its own; see the test below.
+TEST(SessionTest, DISABLED_LosesItsFirstThread) {
+  setsid();
+  std::thread([] { sleep(600); }).detach();
+  syscall(SYS_exit, 0);  // of this thread alone
+}
+
+// It says of itself that it has ended (Z), and shows no environment.
+TEST(SessionTest, AProgramWithoutItsFirstThreadIsKilled) {
+  const std::string mark = "TRAINYARD_TEST_MARK=" + std::to_string(getpid());
+  for (const bool by_mark : {false, true}) {
+    std::string program = "/proc/self/exe", filter = "--gtest_filter=SessionTest.DISABLED_LosesItsFirstThread",
+                all = "--gtest_also_run_disabled_tests", variable = mark;
+    char* arguments[] = {program.data(), filter.data(), all.data(), nullptr};
+    char* environment[] = {variable.data(), nullptr};
+    posix_spawn_file_actions_t quiet;
+    posix_spawn_file_actions_init(&quiet);
+    posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t pid = 0;
+    ASSERT_EQ(posix_spawn(&pid, program.c_str(), &quiet, nullptr, arguments, environment), 0);
+    posix_spawn_file_actions_destroy(&quiet);
+    std::string stat;
+    for (int i = 0; i < 1000 && stat.find(") Z ") == std::string::npos; ++i) {
+      usleep(10000);
+      std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+    }
+    EXPECT_EQ(waitpid(pid, nullptr, WNOHANG), 0) << stat;
+    by_mark ? void(KillCarriers(mark)) : KillSession(pid);
+    int end = 0;
+    pid_t got = 0;
+    for (int i = 0; i < 500 && got == 0; ++i) {
+      got = waitpid(pid, &end, WNOHANG);
+      usleep(10000);
+    }
+    EXPECT_EQ(got, pid) << "it runs on";
+    EXPECT_TRUE(WIFSIGNALED(end));
+    if (got == 0) kill(pid, SIGKILL);
+  }
+}
+
+// For the next life of `local`, which may be one after a reboot.
+TEST_F(PodRunnerTest, AProcessIsNotedWithItsBoot) {
+  PodRunner runner(node_, Pod("sleep 600"), clock_);
+  const fs::path file = runner.files().root() / "processes";
+  std::error_code none;
+  AdvanceUntil(runner, [&] { return fs::exists(file, none); });
+  std::string pid, start, boot;
+  std::ifstream(file) >> pid >> start >> boot;
+  EXPECT_EQ(StartTime(std::stoi(pid)), start);
+  EXPECT_EQ(boot, BootId());
+  EXPECT_EQ(boot.size(), 36u) << boot;
 }
 
 }  // namespace

@@ -228,6 +228,15 @@ TEST_F(ReflectorTest, AListComesInPages) {
 }
 
 // The second page is gone: the first one's "a" may be, too.
+TEST_F(ReflectorTest, TheSamePageForEverIsAnError) {
+  client_.lists = {PageAt(5, {"a"}, "next"), PageAt(5, {"b"}, "next"), PageAt(5, {"b"}, "next"), ListAt(5, {"c"})};
+  reflector_.Pump(stop_);
+  EXPECT_EQ(client_.continue_tokens, (std::vector<std::string>{"", "next"}));
+  EXPECT_FALSE(reflector_.synced());
+  ASSERT_TRUE(reflector_.trouble());
+  EXPECT_NE(reflector_.trouble()->status.message().find("the same page"), std::string::npos);
+}
+
 TEST_F(ReflectorTest, APageThatIsGoneBeginsOneListAnewAndNeverAMix) {
   client_.lists = {PageAt(5, {"a", "b"}, "next"), Status(Code::kGone, "the token has expired"), ListAt(80, {"b", "c"})};
   client_.watches = {{{}, 400, Status::Ok()}};

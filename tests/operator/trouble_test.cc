@@ -272,6 +272,94 @@ TEST_F(TroubleTest, ARunningJobStaysReady) {
   }
 }
 
+// A pod's own word is no problem of a request, whatever it is called.
+TEST_F(TroubleTest, APodsReasonIsNotTakenBack) {
+  Start(2);
+  Live(2);
+  const Json waiting = {{"reason", "ConnectionRefused"}, {"message", "the runtime does not answer"}};
+  SetPod("job-1-1", {{"conditions", {{{"type", "PodScheduled"}, {"status", "True"}}}},
+                     {"containerStatuses", {{{"name", "trainer"}, {"state", {{"waiting", waiting}}}}}}});
+  Live(5);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "ConnectionRefused");
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("the runtime does not answer"), std::string::npos) << message;
+}
+
+// Of one attempt all pods look for worker 0 at the same place.
+TEST_F(TroubleTest, AnotherAddressOfTheMasterIsAnotherAttempt) {
+  Start(4);
+  Refuse("create pods job-1-3", kBroken);
+  Live(5);
+  ASSERT_EQ(Pods(), 3u);
+  const std::string address = api_.Get(kube::kServices, "default", "job-master").body["spec"]["clusterIP"];
+  ASSERT_EQ(StatusOfJob()["master"]["address"], address);
+  api_.Delete(kube::kServices, "default", "job-master", {});
+  const Json other = {{"apiVersion", "v1"},
+                      {"kind", "Service"},
+                      {"metadata", {{"name", "other"}}},
+                      {"spec", {{"clusterIP", address}, {"ports", {{{"port", 1}}}}}}};
+  ASSERT_TRUE(api_.Create(kube::kServices, "default", other, {}).ok());
+  Live(70);  // until it is looked at again
+  Allow();
+  Live(60);
+  const Json status = StatusOfJob(), pods = api_.List(kube::kPods, "", {}).body["items"];
+  EXPECT_EQ(status["attempt"], 2);
+  EXPECT_EQ(json::Whole(json::Field(status, "restarts"), "total"), 0) << "nothing failed";
+  EXPECT_EQ(Events("MasterAddressChanged"), 1);
+  const std::string now = api_.Get(kube::kServices, "default", "job-master").body["spec"]["clusterIP"];
+  EXPECT_NE(now, address);
+  ASSERT_EQ(pods.size(), 4u);
+  for (const Json& pod : pods) {
+    EXPECT_EQ(pod["metadata"]["labels"]["trainyard.dev/attempt"], "2");
+    const std::string& name = pod["metadata"]["name"].get_ref<const std::string&>();
+    EXPECT_TRUE(name == "job-2-0" || pod["spec"].dump().find(now) != std::string::npos) << name;
+  }
+}
+
+// Its workers have found each other: they need no new place for that.
+TEST_F(TroubleTest, ARunningJobStaysWhereItIs) {
+  Start(1);
+  Live(2);
+  RunPod("job-1-0");
+  Live(2);
+  const std::string address = api_.Get(kube::kServices, "default", "job-master").body["spec"]["clusterIP"];
+  api_.Delete(kube::kServices, "default", "job-master", {});
+  const Json other = {{"apiVersion", "v1"},
+                      {"kind", "Service"},
+                      {"metadata", {{"name", "other"}}},
+                      {"spec", {{"clusterIP", address}, {"ports", {{{"port", 1}}}}}}};
+  ASSERT_TRUE(api_.Create(kube::kServices, "default", other, {}).ok());
+  Live(70);
+  EXPECT_EQ(StatusOfJob()["attempt"], 1);
+  EXPECT_EQ(StatusOfJob()["phase"], "Running");
+}
+
+// A person may make it, in the job's name, without an address.
+TEST_F(TroubleTest, AMasterWithoutAnAddressIsNone) {
+  Refuse("create services job-master", kBroken);
+  Start(2);
+  Live(2);
+  const Json job = api_.Get(kube::kTrainingJobs, "default", "job").body;
+  const Json owner = {{"apiVersion", "trainyard.dev/v1alpha1"},
+                      {"kind", "TrainingJob"},
+                      {"name", "job"},
+                      {"uid", job["metadata"]["uid"]},
+                      {"controller", true}};
+  const Json master = {{"apiVersion", "v1"},
+                       {"kind", "Service"},
+                       {"metadata", {{"name", "job-master"}, {"ownerReferences", {owner}}}},
+                       {"spec", {{"clusterIP", "None"}, {"ports", {{{"port", 1}}}}}}};
+  ASSERT_TRUE(api_.Create(kube::kServices, "default", master, {}).ok());
+  Allow();
+  Live(20);
+  EXPECT_EQ(Pods(), 0u);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "NoMasterAddress");
+  api_.Delete(kube::kServices, "default", "job-master", {});
+  Live(60);
+  EXPECT_EQ(Pods(), 2u);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "Waiting");
+}
+
 // The end of a job waits for nothing; its groups go when they can.
 TEST_F(TroubleTest, AnEndIsWrittenThoughItsGroupsDoNotGo) {
   Start(1, {{"scheduling", {{"gang", "volcano"}}}});

@@ -1,7 +1,6 @@
 #include "operator/local/api/api_server.h"
 
 #include <httplib.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,9 +16,11 @@
 #include "common/json.h"
 #include "operator/api/job_file.h"
 #include "operator/base/json_access.h"
+#include "operator/base/stop_flag.h"
 #include "operator/local/api/admission.h"
 #include "operator/local/api/discovery.h"
 #include "operator/local/api/duplicate_fields.h"
+#include "operator/local/api/head_deadline.h"
 #include "operator/local/api/pod_log.h"
 #include "operator/local/api/protobuf_review.h"
 #include "operator/local/api/request_body.h"
@@ -42,6 +43,8 @@ constexpr char kNoOpenApi2[] =
     "\x0a\x03"
     "2.0";
 constexpr char kOpenApi2Type[] = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+// What a stop lets go out of a log before it ends it.
+constexpr size_t kLastLogBytes = 1 << 20;
 constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10, kLastBookmarkSeconds = 2;
 
 // A thread per connection, bounded: a watch holds its thread for minutes, and a pool of few would
@@ -91,19 +94,10 @@ bool IsProtobuf(const httplib::Request& request) {
   return request.get_header_value("Content-Type").starts_with("application/vnd.kubernetes.protobuf");
 }
 
-// Whoever keeps a connection to `port` open, and says nothing, would hold up a stop until the library gives up on it,
-// which does not say which connections it has. What is being answered is answered.
+// Whoever keeps a connection to `port` open, and says nothing, would hold up a stop until the library gives up on it.
+// What is being answered is answered.
 void EndReading(int port) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const int file = std::atoi(entry.path().filename().c_str());
-    sockaddr_in here{}, there{};
-    socklen_t size = sizeof here, other = sizeof there;
-    const bool ours = getsockname(file, reinterpret_cast<sockaddr*>(&here), &size) == 0 && here.sin_family == AF_INET &&
-                      ntohs(here.sin_port) == port &&
-                      getpeername(file, reinterpret_cast<sockaddr*>(&there), &other) == 0;
-    if (ours) shutdown(file, SHUT_RD);
-  }
+  for (const auto& [file, peer] : ConnectionsTo(port)) shutdown(file, SHUT_RD);
 }
 
 // The time that it takes says nothing about where the difference is.
@@ -205,7 +199,9 @@ struct ApiServer::Impl {
   httplib::SSLServer server;
   std::atomic<bool> stopping{false}, serving{false};
   std::atomic<size_t> ended{0};  // connections
-  std::thread thread;
+  HeadDeadline heads;
+  StopFlag sweeping_ends;
+  std::thread thread, sweeper;
   int port = 0;
 };
 
@@ -370,19 +366,21 @@ void ApiServer::Impl::Logs(const Route& route, const httplib::Request& request, 
   if (!source.ok()) return Answer(BadRequest(source.status().message()), response);
   auto log = std::make_shared<LogSource>(*source);
   const bool follow = IsSet(request, "follow");
-  response.set_chunked_content_provider(
-      kLogType, [this, log, follow, ns = route.ns, name = route.name, container](size_t, httplib::DataSink& sink) {
-        // Asked before reading: what is written before the end is then read.
-        const bool ended = !follow || stopping || !ContainerRuns(api.Get(kube::kPods, ns, name).body, container);
-        const std::string text = log->Read();
-        if (!text.empty() && !sink.write(text.data(), text.size())) return false;
-        if (text.empty() && ended) {
-          sink.done();
-          return true;
-        }
-        if (text.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        return sink.is_writable();
-      });
+  response.set_chunked_content_provider(kLogType, [this, log, follow, ns = route.ns, name = route.name, container,
+                                                   left = kLastLogBytes](size_t, httplib::DataSink& sink) mutable {
+    // Asked before reading: what is written before the end is then read.
+    const bool stops = stopping;
+    const bool ended = !follow || stops || !ContainerRuns(api.Get(kube::kPods, ns, name).body, container);
+    const std::string text = log->Read();
+    if (!text.empty() && !sink.write(text.data(), text.size())) return false;
+    if (stops) left -= std::min(left, text.size());
+    if ((text.empty() && ended) || left == 0) {
+      sink.done();
+      return true;
+    }
+    if (text.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return sink.is_writable();
+  });
 }
 
 // Why what a cluster's node does for kubectl is not done here, and what to do instead; empty for everything else.
@@ -516,7 +514,11 @@ ApiServer::ApiServer(MemoryApi& api, const Clock& clock, Certificate certificate
     const ApiResult accepted = impl->Accept(request);
     if (!accepted.ok()) AnswerAndClose(accepted, response);
     EndOfHead();
+    impl->heads.Answering(IncomingSocket());
     return accepted.ok() ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
+  });
+  server.set_logger([impl = impl_.get()](const httplib::Request&, const httplib::Response&) {
+    impl->heads.Answered(IncomingSocket());
   });
   // Who asks before it sends the body is told by the head as well.
   server.set_expect_100_continue_handler(
@@ -556,6 +558,9 @@ Status ApiServer::Start(int port) {
     impl->server.listen_after_bind();
     impl->serving = false;
   });
+  impl_->sweeper = std::thread([impl = impl_.get()] {
+    while (impl->sweeping_ends.Sleep(1)) impl->heads.Sweep(impl->port);
+  });
   while (!impl_->server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return FirstRequest();
 }
@@ -583,6 +588,8 @@ void ApiServer::Stop() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (impl_->thread.joinable()) impl_->thread.join();
+  impl_->sweeping_ends.Set();
+  if (impl_->sweeper.joinable()) impl_->sweeper.join();
 }
 
 int ApiServer::port() const { return impl_->port; }

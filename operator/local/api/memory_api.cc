@@ -15,7 +15,8 @@
 namespace trainyard::local {
 namespace {
 
-constexpr size_t kHistory = 20000;
+// Of the history: changes, and bytes of their objects' text.
+constexpr size_t kHistory = 20000, kHistoryBytes = 64 << 20;
 // A hundred years: the end of such a grace is a time that can still be said, and counted back from.
 constexpr int64_t kLongestGrace = int64_t{100} * 366 * 86400;
 
@@ -177,6 +178,7 @@ ApiResult MemoryApi::Create(const Resource& resource, const std::string& ns, Jso
     object["metadata"]["name"] = prefix + NewUid().substr(0, 5);
   const std::string name = TextAt(object, "/metadata/name");
   if (ApiResult refused = CheckName(resource, name); !refused.ok()) return refused;
+  if (ApiResult large = CheckBytes(nullptr, object); !large.ok()) return large;
   ApiResult result = Admit(resource, nullptr, request.strict, object);
   if (!result.ok()) return result;
   if (ApiResult deep = CheckDepth(resource, nullptr, object); !deep.ok()) return deep;
@@ -224,6 +226,7 @@ ApiResult MemoryApi::Update(const Resource& resource, const std::string& ns, con
         "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + TextAt(*old, "/metadata/uid"));
   }
   Json merged = TakeChanges(resource, subresource, *old, std::move(next));
+  if (ApiResult large = CheckBytes(old.get(), merged); !large.ok()) return large;
   ApiResult result = Admit(resource, old.get(), request.strict, merged);
   if (!result.ok()) return result;
   if (ApiResult deep = CheckDepth(resource, old.get(), merged); !deep.ok()) return deep;
@@ -388,12 +391,19 @@ void MemoryApi::Commit(const std::string& collection, const std::string& key, Ob
   } else {
     collections_[collection].erase(key);
   }
-  history_.push_back({version_, collection, key, std::move(before), std::move(after)});
-  if (history_.size() > kHistory) {
+  const size_t bytes = Weight(after ? *after : *before, SIZE_MAX);  // what was before is the change's before this one
+  history_.push_back({version_, collection, key, std::move(before), std::move(after), bytes});
+  history_bytes_ += bytes;
+  TrimHistory();
+  changed_.NotifyAll();
+}
+
+void MemoryApi::TrimHistory() {
+  while (history_.size() > kHistory || history_bytes_ > kHistoryBytes) {
     oldest_ = history_.front().version;
+    history_bytes_ -= history_.front().bytes;
     history_.pop_front();
   }
-  changed_.NotifyAll();
 }
 
 bool MemoryApi::Next(const Resource& resource, const std::string& ns, const Selector& selector, uint64_t& since,
@@ -431,6 +441,7 @@ void MemoryApi::WakeAll() const { changed_.NotifyAll(); }
 void MemoryApi::Compact() {
   const MutexLock lock(mutex_);
   history_.clear();
+  history_bytes_ = 0;
   oldest_ = version_;
 }
 
@@ -483,6 +494,7 @@ Status MemoryApi::Load(const Json& dump) {
   const MutexLock lock(mutex_);
   collections_ = std::move(collections);
   history_.clear();
+  history_bytes_ = 0;
   // Watches of an earlier life start again with a list.
   version_ = oldest_ = dump["version"].get<uint64_t>() + 1;
   random_.seed(random_() ^ version_);

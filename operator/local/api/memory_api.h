@@ -3,7 +3,8 @@
 // (tests/cluster) proves against a real kube-apiserver.
 //
 //   - resourceVersion is one counter for all objects; a watch from version v gets every change after v
-//     in order, or 410 when the history no longer reaches back that far.
+//     in order, or 410 when the history no longer reaches back that far. It is bounded in changes and in bytes.
+//   - An object beyond about 1.5 MiB of text, etcd's limit, gets 413.
 //   - A write that carries an old resourceVersion, and a delete with another uid, gets 409.
 //   - `generation` counts changes of a custom resource's spec; status is written through the status
 //     subresource alone.
@@ -108,6 +109,7 @@ class MemoryApi {
     uint64_t version;
     std::string collection, key;
     Object before, after;  // null: not there
+    size_t bytes;          // of the text of what it added to the history
   };
 
   ApiResult Update(const Resource& resource, const std::string& ns, const std::string& name,
@@ -128,6 +130,7 @@ class MemoryApi {
   // Commits `after` with its new resourceVersion under the name in it, and returns it.
   Object Store(const Resource& resource, Object before, Json after) REQUIRES_LOCK(mutex_);
   void Commit(const std::string& collection, const std::string& key, Object before, Object after) REQUIRES_LOCK(mutex_);
+  void TrimHistory() REQUIRES_LOCK(mutex_);
   std::string NewUid() REQUIRES_LOCK(mutex_);
 
   const Clock& clock_;
@@ -137,6 +140,7 @@ class MemoryApi {
   uint64_t version_ GUARDED_BY(mutex_) = 1;
   uint64_t oldest_ GUARDED_BY(mutex_) = 1;  // changes after this one are in the history
   std::deque<Change> history_ GUARDED_BY(mutex_);
+  size_t history_bytes_ GUARDED_BY(mutex_) = 0;
   Follower follower_ GUARDED_BY(mutex_);
   std::map<std::string, Objects> collections_ GUARDED_BY(mutex_);  // by "plural.group"
 };

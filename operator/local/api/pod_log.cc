@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "operator/base/json_access.h"
 
@@ -13,6 +14,8 @@ namespace {
 
 constexpr double kNoteSeconds = 1;
 constexpr size_t kBlock = 64 << 10;
+// The containers write what is read here, and may make a file of any size out of nothing.
+constexpr uint64_t kTailBytes = 64 << 20, kTimesBytes = 16 << 20;
 
 const Json* FindContainer(const Json& statuses, const std::string& name) {
   for (const Json& status : statuses) {
@@ -21,33 +24,38 @@ const Json* FindContainer(const Json& statuses, const std::string& name) {
   return nullptr;
 }
 
-// Where the last `lines` lines begin.
+// Where the last `lines` lines begin, or what is looked at for them.
 uint64_t TailOffset(const RegularFile& file, int64_t lines) {
   int64_t seen = 0;
-  for (uint64_t end = file.size(); end > 0;) {
-    const uint64_t begin = end - std::min<uint64_t>(end, kBlock);
+  uint64_t end = file.size();
+  const uint64_t first = end - std::min(end, kTailBytes);
+  while (end > first) {
+    const uint64_t begin = end - std::min<uint64_t>(end - first, kBlock);
     const std::string block = file.Read(begin, end - begin);
     for (size_t i = block.size(); i > 0; --i) {
       if (block[i - 1] == '\n' && seen++ == lines) return begin + i;
     }
     end = begin;
   }
-  return 0;
+  return first;
 }
 
 std::filesystem::path TimesOf(std::filesystem::path log) { return log += ".times"; }
 
-// Where the first growth at `since` or later began; the end when there was none.
+// Where the first growth at `since` or later began, of the newest that are looked at; the end when there was none.
 uint64_t OffsetAt(const RegularFile& log, const std::filesystem::path& path, Time since) {
   const RegularFile times(TimesOf(path));
   if (!times.is_open()) return 0;  // of a version without
   std::string rest;
-  for (uint64_t at = 0;;) {
-    const std::string block = times.Read(at, kBlock);
+  const uint64_t size = times.size(), first = size - std::min(size, kTimesBytes);
+  bool whole = first == 0;  // what comes is a line from its beginning on
+  for (uint64_t at = first;;) {
+    const std::string block = times.Read(at, std::min<uint64_t>(kBlock, size - at));
     if (block.empty()) return log.size();
     at += block.size();
     std::istringstream lines(rest + block);
     for (rest.clear(); std::getline(lines, rest) && !lines.eof(); rest.clear()) {
+      if (!std::exchange(whole, true)) continue;
       std::istringstream line(rest);
       std::string time;
       uint64_t offset = 0;

@@ -47,8 +47,8 @@ class LogSource {
   uint64_t at_;
 };
 struct LogOptions {
-  std::optional<int64_t> tail_lines;
-  std::optional<Time> since;  // what was written from a second before it on
+  std::optional<int64_t> tail_lines;  // of the last 64 MiB
+  std::optional<Time> since;          // what was written from a second before it on, within the last days
 };
 // kInvalid, as the kubelet says it, when the container does not exist or has not started.
 Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, const std::string& container,

@@ -1,6 +1,8 @@
 #include "operator/local/api/pod_update.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "operator/base/json_access.h"
 
@@ -31,9 +33,32 @@ bool MayBeActiveFor(const Json& before, const Json& now) {
   return now.is_number_integer() && now > 0 && (before.is_null() || now < before);
 }
 
-bool OnlyAdds(const Json& before, const Json& now) {
-  return std::all_of(before.begin(), before.end(),
-                     [&](const Json& each) { return std::find(now.begin(), now.end(), each) != now.end(); });
+Json WithoutSeconds(Json toleration) {
+  if (toleration.is_object()) toleration.erase("tolerationSeconds");
+  return toleration;
+}
+
+// Tolerations are only added to, and how long each holds may change.
+void CheckTolerations(const Json& before, const Json& now, std::vector<Cause>& causes) {
+  std::set<Json> there;
+  for (const Json& each : now) there.insert(WithoutSeconds(each));
+  const bool all =
+      std::all_of(before.begin(), before.end(), [&](const Json& each) { return there.contains(WithoutSeconds(each)); });
+  if (!all)
+    causes.push_back(Forbidden("spec.tolerations",
+                               "Forbidden: existing toleration can not be modified except its tolerationSeconds"));
+}
+
+// Gates are only taken away.
+void CheckGates(const Json& before, const Json& now, std::vector<Cause>& causes) {
+  std::set<std::string> there;
+  for (const Json& gate : before) there.insert(json::Text(gate, "name"));
+  for (size_t i = 0; i < now.size(); ++i) {
+    const std::string name = json::Text(now[i], "name");
+    if (!there.contains(name))
+      causes.push_back(Forbidden("spec.schedulingGates[" + std::to_string(i) + "].name",
+                                 "Forbidden: only deletion is allowed, but found new scheduling gate '" + name + "'"));
+  }
 }
 
 }  // namespace
@@ -52,7 +77,9 @@ std::vector<Cause> CheckPodUpdate(const Json& before, const Json& now) {
   }
   if (MayBeActiveFor(json::Field(before, "activeDeadlineSeconds"), json::Field(now, "activeDeadlineSeconds")))
     PutBack(before, "activeDeadlineSeconds", rest);
-  if (OnlyAdds(json::List(before, "tolerations"), json::List(now, "tolerations"))) PutBack(before, "tolerations", rest);
+  CheckTolerations(json::List(before, "tolerations"), json::List(now, "tolerations"), causes);
+  CheckGates(json::List(before, "schedulingGates"), json::List(now, "schedulingGates"), causes);
+  for (const char* judged : {"tolerations", "schedulingGates"}) PutBack(before, judged, rest);
   if (json::Whole(before, "terminationGracePeriodSeconds") < 0 &&
       json::Whole(now, "terminationGracePeriodSeconds") == 1)
     PutBack(before, "terminationGracePeriodSeconds", rest);

@@ -68,6 +68,8 @@ void LimitHeads(SSL_CTX* context) { SSL_CTX_set_msg_callback(context, CountRecor
 
 void EndOfHead() { incoming.left = kHeadBytes; }
 
+int IncomingSocket() { return incoming.tls ? SSL_get_fd(incoming.tls) : -1; }
+
 ApiResult CheckHead(const httplib::Request& request) {
   const std::array methods = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
   if (std::find(methods.begin(), methods.end(), request.method) == methods.end()) return MethodNotAllowed();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "operator/base/json_access.h"
 
@@ -38,22 +40,37 @@ const char* KeyOf(const std::string& list, const Json& patch) {
   return container ? "containerPort" : "port";
 }
 
+// Where the items of a list stand, by what identifies them: looking through the list for each item of a patch could
+// take minutes. Of several with one id the first comes first.
+using Places = std::multimap<Json, size_t>;
+
 void MergeItems(Json& list, const Json& patch, const char* key) {
   if (!list.is_array()) list = Json::array();
+  Places places;
+  for (const Json& each : list) places.emplace(json::Field(each, key), places.size());
+  std::set<size_t> gone;
   for (const Json& item : patch) {
     const Json& id = json::Field(item, key);
     if (json::Text(item, kDirective) == "replace") continue;
-    const auto same =
-        std::find_if(list.begin(), list.end(), [&](const Json& each) { return json::Field(each, key) == id; });
+    const auto same = places.lower_bound(id);
+    const bool found = same != places.end() && same->first == id;
     if (json::Text(item, kDirective) == "delete") {
-      if (same != list.end()) list.erase(same);
-    } else if (same != list.end()) {
-      StrategicMerge(*same, item);
+      if (!found) continue;
+      gone.insert(same->second);
+      places.erase(same);
+    } else if (found) {
+      StrategicMerge(list[same->second], item);
     } else {
+      places.emplace(id, list.size());
       list.push_back(Json::object());
       StrategicMerge(list.back(), item);
     }
   }
+  Json left = Json::array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!gone.contains(i)) left.push_back(std::move(list[i]));
+  }
+  list = std::move(left);
 }
 
 bool Replaces(const Json& list) {
@@ -66,8 +83,9 @@ void MergeList(Json& list, const std::string& name, const Json& patch) {
   if (key && Replaces(patch)) list = Json::array();
   if (key) return MergeItems(list, patch, key);
   if (name != "finalizers" || !list.is_array()) return void(list = patch);
+  std::set<Json> there(list.begin(), list.end());
   for (const Json& item : patch) {
-    if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+    if (there.insert(item).second) list.push_back(item);
   }
 }
 
@@ -79,9 +97,8 @@ void StrategicMerge(Json& object, const Json& patch) {
     if (key.starts_with(kDeleteItems)) {
       Json& list = object[key.substr(sizeof kDeleteItems - 1)];
       if (!list.is_array() || !value.is_array()) continue;
-      std::erase_if(list.get_ref<Json::array_t&>(), [&gone = value](const Json& item) {
-        return std::find(gone.begin(), gone.end(), item) != gone.end();
-      });
+      const std::set<Json> gone(value.begin(), value.end());
+      std::erase_if(list.get_ref<Json::array_t&>(), [&](const Json& item) { return gone.contains(item); });
     } else if (key.starts_with("$")) {
       continue;
     } else if (value.is_null() || json::Text(value, kDirective) == "delete") {

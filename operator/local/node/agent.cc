@@ -194,9 +194,15 @@ bool Agent::EndProcesses(const Json& pod) const {
   bool any = false;
   constexpr size_t kMost = 64 << 10;
   std::istringstream file(RegularFile(files.root() / "processes").Read(0, kMost));
-  pid_t pid;
-  std::string start;
-  while (file >> pid >> start) any |= KillOldSession(pid, start);
+  // Ticks since boot come again after the next one: a line of another boot, or of an earlier version, which does not
+  // say of which it is, could name anyone.
+  const std::string boot_id = BootId();
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    pid_t pid = 0;
+    std::string start, boot;
+    if (words >> pid >> start >> boot && boot == boot_id) any |= KillOldSession(pid, start);
+  }
   for (const char* list : {"initContainers", "containers"}) {
     const Json& containers = json::List(json::Field(pod, "spec"), list);
     for (const Json& container : containers) any |= KillCarriers(files.Mark(json::Text(container, "name")));

@@ -314,7 +314,7 @@ void PodRunner::RecordProcesses() const {
     for (const Container& container : *list) {
       if (!container.process || !container.terminated.is_null()) continue;
       if (const auto start = StartTime(container.process->pid()))
-        lines += std::to_string(container.process->pid()) + " " + *start + "\n";
+        lines += std::to_string(container.process->pid()) + " " + *start + " " + BootId() + "\n";
     }
   }
   // A disk that is full costs no pod its life: there is another trace of its processes (EndProcesses of agent.h).

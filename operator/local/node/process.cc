@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "operator/base/descriptor.h"
 #include "operator/base/file.h"
 #include "operator/local/node/session.h"
 
@@ -153,28 +154,15 @@ void Discard(pid_t pid) {
   for (int i = 0; i < 100 && waitpid(pid, nullptr, WNOHANG) == 0; ++i) usleep(10000);
 }
 
-// Closes what it holds.
-struct Descriptor {
-  explicit Descriptor(int number) : number(number) {}
-  ~Descriptor() { Close(); }
-  Descriptor(const Descriptor&) = delete;
-  void operator=(const Descriptor&) = delete;
-  void Close() {
-    if (number >= 0) close(number);
-    number = -1;
-  }
-  int number;
-};
-
 }  // namespace
 
 Result<Process> Process::Start(const ProcessSpec& spec) {
   // Another container may have put something else there before this one began.
   const Descriptor output(spec.output.empty() ? open("/dev/null", O_WRONLY | O_CLOEXEC)
                                               : OpenRegular(spec.output, O_WRONLY | O_CREAT | O_APPEND, 0644));
-  if (output.number < 0) return Status(Code::kInternal, spec.output + ": " + std::strerror(errno));
+  if (output.get() < 0) return Status(Code::kInternal, spec.output + ": " + std::strerror(errno));
   const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (input.number < 0) return Status(Code::kInternal, std::string("/dev/null: ") + std::strerror(errno));
+  if (input.get() < 0) return Status(Code::kInternal, std::string("/dev/null: ") + std::strerror(errno));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status(Code::kInternal, std::string("pipe: ") + std::strerror(errno));
   const Descriptor ours(ends[0]);
@@ -186,15 +174,15 @@ Result<Process> Process::Start(const ProcessSpec& spec) {
                     .arguments = Pointers(spec.command),
                     .environment = Pointers(spec.environment),
                     .directory = spec.directory.empty() ? own : spec.directory,
-                    .input = input.number,
-                    .output = output.number,
-                    .report = childs.number,
+                    .input = input.get(),
+                    .output = output.get(),
+                    .report = childs.get(),
                     .parent = getpid()};
   const pid_t pid = fork();
   if (pid == 0) RunChild(child);
   if (pid < 0) return Status(Code::kInternal, std::string("fork: ") + std::strerror(errno));
   childs.Close();
-  if (Status status = AwaitExec(ours.number, spec); !status.ok()) {
+  if (Status status = AwaitExec(ours.get(), spec); !status.ok()) {
     Discard(pid);
     return status;
   }

@@ -11,10 +11,13 @@
 #include <sstream>
 #include <vector>
 
+#include "operator/base/clock.h"
+
 namespace trainyard::local {
 namespace {
 
-constexpr int kPasses = 100, kPauseMicroseconds = 10000;
+constexpr double kKillSeconds = 1;
+constexpr int kPauseMicroseconds = 10000;
 
 std::string ReadProc(pid_t pid, const char* file) {
   std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
@@ -45,23 +48,45 @@ std::vector<pid_t> Processes(const std::function<bool(pid_t)>& ours) {
   return found;
 }
 
+// Of a process whose first thread has ended all say that it has, while others of it run on.
+bool RunsWithoutItsFirst(const std::vector<std::string>& fields) {
+  constexpr size_t kState = 0, kThreads = 17;
+  return fields.size() > kThreads && fields[kState] == "Z" && fields[kThreads] != "1";
+}
+
 // Whether it has not ended and is of session `id`.
 bool IsMember(pid_t pid, pid_t id) {
   constexpr size_t kState = 0, kSession = 3;
   const std::vector<std::string> fields = StatFields(pid);
-  return fields.size() > kSession && fields[kState] != "Z" && fields[kSession] == std::to_string(id);
+  return fields.size() > kSession && fields[kSession] == std::to_string(id) &&
+         (fields[kState] != "Z" || RunsWithoutItsFirst(fields));
+}
+
+std::string EnvironmentOf(pid_t pid) {
+  if (const std::string own = ReadProc(pid, "environ"); !own.empty()) return own;
+  if (!RunsWithoutItsFirst(StatFields(pid))) return "";
+  std::error_code error;
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    std::ifstream stream(thread->path() / "environ", std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(stream), {});
+    if (!text.empty()) return text;
+  }
+  return "";
 }
 
 // What has ended carries nothing.
 bool Carries(pid_t pid, const std::string& variable) {
-  const std::string text = '\0' + ReadProc(pid, "environ") + '\0';
+  const std::string text = '\0' + EnvironmentOf(pid) + '\0';
   return text.find('\0' + variable + '\0') != std::string::npos;
 }
 
 // More than once: what is being killed may be starting others.
 bool KillAll(const std::function<bool(pid_t)>& ours) {
   bool any = false;
-  for (int pass = 0; pass < kPasses; ++pass) {
+  // A look at all processes may take as long as one likes on a machine that has many.
+  const Instant end = After(SteadyNow(), kKillSeconds);
+  do {
     bool left = false;
     for (const pid_t pid : Processes(ours)) {
       if (kill(pid, SIGKILL) == 0) left = true;
@@ -69,7 +94,7 @@ bool KillAll(const std::function<bool(pid_t)>& ours) {
     if (!left) break;
     any = true;
     usleep(kPauseMicroseconds);
-  }
+  } while (SteadyNow() < end);
   return any;
 }
 
@@ -79,6 +104,13 @@ std::optional<std::string> StartTime(pid_t pid) {
   constexpr size_t kStartTime = 19;
   const std::vector<std::string> fields = StatFields(pid);
   return fields.size() > kStartTime ? std::optional(fields[kStartTime]) : std::nullopt;
+}
+
+std::string BootId() {
+  std::ifstream stream("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  stream >> id;
+  return id;
 }
 
 void KillSession(pid_t id) {

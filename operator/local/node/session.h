@@ -10,11 +10,13 @@
 namespace trainyard::local {
 
 // When the process `pid` started, in clock ticks since boot; nothing when there is none. With the pid
-// it names a process for ever.
+// it names a process until the next boot; with BootId, for ever.
 std::optional<std::string> StartTime(pid_t pid);
+// What the kernel calls this boot; empty where it does not say.
+std::string BootId();
 
 // Sends SIGKILL to every process of the session `id`, also to those in process groups of their own, until
-// none is left, for a second at most.
+// none is left: once at least, and then for a second at most.
 void KillSession(pid_t id);
 
 // The same, and to every process that carries `variable` (NAME=value) in its environment: what the container has put

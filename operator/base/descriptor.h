@@ -1,12 +1,12 @@
 // A file descriptor that is closed at its owner's end.
-#ifndef TRAINYARD_OPERATOR_NET_DESCRIPTOR_H_
-#define TRAINYARD_OPERATOR_NET_DESCRIPTOR_H_
+#ifndef TRAINYARD_OPERATOR_BASE_DESCRIPTOR_H_
+#define TRAINYARD_OPERATOR_BASE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace trainyard::net {
+namespace trainyard {
 
 class Descriptor {
  public:
@@ -31,6 +31,6 @@ class Descriptor {
   int descriptor_;
 };
 
-}  // namespace trainyard::net
+}  // namespace trainyard
 
-#endif  // TRAINYARD_OPERATOR_NET_DESCRIPTOR_H_
+#endif  // TRAINYARD_OPERATOR_BASE_DESCRIPTOR_H_
