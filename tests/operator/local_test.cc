@@ -373,7 +373,7 @@ TEST_F(ServerTest, ALogWithoutAnEndHoldsUpNoStop) {
   std::jthread reader([&] {
     httplib::SSLClient client("127.0.0.1", server_->port());
     client.enable_server_certificate_verification(false);
-    client.Get("/api/v1/namespaces/default/pods/p/log", {{"Authorization", "Bearer secret"}},
+    client.Get("/api/v1/namespaces/default/pods/p/log?tailLines=1000", {{"Authorization", "Bearer secret"}},
                [&](const char*, size_t size) {
                  bytes += size;
                  return SecondsBetween(start_, SteadyNow()) < 30;  // so that the test ends
