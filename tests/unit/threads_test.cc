@@ -12,6 +12,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sin.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -103,6 +104,16 @@ TEST(Threads, Product) {
     ExpectTheSameBits([&] { return WithGradients(Product(x, weight, bias), {x, weight, bias}); });
     const Tensors low = Bf16({x, weight, bias});
     ExpectTheSameBits([&] { return WithGradients(Product(low[0], low[1], low[2]), low); });
+  }
+}
+
+// An evaluation: what is made in inference mode is written to by other threads, too.
+TEST(Threads, ProductInInferenceMode) {
+  const c10::InferenceMode inference;
+  const at::Tensor x = at::randn({1500, 64});
+  for (const int64_t outputs : {192, 1}) {
+    const at::Tensor weight = at::randn({outputs, 64}), bias = at::randn({outputs});
+    ExpectTheSameBits([&] { return Tensors{Product(x, weight, bias)}; });
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -20,8 +21,11 @@ void ParallelFor(int64_t begin, int64_t end, int64_t least, const std::function<
 }
 
 void ParallelBlocks(int64_t size, int64_t block, const std::function<void(int64_t, int64_t)>& run) {
+  // Properties of a thread, both; what was made in inference mode may be written to in that mode alone.
+  const bool inference = c10::InferenceMode::is_enabled();
   ParallelFor(0, (size + block - 1) / block, 1, [&](int64_t first, int64_t last) {
-    const at::NoGradGuard no_grad;  // a property of the thread
+    const c10::InferenceMode mode(inference);
+    const at::NoGradGuard no_grad;
     const OneLibraryThread one_thread;
     for (int64_t i = first; i < last; ++i) run(i * block, std::min(block, size - i * block));
   });

@@ -16,7 +16,8 @@ namespace trainyard {
 void ParallelFor(int64_t begin, int64_t end, int64_t least, const std::function<void(int64_t begin, int64_t end)>& run);
 
 // Calls `run` once for every block of so many indices of [0, size), the last one shorter, each computed by one thread
-// alone, without recording gradients. Where the cuts lie does not depend on the number of threads: sums may.
+// alone, without recording gradients, in the caller's inference mode. Where the cuts lie does not depend on the number
+// of threads: sums may.
 void ParallelBlocks(int64_t size, int64_t block, const std::function<void(int64_t begin, int64_t size)>& run);
 
 // While it lives, what this thread asks of MKL and oneDNN is computed by this thread alone. Inside a parallel loop too:
