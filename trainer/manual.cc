@@ -137,15 +137,18 @@ Manual Eval() {
           .see_also = {"trainyard checkpoint verify", "docs/formats.md"}};
 }
 
+// Of a table of tasks without any synthetic data there is nothing to show.
 Manual Synth(const std::vector<std::string>& tasks) {
-  const std::string& task = tasks.front();
+  std::vector<Entry> examples;
+  if (!tasks.empty())
+    examples.push_back({"trainyard synth " + tasks.front() + " --out data/" + tasks.front() + " --seed 1", ""});
   return {.description =
               "Writes a synthetic data set in a task's own format, with its ground truth. The same options give the "
               "same bytes. A folder that holds this data already stays as it is.",
           .environment = {},
           .files = {{"DIR/synth.json", "What was asked for, and whether the data is whole."}},
           .exit_codes = Codes({0, 2, 64, 74}),
-          .examples = {{"trainyard synth " + task + " --out data/" + task + " --seed 1", ""}},
+          .examples = std::move(examples),
           .see_also = {"trainyard tasks", "docs/formats.md"}};
 }
 
