@@ -20,6 +20,16 @@ Status Guarded(const std::function<Status(size_t)>& f, size_t i) {
   }
 }
 
+// Not of std::jthread, whose stop_token makes system calls by number, which nothing in an image shall.
+struct Pool {
+  std::vector<std::thread> threads;
+  ~Pool() { Join(); }
+  void Join() {
+    for (std::thread& thread : threads)
+      if (thread.joinable()) thread.join();
+  }
+};
+
 }  // namespace
 
 Status InParallel(size_t count, int parallel, const std::function<Status(size_t)>& f) {
@@ -36,16 +46,15 @@ Status InParallel(size_t count, int parallel, const std::function<Status(size_t)
     }
   };
   const size_t others = std::min(count, static_cast<size_t>(std::max(parallel, 1))) - (count > 0 ? 1 : 0);
-  {
-    std::vector<std::jthread> pool;
-    try {
-      pool.reserve(others);
-      while (pool.size() < others) pool.emplace_back(work);
-    } catch (const std::exception&) {
-      // a limit of the machine or of the container, of threads or of memory
-    }
-    work();
-  }  // joins them
+  Pool pool;
+  try {
+    pool.threads.reserve(others);
+    while (pool.threads.size() < others) pool.threads.emplace_back(work);
+  } catch (const std::exception&) {
+    // a limit of the machine or of the container, of threads or of memory
+  }
+  work();
+  pool.Join();
   return first;
 }
 

@@ -20,6 +20,7 @@ import pages
 import shell
 
 SHORT_STEPS = 40
+IN_EVERY_RUN = ("README", "quickstart")  # what a new reader types; `make test-thorough` types the others, too
 BIN = pathlib.Path(harness.OPERATOR).resolve().parent
 WITH_COMMANDS = [page for page in pages.all_pages() if any(block.kind == "local" for block in pages.blocks_of(page))]
 JOBS = [block for page in pages.all_pages() for block in pages.blocks_of(page) if re.search(r"^kind: TrainingJob$", block.code, re.M)]
@@ -58,6 +59,8 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
 def test_the_commands_of(page, folder):
+    if not harness.THOROUGH and page.stem not in IN_EVERY_RUN:
+        pytest.skip("make test-thorough types it")
     path = f"{folder / '.programs'}:{BIN}:{os.environ['PATH']}"
     environment = harness.environment(PATH=path, HOME=folder, TMPDIR=folder / "tmp", LD_LIBRARY_PATH=os.environ.get("LD_LIBRARY_PATH", ""))
     (folder / "tmp").mkdir()

@@ -71,6 +71,7 @@ def test_the_script_goes_on_where_it_was_told_to_stop(tmp_path):
     assert float(re.search(r"step 2000: loss (\S+)", log.read_text()).group(1)) < 0.01, said
 
 
+@pytest.mark.skipif(not harness.THOROUGH, reason="make test-thorough runs it; docs/your-own-program.md has one like it")
 def test_torchrun_starts_two_ranks_a_pod(tmp_path):
     run = start(tmp_path, "torchrun")
     said = end(run)
