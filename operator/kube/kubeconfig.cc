@@ -69,7 +69,8 @@ Status CheckKind(const std::string& where, const Json& value, Kind kind) {
 Status OnlyKnown(const Json& object, const std::string& where, const Known& known) {
   if (!object.is_object() && !object.is_null()) return WrongType(where, object, "object");
   for (const auto& [key, value] : object.items()) {
-    const auto field = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == key; });
+    const auto field =
+        std::find_if(known.begin(), known.end(), [&name = key](const auto& each) { return each.first == name; });
     if (value.is_null()) continue;
     if (field != known.end()) {
       if (Status status = CheckKind(where + "." + key, value, field->second); !status.ok()) return status;

@@ -75,7 +75,7 @@ inside() {
   [ "$status" = 0 ] || [ "$status" = 5 ] || exit "$status"
 }
 # What a person types on one machine, with the kubectl that was found or built.
-LD_LIBRARY_PATH="$CLUSTER_STUBS" "$python" -m pytest -q -rs -p no:cacheprovider tests/integration/test_local.py tests/docs/test_commands.py -k "kubectl or (commands_of and (local or troubleshooting))"
+TRAINYARD_THOROUGH=1 LD_LIBRARY_PATH="$CLUSTER_STUBS" "$python" -m pytest -q -rs -p no:cacheprovider tests/integration/test_local.py tests/docs/test_commands.py -k "kubectl or (commands_of and (local or troubleshooting))"
 [ $# -gt 0 ] || "$python" -m pytest -q -rs -p no:cacheprovider tests/chart
 inside tests/cluster/test_scenarios.py "$@"
 if [ -z "$no_nodes" ]; then

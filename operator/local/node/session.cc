@@ -63,13 +63,13 @@ bool IsMember(pid_t pid, pid_t id) {
 }
 
 std::string EnvironmentOf(pid_t pid) {
-  if (const std::string own = ReadProc(pid, "environ"); !own.empty()) return own;
+  if (std::string own = ReadProc(pid, "environ"); !own.empty()) return own;
   if (!RunsWithoutItsFirst(StatFields(pid))) return "";
   std::error_code error;
   std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", error);
   for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
     std::ifstream stream(thread->path() / "environ", std::ios::binary);
-    const std::string text(std::istreambuf_iterator<char>(stream), {});
+    std::string text(std::istreambuf_iterator<char>(stream), {});
     if (!text.empty()) return text;
   }
   return "";
