@@ -1,4 +1,4 @@
-// How much memory this process has had at once: for tests that say what hostile input may cost.
+// What hostile input may cost: how much memory this process has had at once, and what a sanitizer adds.
 #ifndef TRAINYARD_TESTS_OPERATOR_MAX_RESIDENT_H_
 #define TRAINYARD_TESTS_OPERATOR_MAX_RESIDENT_H_
 
@@ -19,8 +19,10 @@ inline int64_t MaxResidentMiB() {
 // documentation.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr int64_t kMemoryFactor = 5;
+inline constexpr int64_t kTimeFactor = 15;  // of processor time: it documents five to fifteen
 #else
 inline constexpr int64_t kMemoryFactor = 1;
+inline constexpr int64_t kTimeFactor = 1;
 #endif
 
 }  // namespace trainyard
