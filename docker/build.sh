@@ -4,7 +4,7 @@
 #   trainyard-NAME.spdx.json   what is in it, with versions and digests
 # usage: docker/build.sh [operator] [trainer] [local]     default: all three
 #   IMAGE_TOOL     podman, buildah or docker; default: the first of them that works
-#   IMAGE_BASE     what the build stages start from; default docker.io/library/debian:bookworm-slim
+#   IMAGE_BASE     what the build stages start from; default debian:bookworm-slim
 #   IMAGE_OPTIONS  further options of every build: settings of this machine, docs/images.md has examples
 #   IMAGE_TAGS     default: the version and latest
 #   IMAGE_PREFIX   before the names, as in registry.example/team/; default: nothing
@@ -30,7 +30,7 @@ read -ra options <<<"${IMAGE_OPTIONS:-}"
 # The time of everything: that of the commit.
 SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
-options+=(--file docker/Dockerfile --build-arg "BASE=${IMAGE_BASE:-docker.io/library/debian:bookworm-slim}"
+options+=(--file docker/Dockerfile --build-arg "BASE=${IMAGE_BASE:-debian:bookworm-slim}"
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH")
 
 # extract TARGET FOLDER: the files of a target. build TARGET NAME: an image. archive NAME FILE: of it.

@@ -3,7 +3,7 @@
 
 usage: docker/root.py OUT [--shell] [--entrypoint FILE] PROGRAM...
 
-OUT/root is the folder, OUT/files.json says where each file came from; docker/sbom.py reads it. Runs in the build stage of
+OUT/files is the folder, OUT/files.json says where each file came from; docker/sbom.py reads it. Runs in the build stage of
 docker/Dockerfile; the environment: VERSION, REVISION, SOURCE_DATE_EPOCH. --shell adds busybox under its names, and /tmp; --entrypoint a script in /usr/local/bin, and /work.
 """
 
@@ -28,7 +28,7 @@ TEXTS = {
 
 class Root:
     def __init__(self, out):
-        self.path, self.record, self.sources = out / "root", out / "files.json", {}
+        self.path, self.record, self.sources = out / "files", out / "files.json", {}
         for folder in ("usr/bin", "usr/lib", "usr/lib64"):
             (self.path / folder).mkdir(parents=True)
         for name in ("bin", "lib", "lib64"):

@@ -3,7 +3,7 @@
 
 usage: docker/sbom.py OUT NAME
 
-Reads what docker/root.py made, OUT/root and OUT/files.json, and writes OUT/sbom.spdx.json. Runs in the build stage of
+Reads what docker/root.py made, OUT/files and OUT/files.json, and writes OUT/sbom.spdx.json. Runs in the build stage of
 docker/Dockerfile, where dpkg and the wheels' records are. The environment: VERSION, REVISION, SOURCE_DATE_EPOCH.
 """
 
@@ -73,7 +73,7 @@ def document(out, name):
     owner_of = origins.owners(set(record["files"].values()))
     files_of = {}
     for path, source in sorted(record["files"].items()):
-        files_of.setdefault(owner_of[source], []).append(describe_file(out / "root", path))
+        files_of.setdefault(owner_of[source], []).append(describe_file(out / "files", path))
     revision, ours = os.environ["REVISION"], origins.ours()
     shared = [origin for origin, files in files_of.items() if any(file["fileTypes"] == ["BINARY"] for file in files)]
     static = origins.linked_statically(record["programs"], shared)

@@ -15,11 +15,11 @@ TINY_JOB = ["synth", "algorithm_distillation", "--source", "ad_epsilon", "--size
 CONFIG = """
 task: {name: algorithm_distillation, eval_episodes: 1}
 model: {context: 20, layers: 1, dropout: 0}
-data: {path: /work/data}
+data: {path: data}
 batch: {global: 8}
 train: {steps: 4}
-checkpoint: {every: 2, dir: /work/checkpoints}
-run: {dir: /work/run}
+checkpoint: {every: 2, dir: checkpoints}
+run: {dir: run}
 """
 
 
@@ -84,11 +84,12 @@ def test_the_trainer_lists_its_tasks_and_has_a_shell(podman):
 
 
 def test_the_trainer_trains(podman, caller):
-    folder, uid, options = caller
-    result = podman("trainer", options, ["trainyard", *TINY_JOB, "/work/data"])
+    folder, uid, mounted = caller
+    options = [*mounted, "--workdir=/work"]
+    result = podman("trainer", options, ["trainyard", *TINY_JOB, "data"])
     assert result.returncode == 0, result
     (folder / "config.yaml").write_text(CONFIG)
-    result = podman("trainer", [*options, "--env=OMP_NUM_THREADS=1", "--read-only"], ["trainyard", "launch", "--nproc", "2", "--config", "/work/config.yaml"])
+    result = podman("trainer", [*options, "--env=OMP_NUM_THREADS=1", "--read-only"], ["trainyard", "launch", "--nproc", "2", "--config", "config.yaml"])
     assert result.returncode == 0, result
     assert list((folder / "checkpoints").iterdir()) and (folder / "run" / "log.jsonl").exists()
     (folder / "config.yaml").unlink()
