@@ -75,10 +75,11 @@ def describe(cluster):
 
 def everything(cluster):
     """Kind, namespace and name of all there is, but for what comes and goes by itself."""
-    by_themselves = ("events", "componentstatuses", "ipaddresses", "apiservices", "endpoints")  # the last three: of a Service, of a CRD, of a Service
+    by_themselves = ("events", "componentstatuses", "ipaddresses", "apiservices", "endpoints", "csinodes")  # from the third on: of a Service, of a CRD, of a Service, of a node
     kinds = [k for k in cluster.kubectl("api-resources", "--verbs=list", "-o", "name").split() if not k.startswith(by_themselves)]
     columns = "-o=jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}"
-    return set(cluster.kubectl("get", ",".join(kinds), "--all-namespaces", columns).split())
+    found = cluster.kubectl("get", ",".join(kinds), "--all-namespaces", columns).split()
+    return {each for each in found if not each.startswith("Lease/kube-node-lease/")}  # a kubelet makes its own some time after its node
 
 
 def rolled_out(cluster, namespace):
