@@ -1,6 +1,5 @@
 #include "operator/kube/json_items.h"
 
-#include "common/json.h"
 #include "operator/kube/parse_object.h"
 
 namespace trainyard::kube {
@@ -16,24 +15,19 @@ Status JsonItems::Feed(const char* data, size_t size, const OnItem& on_item) {
   size_t begin = 0;  // of what is in no text yet
   for (size_t i = 0; i < size; ++i) {
     const char c = piece[i];
-    if (in_string_) {
-      in_string_ = escaped_ || c != '"';
-      escaped_ = !escaped_ && c == '\\';
-      continue;
-    }
-    const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
-    in_string_ = c == '"';
-    depth_ += opens ? 1 : closes ? -1 : 0;
+    const bool in_string = depth_.in_string();
+    depth_.Read(c);
+    if (in_string) continue;
     if (place_ == Place::kBetween) {
       if (c == '{') place_ = Place::kItem;
       if (c == ']') place_ = Place::kAround;
       begin = i;
       if (place_ == Place::kBetween && std::string_view(", \t\r\n").find(c) == std::string_view::npos)
         return Status(Code::kInternal, "the list holds something that is no object");
-    } else if (place_ == Place::kItem && closes && depth_ < kItemDepth) {
+    } else if (place_ == Place::kItem && depth_.depth() < kItemDepth) {
       if (Status status = Close(piece.substr(begin, i + 1 - begin), on_item); !status.ok()) return status;
       place_ = Place::kBetween;
-    } else if (place_ == Place::kAround && c == '[' && depth_ == kListDepth) {
+    } else if (place_ == Place::kAround && c == '[' && depth_.depth() == kListDepth) {
       if (Status status = Keep(around_, piece.substr(begin, i + 1 - begin)); !status.ok()) return status;
       begin = i + 1;
       if (ItemsBegin()) place_ = Place::kBetween;
@@ -78,7 +72,7 @@ Status JsonItems::Close(std::string_view last, const OnItem& on_item) {
 
 Result<nlohmann::json> JsonItems::End() const {
   nlohmann::json around = ParseJson(around_);
-  if (place_ != Place::kAround || depth_ != 0 || !around.is_object())
+  if (place_ != Place::kAround || depth_.depth() != 0 || !around.is_object())
     return Status(Code::kInternal, "the answer is no whole list");
   return around;
 }

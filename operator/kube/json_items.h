@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/json.h"
 #include "operator/base/status.h"
 
 namespace trainyard::kube {
@@ -32,8 +33,7 @@ class JsonItems {
 
   const size_t max_bytes_;
   Place place_ = Place::kAround;
-  int depth_ = 0;
-  bool in_string_ = false, escaped_ = false;
+  JsonDepth depth_;
   std::string around_;
   std::string item_;  // of an item that has begun in an earlier piece
 };

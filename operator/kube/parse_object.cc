@@ -12,36 +12,12 @@ namespace {
 // As API servers write it. Within a text, its quotes would have backslashes.
 constexpr std::string_view kKey = "\"managedFields\":[";
 
-// How deep one is in a text, read from its begin; the text may be no JSON.
-class Depth {
- public:
-  void Read(std::string_view text) {
-    for (const char c : text) Read(c);
-  }
-  void Read(char c) {
-    if (in_string_) {
-      in_string_ = escaped_ || c != '"';
-      escaped_ = !escaped_ && c == '\\';
-      return;
-    }
-    in_string_ = c == '"';
-    if (c == '{' || c == '[') ++depth_;
-    if (c == '}' || c == ']') --depth_;
-  }
-  bool At(int depth) const { return !in_string_ && depth_ == depth; }
-
- private:
-  int depth_ = 0;
-  bool in_string_ = false, escaped_ = false;
-};
-
 // Where the list that opens before `begin` closes.
 std::optional<size_t> Closes(std::string_view text, size_t begin) {
-  Depth depth;
-  depth.Read('[');
+  JsonDepth depth;
   for (size_t i = begin; i < text.size(); ++i) {
     depth.Read(text[i]);
-    if (depth.At(0)) return i;
+    if (depth.depth() < 0) return i;
   }
   return std::nullopt;
 }
@@ -49,7 +25,7 @@ std::optional<size_t> Closes(std::string_view text, size_t begin) {
 // The object may have one level less than a text, so that it is the same in a list and in a watch.
 nlohmann::json ParseCut(std::string_view text, int around) {
   const std::optional<std::string> cut = CutDeeper(text, kJsonDepth - 1 + around);
-  nlohmann::json value = ParseJson(cut ? *cut : text);
+  nlohmann::json value = nlohmann::json::parse(cut ? *cut : text, nullptr, false);  // which nests no deeper any more
   nlohmann::json* object = &value;
   if (cut && around == 1 && value.contains("object")) object = &value["object"];
   if (cut && object->is_object()) (*object)[json::kCut] = true;
@@ -61,11 +37,11 @@ nlohmann::json ParseCut(std::string_view text, int around) {
 nlohmann::json ParseObject(std::string_view text, int around) {
   const size_t key = text.find(kKey);
   if (key == std::string_view::npos) return ParseCut(text, around);
-  Depth depth;
-  depth.Read(text.substr(0, key));
+  JsonDepth depth;
+  for (const char c : text.substr(0, key)) depth.Read(c);
   const size_t begin = key + kKey.size();
   const std::optional<size_t> end = Closes(text, begin);
-  if (!depth.At(around + 2) || !end) return ParseCut(text, around);
+  if (depth.in_string() || depth.depth() != around + 2 || !end) return ParseCut(text, around);
   std::string rest(text.substr(0, begin));
   rest += text.substr(*end);
   return ParseCut(rest, around);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 namespace trainyard::reconcile {
 namespace {
@@ -22,6 +23,33 @@ TEST(IndexSet, ReadsWhatItWrites) {
     }
     EXPECT_EQ(ParseIndexSet(FormatIndexSet(indices), 50), indices);
   }
+}
+
+// Whatever the order in which they come, and however often.
+TEST(IndexSet, HoldsWhatASetHolds) {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    std::mt19937 random(seed);
+    IndexSet indices;
+    std::set<int64_t> expected;
+    for (int i = 0; i < 40; ++i) {
+      const auto index = static_cast<int64_t>(random() % 50);
+      indices.insert(index);
+      expected.insert(index);
+      ASSERT_EQ(indices.size(), expected.size()) << "seed " << seed;
+    }
+    for (int64_t i = -1; i <= 50; ++i)
+      EXPECT_EQ(indices.contains(i), expected.contains(i)) << "seed " << seed << ", " << i;
+    for (size_t i = 1; i < indices.ranges().size(); ++i)
+      EXPECT_GT(indices.ranges()[i].first, indices.ranges()[i - 1].last + 1) << "seed " << seed;
+  }
+}
+
+TEST(IndexSet, RangesJoin) {
+  IndexSet indices{0, 4, 8, 12};
+  indices.insert({3, 9});
+  EXPECT_EQ(FormatIndexSet(indices), "0,3-9,12");
+  indices.insert({1, 2});
+  EXPECT_EQ(FormatIndexSet(indices), "0-9,12");
 }
 
 TEST(IndexSet, AnythingElseIsLeftOut) {

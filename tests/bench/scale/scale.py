@@ -15,7 +15,9 @@ import argparse
 import http.client
 import os
 import pathlib
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -236,6 +238,7 @@ def main():
     parser.add_argument("scenario", nargs="*", choices=[[], "one", "many", "large", "soak"])
     parser.add_argument("--minutes", type=float, default=30)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without ending what it has started
     part = 10 if options.quick else 1
     chosen = options.scenario or ["one", "many", "large"]
     with tempfile.TemporaryDirectory() as name:
