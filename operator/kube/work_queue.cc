@@ -93,7 +93,7 @@ std::optional<std::string> WorkQueue::Pop() {
   MoveDue();
   std::deque<std::string>* const next = Next();
   if (!next || stopping_) return std::nullopt;
-  ahead_ = next == &order_ ? ahead_ + 1 : 0;
+  ahead_ = next == &order_ && !behind_.empty() ? ahead_ + 1 : 0;
   std::string key = std::move(next->front());
   next->pop_front();
   const auto waited = dirty_.find(key);

@@ -68,6 +68,18 @@ TEST_F(WorkQueueTest, WhatWasListedWaitsForTenAtMost) {
   EXPECT_EQ(before, 10);
 }
 
+TEST_F(WorkQueueTest, WhatIsListedAfterAQuietTimeGoesBeforeNobody) {
+  for (int i = 0; i < 15; ++i) {
+    queue_.Add("live");
+    EXPECT_EQ(queue_.TryGet(), "live");
+    queue_.Done("live");
+  }
+  queue_.AddBehind("listed");
+  queue_.Add("a");
+  EXPECT_EQ(queue_.TryGet(), "a");
+  EXPECT_EQ(queue_.TryGet(), "listed");
+}
+
 TEST_F(WorkQueueTest, BehindIsAsStingyAsTheRest) {
   queue_.AddBehind("a");
   EXPECT_EQ(queue_.TryGet(), "a");
