@@ -151,8 +151,11 @@ size_t WorkQueue::depth() const {
 
 std::optional<Instant> WorkQueue::WaitingSince() const {
   const MutexLock lock(mutex_);
-  const std::deque<std::string>& next = order_.empty() ? behind_ : order_;
-  return next.empty() ? std::nullopt : std::optional(dirty_.at(next.front()).since);
+  std::optional<Instant> since;
+  for (const auto& [key, wait] : dirty_) {
+    if (!processing_.contains(key)) since = since ? std::min(*since, wait.since) : wait.since;
+  }
+  return since;
 }
 
 int64_t WorkQueue::retries() const {

@@ -50,7 +50,7 @@ class WorkQueue {
   std::optional<Instant> NextDue() const;
   size_t depth() const;
   int64_t retries() const;
-  // Since when the key that comes next has waited; nothing when none does.
+  // Since when the key that has waited longest has waited; nothing when none does.
   std::optional<Instant> WaitingSince() const;
   // How long keys waited, from when they were due to when a worker took them.
   HistogramReading waits() const { return waits_.Read(); }

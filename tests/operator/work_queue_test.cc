@@ -110,6 +110,22 @@ TEST_F(WorkQueueTest, TellsSinceWhenWhatIsBehindWaits) {
   EXPECT_EQ(queue_.WaitingSince(), clock_.Steady());
 }
 
+TEST_F(WorkQueueTest, TellsOfTheKeyThatHasWaitedLongest) {
+  queue_.AddBehind("listed");
+  queue_.AddBehind("again");
+  const Instant since = clock_.Steady();
+  clock_.now = After(clock_.now, 300);
+  queue_.Add("live");
+  EXPECT_EQ(queue_.WaitingSince(), since) << "keys that come before it hide it not";
+  queue_.Add("listed");
+  EXPECT_EQ(queue_.TryGet(), "live");
+  EXPECT_EQ(queue_.TryGet(), "listed");
+  queue_.Add("listed");
+  EXPECT_EQ(queue_.WaitingSince(), since);
+  EXPECT_EQ(queue_.TryGet(), "again");
+  EXPECT_EQ(queue_.WaitingSince(), std::nullopt) << "it waits for no worker, since one has it";
+}
+
 TEST_F(WorkQueueTest, StingyWhileWaiting) {
   queue_.Add("a");
   queue_.Add("a");
