@@ -10,6 +10,7 @@
 #include <chrono>
 #include <exception>
 #include <list>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -56,15 +57,27 @@ HttpAnswer Answer(const std::string& request, const Ask& ask) {
   }
 }
 
+// Closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
 // One exchange: a request is read, then its answer written, then the other side hangs up.
 class Connection {
  public:
   explicit Connection(int fd) : fd_(fd) {}
-  ~Connection() { close(fd_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   Clock::time_point deadline() const { return deadline_; }
   short waits_for() const { return response_.size() > sent_ ? POLLOUT : POLLIN; }
 
@@ -82,7 +95,7 @@ class Connection {
   bool Read() {
     char buffer[4096];
     while (request_.size() <= kMostRequestBytes) {
-      const ssize_t n = recv(fd_, buffer, sizeof buffer, MSG_DONTWAIT);
+      const ssize_t n = recv(fd(), buffer, sizeof buffer, MSG_DONTWAIT);
       if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
       request_.append(buffer, static_cast<size_t>(n));
     }
@@ -91,18 +104,18 @@ class Connection {
 
   bool Write() {
     while (sent_ < response_.size()) {
-      const ssize_t n = send(fd_, response_.data() + sent_, response_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t n = send(fd(), response_.data() + sent_, response_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0) return errno == EAGAIN || errno == EINTR;
       sent_ += static_cast<size_t>(n);
-      if (sent_ == response_.size()) shutdown(fd_, SHUT_WR);
+      if (sent_ == response_.size()) shutdown(fd(), SHUT_WR);
     }
     // Closing with bytes unread would take the answer back.
     char ignored[4096];
-    const ssize_t n = recv(fd_, ignored, sizeof ignored, MSG_DONTWAIT);
+    const ssize_t n = recv(fd(), ignored, sizeof ignored, MSG_DONTWAIT);
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
   }
 
-  const int fd_;
+  const Descriptor fd_;
   const Clock::time_point deadline_ = Clock::now() + kExchange;
   std::string request_, response_;
   size_t sent_ = 0;
@@ -112,21 +125,21 @@ class Connection {
 
 class HttpEndpoint::Impl {
  public:
-  Impl(int listening, Ask ask)
-      : listening_(listening), wake_(eventfd(0, EFD_CLOEXEC)), ask_(std::move(ask)), thread_([this] { Serve(); }) {}
+  Impl(int listening, Ask ask) : listening_(listening), wake_(eventfd(0, EFD_CLOEXEC)), ask_(std::move(ask)) {
+    if (wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    thread_ = std::thread([this] { Serve(); });
+  }
   ~Impl() {
-    eventfd_write(wake_, 1);
+    eventfd_write(wake_.get(), 1);
     thread_.join();
-    close(wake_);
-    close(listening_);
   }
 
  private:
   void Serve() {
-    fcntl(listening_, F_SETFL, O_NONBLOCK);
+    fcntl(listening_.get(), F_SETFL, O_NONBLOCK);
     for (;;) {
       // Oldest first, behind the two descriptors of our own.
-      std::vector<pollfd> fds = {{wake_, POLLIN, 0}, {listening_, POLLIN, 0}};
+      std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}, {listening_.get(), POLLIN, 0}};
       for (const Connection& connection : connections_) fds.push_back({connection.fd(), connection.waits_for(), 0});
       poll(fds.data(), fds.size(), connections_.empty() ? -1 : 100);
       if (fds[0].revents) return;
@@ -142,7 +155,7 @@ class HttpEndpoint::Impl {
   // A request mostly comes with its connection: it is answered here and now.
   void Accept() {
     for (size_t taken = 0; taken < kMostConnections; ++taken) {
-      const int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int fd = accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd < 0 && errno != EMFILE && errno != ENFILE) return;
       if (fd < 0 && connections_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       if (fd < 0 || connections_.size() >= kMostConnections) {
@@ -154,7 +167,7 @@ class HttpEndpoint::Impl {
     }
   }
 
-  const int listening_, wake_;
+  const Descriptor listening_, wake_;
   const Ask ask_;
   std::list<Connection> connections_;
   std::thread thread_;

@@ -19,7 +19,8 @@ struct HttpAnswer {
 class HttpEndpoint {
  public:
   // `answer` is asked with the path of each GET, without its query, from the endpoint's thread; what it throws is
-  // answered with 500. `listening` is a socket that listens; it is closed at the end.
+  // answered with 500. `listening` is a socket that listens; it is closed at the end. Throws std::system_error, with
+  // `listening` closed, where no descriptor or no thread is left.
   HttpEndpoint(int listening, std::function<HttpAnswer(const std::string& path)> answer);
   // Ends at once; exchanges that are under way are cut.
   ~HttpEndpoint();

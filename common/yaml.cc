@@ -4,6 +4,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <charconv>
 #include <istream>
 #include <map>
@@ -65,6 +66,9 @@ struct Open {
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(const YamlLimits& limits) : limits_(limits) {}
+
+  // Before the first document of a text.
+  void StartText() { last_start_ = -1; }
 
   // After a document. REQUIRES: the parser returned true.
   Json Take() {
@@ -251,30 +255,96 @@ size_t Utf8Length(std::string_view text) {
 // So many times the depth that is allowed: brackets may also stand in texts, where they need not be closed.
 constexpr size_t kManyOpen = 100;
 
-// yaml-cpp replaces what is no UTF-8, and takes the character 4 for the end of the text. Of a list in brackets it keeps
-// all there is, a quarter of a kilobyte for each bracket, before it tells of the first value.
+// yaml-cpp replaces what is no UTF-8, and takes the character 4 for the end of the text. Of a line, and of a list in
+// brackets, it keeps all there is, a quarter of a kilobyte for each bracket, before it tells of the first value. Which
+// bracket stands in a text only its scanner knows: behind the first one, a list may be open to the end.
 std::optional<YamlError> CheckText(std::string_view text, const YamlLimits& limits) {
-  if (text.size() > limits.bytes) return YamlError{0, 0, "is larger than " + std::to_string(limits.bytes) + " bytes"};
+  const size_t most_open = kManyOpen * static_cast<size_t>(limits.depth);
   int line = 1, column = 1;
-  size_t opened = 0, begun = 0;  // brackets that are not closed; what begins a value in brackets
+  size_t opened = 0, begun = 0;  // brackets that are not closed; what begins a value where a list may be open
+  bool brackets = false;
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const size_t length = Utf8Length(text.substr(i, 4));
     if (length == 0) return YamlError{line, column, "is not UTF-8 text"};
     if (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r')
       return YamlError{line, column, "holds the control character " + std::to_string(byte)};
-    if (byte == '[' || byte == '{') ++opened;
+    if (byte == '[' || byte == '{') ++opened, brackets = true;
     if ((byte == ']' || byte == '}') && opened > 0) --opened;
     if (byte == '[' || byte == '{' || byte == ',') ++begun;
-    if (opened > kManyOpen * static_cast<size_t>(limits.depth)) return YamlError{line, column, TooDeep(limits)};
+    if (opened > most_open)
+      return YamlError{line, column,
+                       "more than " + std::to_string(most_open) + " brackets are not closed, those in texts counted"};
     if (begun > limits.values)
       return YamlError{line, column,
-                       "more than " + std::to_string(limits.values) + " values, commas and opening brackets counted"};
+                       "more than " + std::to_string(limits.values) +
+                           " values, commas and opening brackets counted, also those in texts"};
     i += length;
     ++column;
-    if (byte == '\n') ++line, column = 1;
+    if (byte != '\n') continue;
+    ++line, column = 1;
+    if (!brackets) begun = 0;
   }
   return std::nullopt;
+}
+
+// What is parsed at a time: whole documents.
+struct Part {
+  std::string_view text;
+  int line = 0;  // of its first character, from 0
+};
+
+// A parser is made for each.
+constexpr size_t kMostParts = 1000;
+
+// Behind it nothing of a document goes on (YAML 1.2.2, 9.1.2).
+constexpr std::string_view kMarker = "---";
+
+// Whether one stands at the start of `text`, as the parser sees it.
+bool StartsWithMarker(std::string_view text) {
+  if (!text.starts_with(kMarker)) return false;
+  const std::string_view behind = text.substr(kMarker.size());
+  return behind.empty() || behind[0] == ' ' || behind[0] == '\t' || behind[0] == '\n' || behind.starts_with("\r\n");
+}
+
+// One document each, so that brackets in one say nothing of a long text in the next. The marker that ends it belongs to
+// both: an end of the text would close quotes. A line that begins with % may be of the document behind the next marker.
+std::vector<Part> PartsOf(std::string_view text) {
+  std::vector<Part> parts;
+  size_t begin = 0;
+  int line = 0, first = 0;
+  bool directive = false;
+  for (size_t i = 0; i < text.size(); ++line) {
+    const bool marker = StartsWithMarker(text.substr(i));
+    if (marker && !directive && i > begin && parts.size() + 1 < kMostParts) {
+      parts.push_back({text.substr(begin, i - begin + kMarker.size()), first});
+      begin = i;
+      first = line;
+    }
+    directive = text[i] == '%' || (directive && !marker);
+    i = std::min(text.find('\n', i), text.size() - 1) + 1;
+  }
+  parts.push_back({text.substr(begin), first});
+  return parts;
+}
+
+std::optional<YamlError> ReadPart(std::string_view text, const YamlLimits& limits, Builder& builder,
+                                  std::vector<Json>& documents) {
+  if (std::optional<YamlError> error = CheckText(text, limits)) return error;
+  try {
+    ViewBuffer buffer(text);
+    std::istream in(&buffer);
+    YAML::Parser parser(in);
+    builder.StartText();
+    while (parser.HandleNextDocument(builder)) {
+      if (Json value = builder.Take(); !value.is_null()) documents.push_back(std::move(value));
+    }
+    return std::nullopt;
+  } catch (const Refused& refused) {
+    return refused.error;
+  } catch (const YAML::Exception& error) {
+    return At(error.mark, "not valid YAML: " + error.msg);
+  }
 }
 
 }  // namespace
@@ -285,22 +355,16 @@ std::string YamlError::In(const std::string& origin) const {
 }
 
 std::variant<std::vector<Json>, YamlError> ReadYamlDocuments(std::string_view text, const YamlLimits& limits) {
-  if (std::optional<YamlError> error = CheckText(text, limits)) return *error;
-  try {
-    ViewBuffer buffer(text);
-    std::istream in(&buffer);
-    YAML::Parser parser(in);
-    Builder builder(limits);
-    std::vector<Json> documents;
-    while (parser.HandleNextDocument(builder)) {
-      if (Json value = builder.Take(); !value.is_null()) documents.push_back(std::move(value));
-    }
-    return documents;
-  } catch (const Refused& refused) {
-    return refused.error;
-  } catch (const YAML::Exception& error) {
-    return At(error.mark, "not valid YAML: " + error.msg);
+  if (text.size() > limits.bytes) return YamlError{0, 0, "is larger than " + std::to_string(limits.bytes) + " bytes"};
+  Builder builder(limits);
+  std::vector<Json> documents;
+  for (const Part& part : PartsOf(text)) {
+    std::optional<YamlError> error = ReadPart(part.text, limits, builder, documents);
+    if (!error) continue;
+    if (error->line > 0) error->line += part.line;
+    return *std::move(error);
   }
+  return documents;
 }
 
 std::variant<Json, YamlError> ReadYaml(std::string_view text, const YamlLimits& limits) {

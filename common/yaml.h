@@ -19,7 +19,8 @@ struct YamlLimits {
   size_t bytes = size_t{4} << 20;  // of the text
   int depth = 100;                 // of lists and objects in each other
   size_t aliases = 1000;
-  size_t values = 200'000;                   // of all documents, with what aliases repeat; commas, opening brackets
+  // Of all documents, with what aliases repeat; and of commas and opening brackets in one document, or in one line.
+  size_t values = 200'000;
   size_t expanded_bytes = size_t{16} << 20;  // of all keys and texts, with what aliases repeat
 };
 

@@ -96,7 +96,8 @@ void Work(const kube::WorkQueue& queue, const kube::Controller& controller, Inst
   families.Value(controller.seconds(kube::Outcome::kError), {{"outcome", "error"}});
   families.Add("trainyard_queue_depth", MetricType::Gauge, "Keys that wait for a worker.");
   families.Value(static_cast<int64_t>(queue.depth()));
-  families.Add("trainyard_queue_age_seconds", MetricType::Gauge, "Seconds that the key which comes next has waited.");
+  families.Add("trainyard_queue_age_seconds", MetricType::Gauge,
+               "Seconds that the key which has waited longest has waited.");
   const std::optional<Instant> since = queue.WaitingSince();
   families.Value(since ? SecondsBetween(*since, now) : 0.0);
   families.Add("trainyard_queue_wait_seconds", MetricType::Histogram,

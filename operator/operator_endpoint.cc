@@ -1,6 +1,7 @@
 #include "operator/operator_endpoint.h"
 
 #include <charconv>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -50,10 +51,14 @@ Result<std::unique_ptr<HttpEndpoint>> ServeOperator(const ListenPlace& place, co
                                                     std::function<std::string()> client_metrics) {
   const Result<int> listening = ListenOn(place, stop);
   if (!listening.ok()) return listening.status().With("--listen: " + net::HostPort(place.host, place.port));
-  return std::make_unique<HttpEndpoint>(*listening,
-                                        [&runtime, metrics = std::move(client_metrics)](const std::string& path) {
-                                          return Answer(path, runtime, metrics);
-                                        });
+  try {
+    return std::make_unique<HttpEndpoint>(*listening,
+                                          [&runtime, metrics = std::move(client_metrics)](const std::string& path) {
+                                            return Answer(path, runtime, metrics);
+                                          });
+  } catch (const std::system_error& error) {
+    return Status(Code::kUnavailable, std::string("--listen: ") + error.what());
+  }
 }
 
 }  // namespace trainyard

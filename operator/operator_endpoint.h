@@ -22,7 +22,7 @@ struct ListenPlace {
 Result<ListenPlace> ParseListen(const std::string& listen);
 
 // Serves until it is destroyed. `client_metrics` is what the client says of itself, behind the runtime's metrics; both
-// must outlive it. kUnavailable as net::Listen.
+// must outlive it. kUnavailable as net::Listen, and where no descriptor or no thread is left.
 Result<std::unique_ptr<HttpEndpoint>> ServeOperator(const ListenPlace& place, const StopFlag& stop,
                                                     const Runtime& runtime,
                                                     std::function<std::string()> client_metrics);

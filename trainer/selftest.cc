@@ -7,8 +7,10 @@
 
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "trainer/base/error.h"
@@ -82,28 +84,37 @@ double Exchange(int rank, const std::string& address, int port, int listening) {
   return good ? seconds : -1;
 }
 
-bool Communication() {
-  const std::string address = StatusAddressFromEnvironment();
+// Returns the seconds of a sum; negative: the other process failed, or a sum was wrong.
+double ExchangeOfTwo(const std::string& address) {
   const auto [listening, port] = Listen("the selftest's port", address, 0);
   const pid_t other = Fork([&, at = port, fd = listening] {
     close(fd);
     return Exchange(1, address, at, -1) >= 0;
   });
   double seconds = -1;
-  std::string why = "a sum was wrong";
   try {
     seconds = Exchange(0, address, port, listening);
-  } catch (const Error& error) {
+  } catch (...) {
+    Succeeded(other);  // it is waited for
+    throw;
+  }
+  return Succeeded(other) ? seconds : -1;
+}
+
+bool Communication() {
+  const std::string address = StatusAddressFromEnvironment();
+  std::string why = "a sum was wrong";
+  try {
+    if (const double seconds = ExchangeOfTwo(address); seconds >= 0) {
+      std::printf("good  communication: two processes on %s, sums of %zu numbers in %.1f ms\n", address.c_str(),
+                  kNumbers, seconds * 1e3);
+      return true;
+    }
+  } catch (const std::exception& error) {
     why = error.what();
   }
-  const bool good = Succeeded(other) && seconds >= 0;
-  if (good) {
-    std::printf("good  communication: two processes on %s, sums of %zu numbers in %.1f ms\n", address.c_str(), kNumbers,
-                seconds * 1e3);
-  } else {
-    std::printf("BAD   communication: two processes on %s: %s\n", address.c_str(), why.c_str());
-  }
-  return good;
+  std::printf("BAD   communication: two processes on %s: %s\n", address.c_str(), why.c_str());
+  return false;
 }
 
 void Durability(const fs::path& file) {
@@ -140,13 +151,14 @@ bool Storage(const fs::path& directory) {
   try {
     Durability(file);
     Locks(file);
-  } catch (const Error& error) {
+    fs::remove(file);
+    std::printf("      %s has %s free\n", directory.c_str(), HumanBytes(FreeBytes(directory)).c_str());
+  } catch (const std::exception& error) {
     std::printf("BAD   storage in %s: %s\n", directory.c_str(), error.what());
     good = false;
   }
   std::error_code ignored;
   fs::remove(file, ignored);
-  if (good) std::printf("      %s has %s free\n", directory.c_str(), HumanBytes(FreeBytes(directory)).c_str());
   return good;
 }
 

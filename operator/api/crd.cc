@@ -118,7 +118,6 @@ class SchemaBuilder {
   }
 };
 
-// A row per field, in the order of fields.h.
 // Two of them would be emphasis.
 std::string EscapeStars(const std::string& text) {
   std::string escaped;
@@ -126,6 +125,7 @@ std::string EscapeStars(const std::string& text) {
   return escaped;
 }
 
+// A row per field, in the order of fields.h.
 class ReferenceBuilder {
  public:
   ReferenceBuilder(std::ostream& out, std::string prefix) : out_(out), prefix_(std::move(prefix)) {}

@@ -1,5 +1,6 @@
 #include "operator/api/rules.h"
 
+#include "operator/api/labels.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::api {
@@ -49,7 +50,7 @@ bool AttemptNeverDecreases(const Json& now, const Json* old) {
 }
 
 bool CountOrAuto(const Json& value) {
-  return value == "auto" || (value.is_number_integer() && value >= 1 && value <= 1024);
+  return value == "auto" || (value.is_number_integer() && value >= 1 && value <= kMaxProcsPerWorker);
 }
 
 bool OneMatchSet(const Json& rule) {
@@ -59,24 +60,31 @@ bool OneMatchSet(const Json& rule) {
 }
 
 bool QueueIsVolcanos(const Json& scheduling) {
-  return json::Text(scheduling, "queue").empty() || json::Text(scheduling, "gang") == kVolcanoGang;
+  return QueueIsAllowed(json::Text(scheduling, "queue"), json::Text(scheduling, "gang"));
 }
 
 }  // namespace
 
+bool QueueIsAllowed(const std::string& queue, const std::string& gang) { return queue.empty() || gang == kVolcanoGang; }
+
+std::string WhenQueueIsAllowed() {
+  return std::string("only with gang ") + kVolcanoGang + " (Kueue's is the label " + kLabelQueue + ")";
+}
+
 const std::vector<FieldRule>& FieldRules() {
+  static const std::string most = std::to_string(kMaxProcsPerWorker);
   static const std::vector<FieldRule> rules = {
       {{"spec", "procsPerWorker"},
-       "type(self) == int ? self >= 1 && self <= 1024 : self == 'auto'",
-       "an integer from 1 to 1024, or auto",
+       "type(self) == int ? self >= 1 && self <= " + most + " : self == 'auto'",
+       "an integer from 1 to " + most + ", or auto",
        CountOrAuto},
       {{"spec", "restart", "rules", "[]"},
        "[has(self.onPodCondition), has(self.onExitCodes), has(self.onReasons)].exists_one(matched, matched)",
        "exactly one of onPodCondition, onExitCodes and onReasons is set",
        OneMatchSet},
       {{"spec", "scheduling"},
-       "!has(self.queue) || self.queue == '' || (has(self.gang) && self.gang == 'volcano')",
-       "queue is Volcano's: it is set only with gang volcano (Kueue's is the label kueue.x-k8s.io/queue-name)",
+       std::string("!has(self.queue) || self.queue == '' || (has(self.gang) && self.gang == '") + kVolcanoGang + "')",
+       "queue is Volcano's: it is set " + WhenQueueIsAllowed(),
        QueueIsVolcanos},
   };
   return rules;

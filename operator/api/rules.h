@@ -27,11 +27,15 @@ const std::vector<Rule>& RootRules();
 // A rule on one field, without a view of the old object.
 struct FieldRule {
   std::vector<const char*> path;  // from the root of the object; "[]": each item of a list
-  const char* cel;
-  const char* message;
+  std::string cel;
+  std::string message;
   bool (*allows)(const Json& value);
 };
 const std::vector<FieldRule>& FieldRules();
+
+// What `validate` says of a queue as well, in its own form.
+bool QueueIsAllowed(const std::string& queue, const std::string& gang);
+std::string WhenQueueIsAllowed();
 
 }  // namespace trainyard::api
 

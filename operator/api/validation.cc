@@ -146,11 +146,9 @@ void CheckCheckpoint(const Checkpoint& checkpoint, std::vector<FieldError>& erro
 
 void CheckScheduling(const JobSpec& spec, std::vector<FieldError>& errors) {
   const Scheduling& scheduling = spec.scheduling;
-  if (!scheduling.queue.empty() && scheduling.gang != kVolcanoGang) {
+  if (!QueueIsAllowed(scheduling.queue, scheduling.gang))
     errors.push_back({Kind::kInvalid, "spec.scheduling.queue", Shown(scheduling.queue),
-                      "no queue unless spec.scheduling.gang is volcano; Kueue's queue is the label "
-                      "kueue.x-k8s.io/queue-name on the TrainingJob"});
-  }
+                      "a queue of Volcano's, " + WhenQueueIsAllowed()});
   const std::string own = json::Text(json::Field(spec.pod_template, "spec"), "priorityClassName");
   if (!scheduling.priority_class_name.empty() && !own.empty() && own != scheduling.priority_class_name) {
     errors.push_back({Kind::kInvalid, "spec.scheduling.priorityClassName", Shown(scheduling.priority_class_name),

@@ -47,10 +47,13 @@ Result<std::string> DataOrFile(const Json& object, const std::string& key, const
 enum class Kind { kText, kFlag, kTexts, kOther };
 using Known = std::vector<std::pair<std::string, Kind>>;
 
+// A credential must not come into a log: no value of a user's is named, and no list or object, which may hold one.
 Status WrongType(const std::string& where, const Json& value, const std::string& wanted) {
+  const bool secret = value.is_structured() || where.starts_with("user");
+  const std::string what = secret ? std::string("a value of type ") + value.type_name()
+                                  : value.dump(-1, ' ', false, Json::error_handler_t::replace);
   const bool quotes = wanted == "text" && value.is_primitive();
-  return Status(Code::kInvalid, where + ": " + value.dump(-1, ' ', false, Json::error_handler_t::replace) + " is no " +
-                                    wanted + (quotes ? "; put it in quotes" : ""));
+  return Status(Code::kInvalid, where + ": " + what + " is no " + wanted + (quotes ? "; put it in quotes" : ""));
 }
 
 Status CheckKind(const std::string& where, const Json& value, Kind kind) {
@@ -123,7 +126,8 @@ Status ReadExec(const Json& exec, const std::string& folder, ExecPlugin& plugin)
   for (const Json& variable : json::List(exec, "env")) {
     const Json &name = json::Field(variable, "name"), &value = json::Field(variable, "value");
     if (!name.is_string() || !value.is_string())
-      return Status(Code::kInvalid, "user.exec.env: " + variable.dump() + " is no name and value, both texts");
+      return Status(Code::kInvalid,
+                    "user.exec.env[" + std::to_string(plugin.env.size()) + "]: is no name and value, both texts");
     plugin.env.emplace_back(name.get<std::string>(), value.get<std::string>());
   }
   return Status::Ok();

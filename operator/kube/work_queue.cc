@@ -93,7 +93,7 @@ std::optional<std::string> WorkQueue::Pop() {
   MoveDue();
   std::deque<std::string>* const next = Next();
   if (!next || stopping_) return std::nullopt;
-  ahead_ = next == &order_ ? ahead_ + 1 : 0;
+  ahead_ = next == &order_ && !behind_.empty() ? ahead_ + 1 : 0;
   std::string key = std::move(next->front());
   next->pop_front();
   const auto waited = dirty_.find(key);
@@ -151,8 +151,11 @@ size_t WorkQueue::depth() const {
 
 std::optional<Instant> WorkQueue::WaitingSince() const {
   const MutexLock lock(mutex_);
-  const std::deque<std::string>& next = order_.empty() ? behind_ : order_;
-  return next.empty() ? std::nullopt : std::optional(dirty_.at(next.front()).since);
+  std::optional<Instant> since;
+  for (const auto& [key, wait] : dirty_) {
+    if (!processing_.contains(key)) since = since ? std::min(*since, wait.since) : wait.since;
+  }
+  return since;
 }
 
 int64_t WorkQueue::retries() const {

@@ -50,7 +50,7 @@ class WorkQueue {
   std::optional<Instant> NextDue() const;
   size_t depth() const;
   int64_t retries() const;
-  // Since when the key that comes next has waited; nothing when none does.
+  // Since when the key that has waited longest has waited; nothing when none does.
   std::optional<Instant> WaitingSince() const;
   // How long keys waited, from when they were due to when a worker took them.
   HistogramReading waits() const { return waits_.Read(); }
@@ -76,7 +76,7 @@ class WorkQueue {
   std::deque<std::string> behind_ GUARDED_BY(mutex_);     // so too, but for keys that have come forward or out since
   std::map<std::string, Wait> dirty_ GUARDED_BY(mutex_);  // to be worked on
   std::set<std::string> processing_ GUARDED_BY(mutex_);   // being worked on
-  int ahead_ GUARDED_BY(mutex_) = 0;                      // keys of order_ since the last of behind_
+  int ahead_ GUARDED_BY(mutex_) = 0;                      // keys of order_ that went before one of behind_
   std::map<std::string, Instant> due_ GUARDED_BY(mutex_);
   std::map<std::string, int> failures_ GUARDED_BY(mutex_);
   int64_t retries_ GUARDED_BY(mutex_) = 0;

@@ -356,7 +356,7 @@ def test_bad_input(local, tmp_path, data):
     queued = job(data)
     queued["spec"]["scheduling"] = {"queue": "research"}
     result = operator("local", "-f", harness.write_config(tmp_path / "queued.json", queued))
-    assert result.returncode == 64 and "spec.scheduling.queue" in result.stderr and "gang is volcano" in result.stderr
+    assert result.returncode == 64 and "spec.scheduling.queue" in result.stderr and "only with gang volcano" in result.stderr
 
     # A command that does not exist is permanent.
     run = local(script_job(["no-such-command"]))

@@ -31,6 +31,10 @@ def test_a_disk_without_room():
     assert "good  communication" in result.stdout, "the other check is made all the same"
 
 
-def test_an_address_that_is_not_ours(tmp_path):
-    result = harness.run("selftest", "--dir", tmp_path, TRAINYARD_POD_IP="192.0.2.1")
-    assert result.returncode in (64, 69) and "192.0.2.1" in result.stdout + result.stderr, result.stdout + result.stderr
+@pytest.mark.parametrize("address", ["192.0.2.1", "nowhere"])
+def test_an_address_that_is_not_ours(tmp_path, address):
+    result = harness.run("selftest", "--dir", tmp_path, TRAINYARD_POD_IP=address)
+    assert result.returncode == 69, result.stdout + result.stderr
+    assert f"BAD   communication: two processes on {address}: " in result.stdout, result.stdout + result.stderr
+    assert [line[:5] for line in result.stdout.splitlines()] == ["good ", "good ", "     ", "BAD  ", "not c"], result.stdout
+

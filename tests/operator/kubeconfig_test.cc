@@ -77,19 +77,20 @@ TEST_F(KubeconfigTest, WhatIsNotHonouredIsRefusedByName) {
   const Json list = {"x"};
   for (const char* field : {"server", "certificate-authority", "certificate-authority-data", "tls-server-name",
                             "proxy-url", "disable-compression"})
-    ExpectNames(Refused({{field, list}}, {}), std::string("cluster.") + field + ": [\"x\"] is no");
+    ExpectNames(Refused({{field, list}}, {}), std::string("cluster.") + field + ": a value of type array is no");
   ExpectNames(Refused({{"certificate-authority", true}}, {}), "cluster.certificate-authority: true is no text");
   ExpectNames(Refused({{"disable-compression", "yes"}}, {}),
               "cluster.disable-compression: \"yes\" is no true or false");
   for (const char* field : {"token", "tokenFile", "client-certificate", "client-certificate-data", "client-key",
                             "client-key-data", "as", "as-uid"})
-    ExpectNames(Refused({}, {{field, list}}), std::string("user.") + field + ": [\"x\"] is no text");
-  ExpectNames(Refused({}, {{"as", false}}), "user.as: false is no text; put it in quotes");
+    ExpectNames(Refused({}, {{field, list}}), std::string("user.") + field + ": a value of type array is no text");
+  ExpectNames(Refused({}, {{"as", false}}), "user.as: a value of type boolean is no text; put it in quotes");
   ExpectNames(Refused({}, {{"as", "bob"}, {"as-groups", "system:masters"}}),
-              "user.as-groups: \"system:masters\" is no list");
-  ExpectNames(Refused({}, {{"as", "bob"}, {"as-groups", {"a", 5}}}), "user.as-groups: 5 is no text");
-  ExpectNames(Refused({}, {{"exec", "aws"}}), "user.exec: \"aws\" is no object");
-  ExpectNames(Refused({}, "admin"), "user: \"admin\" is no object");
+              "user.as-groups: a value of type string is no list");
+  ExpectNames(Refused({}, {{"as", "bob"}, {"as-groups", {"a", 5}}}),
+              "user.as-groups: a value of type number is no text");
+  ExpectNames(Refused({}, {{"exec", "aws"}}), "user.exec: a value of type string is no object");
+  ExpectNames(Refused({}, "admin"), "user: a value of type string is no object");
   EXPECT_TRUE(
       Read({{"disable-compression", true}, {"insecure-skip-tls-verify", false}}, {{"extensions", {{"a", 1}}}}).ok());
 }
@@ -145,8 +146,8 @@ TEST_F(KubeconfigTest, NoNameFindsNobodysCredentials) {
   ExpectNames(refused({{"cluster", true}, {"user", "u"}}, named), "context c.cluster: true is no text");
   ExpectNames(refused({{"cluster", "k"}, {"impersonate", "x"}}, named), "context c.impersonate: is not supported");
   ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {{{"name", 5}, {"user", secret}}}),
-              "users[0].name: 5 is no text");
-  ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {"u"}), "users[0]: \"u\" is no object");
+              "users[0].name: a value of type number is no text");
+  ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {"u"}), "users[0]: a value of type string is no object");
   ExpectNames(refused({{"cluster", "k"}, {"user", "u"}}, {{"u", secret}}), "users: ");
   for (const Json& users : {named, nameless, Json::array()}) {
     const Result<Endpoint> nobody = read({{"cluster", "k"}, {"namespace", "team"}}, users);
@@ -180,15 +181,47 @@ TEST_F(KubeconfigTest, APluginOfAnotherVersionIsRefused) {
 
 TEST_F(KubeconfigTest, WhatAPluginIsGivenIsText) {
   const std::pair<Json, const char*> cases[] = {
-      {{{"args", "x"}}, "user.exec.args: \"x\" is no list"},
-      {{{"args", {1}}}, "user.exec.args: 1 is no text"},
-      {{{"env", {{{"name", "V"}, {"value", 5}}}}}, R"(user.exec.env: {"name":"V","value":5} is no name and value)"},
-      {{{"env", {7}}}, "user.exec.env: 7 is no name and value"},
+      {{{"args", "x"}}, "user.exec.args: a value of type string is no list"},
+      {{{"args", {1}}}, "user.exec.args: a value of type number is no text"},
+      {{{"env", {{{"name", "V"}, {"value", 5}}}}}, "user.exec.env[0]: is no name and value"},
+      {{{"env", {7}}}, "user.exec.env[0]: is no name and value"},
   };
   for (const auto& [field, says] : cases) {
     Json exec = {{"apiVersion", "client.authentication.k8s.io/v1"}, {"command", "x"}};
     exec.update(field);
     ExpectNames(Refused({}, {{"exec", exec}}), says);
+  }
+}
+
+// What is said goes to a log.
+TEST_F(KubeconfigTest, NoRefusalTellsACredential) {
+  const std::string secret = "12345678";
+  const Json number = 12345678;
+  const auto plugin = [](const char* field, const Json& value) {
+    return Json{{"exec", {{"apiVersion", "client.authentication.k8s.io/v1"}, {"command", "x"}, {field, value}}}};
+  };
+  std::vector<std::string> told;
+  for (const char* field : {"token", "client-certificate-data", "client-key-data"}) {
+    for (const Json& value : {number, Json{number}, Json{secret}, Json{{"of", secret}}})
+      told.push_back(Refused({}, {{field, value}}));
+  }
+  for (const Json& value : {Json{{{"name", "KEY"}, {"value", number}}}, Json{number}, Json{{"KEY", secret}}})
+    told.push_back(Refused({}, plugin("env", value)));
+  told.push_back(Refused({}, plugin("args", {number})));
+  told.push_back(Refused({}, plugin("args", "--key=" + secret)));
+  told.push_back(Refused({}, number));
+  told.push_back(Refused({{"proxy-url", {"http://me:" + secret + "@proxy.example"}}}, {}));
+  const Json users = {{"u", {{"token", secret}}}};
+  for (const Json& whole : {users, Json{secret}, Json{{{"name", number}}}}) {
+    const Json config = {{"current-context", "c"},
+                         {"contexts", {{{"name", "c"}, {"context", {{"cluster", "k"}, {"user", "u"}}}}}},
+                         {"clusters", {{{"name", "k"}, {"cluster", {{"server", "https://api.example:6443"}}}}}},
+                         {"users", whole}};
+    told.push_back(ReadKubeconfig(File("config", config.dump())).status().message());
+  }
+  for (const std::string& message : told) {
+    ExpectNames(message, ": ");
+    EXPECT_EQ(message.find(secret), std::string::npos) << message;
   }
 }
 

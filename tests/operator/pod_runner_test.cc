@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -200,6 +201,16 @@ TEST(SessionTest, AProgramWithoutItsFirstThreadIsKilled) {
     EXPECT_TRUE(WIFSIGNALED(end));
     if (got == 0) kill(pid, SIGKILL);
   }
+}
+
+// `local` may be started again from a shell that one of its own containers had started, and then carries its variable.
+TEST(SessionTest, ACarrierSparesItself) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a program of its own, which has the variable from its start
+  const std::string name = "TRAINYARD_TEST_CARRIER", own = std::to_string(getpid());
+  setenv(name.c_str(), own.c_str(), 0);
+  const std::string mark = name + "=" + std::getenv(name.c_str());
+  EXPECT_EXIT(_exit(KillCarriers(mark) ? 1 : 0), testing::ExitedWithCode(0), "");
+  unsetenv(name.c_str());
 }
 
 // For the next life of `local`, which may be one after a reboot.

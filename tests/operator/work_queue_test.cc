@@ -68,6 +68,18 @@ TEST_F(WorkQueueTest, WhatWasListedWaitsForTenAtMost) {
   EXPECT_EQ(before, 10);
 }
 
+TEST_F(WorkQueueTest, WhatIsListedAfterAQuietTimeGoesBeforeNobody) {
+  for (int i = 0; i < 15; ++i) {
+    queue_.Add("live");
+    EXPECT_EQ(queue_.TryGet(), "live");
+    queue_.Done("live");
+  }
+  queue_.AddBehind("listed");
+  queue_.Add("a");
+  EXPECT_EQ(queue_.TryGet(), "a");
+  EXPECT_EQ(queue_.TryGet(), "listed");
+}
+
 TEST_F(WorkQueueTest, BehindIsAsStingyAsTheRest) {
   queue_.AddBehind("a");
   EXPECT_EQ(queue_.TryGet(), "a");
@@ -96,6 +108,22 @@ TEST_F(WorkQueueTest, TellsSinceWhenWhatIsBehindWaits) {
   EXPECT_EQ(queue_.WaitingSince(), since) << "it has waited so long";
   EXPECT_EQ(queue_.TryGet(), "a");
   EXPECT_EQ(queue_.WaitingSince(), clock_.Steady());
+}
+
+TEST_F(WorkQueueTest, TellsOfTheKeyThatHasWaitedLongest) {
+  queue_.AddBehind("listed");
+  queue_.AddBehind("again");
+  const Instant since = clock_.Steady();
+  clock_.now = After(clock_.now, 300);
+  queue_.Add("live");
+  EXPECT_EQ(queue_.WaitingSince(), since) << "keys that come before it hide it not";
+  queue_.Add("listed");
+  EXPECT_EQ(queue_.TryGet(), "live");
+  EXPECT_EQ(queue_.TryGet(), "listed");
+  queue_.Add("listed");
+  EXPECT_EQ(queue_.WaitingSince(), since);
+  EXPECT_EQ(queue_.TryGet(), "again");
+  EXPECT_EQ(queue_.WaitingSince(), std::nullopt) << "it waits for no worker, since one has it";
 }
 
 TEST_F(WorkQueueTest, StingyWhileWaiting) {

@@ -1,11 +1,14 @@
 #include "common/http_endpoint.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <stdexcept>
+#include <system_error>
 #include <vector>
 
 namespace trainyard {
@@ -78,6 +81,19 @@ TEST_F(HttpEndpointTest, AStopWaitsForNobody) {
   Open("");
   Open("GET /large HTTP/1.1\r\n\r\n");
   endpoint_.reset();
+}
+
+// Without the one it wakes its thread by, it could never end.
+TEST(HttpEndpoint, WithoutADescriptorOfItsOwnThereIsNone) {
+  const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(listen(listening, 1), 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_THROW(HttpEndpoint(listening, [](const std::string&) { return HttpAnswer(); }), std::system_error);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(fcntl(listening, F_GETFD), -1) << "the socket was given away";
 }
 
 }  // namespace

@@ -68,6 +68,38 @@ std::string Repeated(const std::string& text, size_t count) {
   return all;
 }
 
+// A table may be part of a manifest.
+TEST(Yaml, CommasOfATextAreNoValues) {
+  const std::string table = Repeated("  1,2,3,4,5,6,7,8,9,10\n", 30000), job = "a: [1, {b: 2}] # (\n";
+  for (const std::string& text : {"c: |\n" + table, "c: \"\n" + table + "\"\n", "c:\n" + table}) {
+    const auto read = ReadYamlDocuments(job + "---\n" + text + "--- \n" + job);
+    const auto* documents = std::get_if<std::vector<Json>>(&read);
+    ASSERT_TRUE(documents) << std::get<YamlError>(read).In("f") << "\n" << text.substr(0, 20);
+    ASSERT_EQ(documents->size(), 3u);
+    EXPECT_GT((*documents)[1]["c"].get_ref<const std::string&>().size(), 600000u);
+  }
+  EXPECT_EQ(ErrorOf("a: |\n" + Repeated("  [\n", 10001)),
+            "f:10002:3: more than 10000 brackets are not closed, those in texts counted");
+}
+
+// Each document is read for itself, and its lines are the text's.
+TEST(Yaml, DocumentsEndAtTheirMarkers) {
+  const auto count = [](const std::string& text) {
+    const auto read = ReadYamlDocuments(text);
+    const auto* documents = std::get_if<std::vector<Json>>(&read);
+    return documents ? std::to_string(documents->size()) : std::get<YamlError>(read).In("f");
+  };
+  EXPECT_EQ(count("--- 1\n--- 2\n---\n---\t3\r\n---\r\n4\n...\n5\n---"), "5");
+  EXPECT_EQ(count("---x: 1\n---y: 2\n"), "1");
+  EXPECT_EQ(count("a: |\n  ---\n  b\n"), "1");
+  EXPECT_EQ(count("# c\n%YAML 1.2\n--- 1\n...\n%YAML 1.2\n--- 2\n"), "2");
+  EXPECT_EQ(count("a: 1\n---\nb: 2\nb: 3\n"), "f:4:1: key b appears twice");
+  EXPECT_EQ(count("a: 1\n---\nb: \xff\n"), "f:3:4: is not UTF-8 text");
+  EXPECT_EQ(count("a: \"x\n---\nb: y\n"), "f:2:1: not valid YAML: illegal document indicator in scalar");
+  EXPECT_EQ(count("a: 1\n---\n" + Repeated("- &a x\n- *a\n---\n", 1001)), "f:3004:3: more than 1000 aliases");
+  EXPECT_EQ(count(Repeated("--- 1\n", 5000)), "5000");
+}
+
 // Each costs next to nothing: the limits stop the reading, not the memory or the stack.
 // KiB. A sanitizer keeps freed memory for a while, and memory about memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -96,16 +128,19 @@ TEST(Yaml, HostileTextsAreRefusedCheaply) {
        "bytes, aliases expanded"},
       {"many aliases", "a: &a 1\nb: [" + Repeated("*a,", 1001) + "]", "more than 1000 aliases"},
       {"anchors around each other", anchors, "values, aliases expanded"},
-      {"lists in lists", Repeated("[", 1000000), "more than 100 deep"},
-      {"objects in objects", Repeated("{a: ", 500000), "more than 100 deep"},
-      {"objects as keys", Repeated("{", 1000000), "more than 100 deep"},
+      {"lists in lists", Repeated("[", 1000000), "more than 10000 brackets are not closed"},
+      {"objects in objects", Repeated("{a: ", 500000), "more than 10000 brackets are not closed"},
+      {"objects as keys", Repeated("{", 1000000), "more than 10000 brackets are not closed"},
       {"block lists in lists", Repeated("- ", 100000) + "x", "more than 100 deep"},
       {"block keys", Repeated("? ", 100000) + "x", "more than 100 deep"},
-      {"single pairs", Repeated("[a: ", 100000), "more than 100 deep"},
+      {"single pairs", Repeated("[a: ", 100000), "more than 10000 brackets are not closed"},
       {"merges", "a: &a {b: 1}\nc: {" + Repeated("<<: *a, ", 1001) + "}", "more than 1000 aliases"},
       {"many values", "[" + Repeated("1,", 300000) + "]", "more than 200000 values"},
       {"many short values", "[" + Repeated("a,", 2000000), "more than 200000 values"},
       {"objects in a list", "- [" + Repeated("{},", 1300000), "more than 200000 values"},
+      {"values behind a bracket in quotes", "[\"]\", " + Repeated("a,", 2000000), "more than 200000 values"},
+      {"commas in a line", "\"a\" " + Repeated(",", 4000000), "more than 200000 values"},
+      {"brackets before a document", "[\n---\n" + Repeated("[", 1000000), "f:2:1: not valid YAML"},
       {"long", std::string(5 << 20, ' '), "is larger than 4194304 bytes"},
   };
   for (const auto& c : cases)

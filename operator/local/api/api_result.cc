@@ -35,6 +35,11 @@ ApiResult MethodNotAllowed() {
   return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
 }
 
+ApiResult UnsupportedMediaType(const std::string& accepted) {
+  return Failure(415, "UnsupportedMediaType",
+                 "the body of the request was in an unknown format - accepted media types include: " + accepted);
+}
+
 ApiResult NotFound(const Resource& resource, const std::string& name) {
   ApiResult result = Failure(404, "NotFound", Qualified(resource.plural, resource) + " \"" + name + "\" not found");
   result.body["details"] = Details(resource, name, resource.plural);

@@ -29,6 +29,8 @@ ApiResult BadRequest(const std::string& message);
 // 404 for a path that is none of the API's.
 ApiResult NoSuchPath();
 ApiResult MethodNotAllowed();
+// 415; `accepted`: the types that a body may have, with commas.
+ApiResult UnsupportedMediaType(const std::string& accepted);
 ApiResult NotFound(const Resource& resource, const std::string& name);
 // `going`: the object in the way has a deletionTimestamp.
 ApiResult AlreadyExists(const Resource& resource, const std::string& name, bool going);

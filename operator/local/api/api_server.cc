@@ -30,6 +30,7 @@
 #include "operator/local/api/scale.h"
 #include "operator/local/api/table.h"
 #include "operator/local/api/views.h"
+#include "operator/local/api/watch_stream.h"
 
 namespace trainyard::local {
 namespace {
@@ -45,7 +46,6 @@ constexpr char kNoOpenApi2[] =
 constexpr char kOpenApi2Type[] = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 // What a stop lets go out of a log before it ends it.
 constexpr size_t kLastLogBytes = 1 << 20;
-constexpr double kWatchTick = 0.5, kBookmarkSeconds = 10, kLastBookmarkSeconds = 2;
 
 // A thread per connection, bounded: a watch holds its thread for minutes, and a pool of few would
 // leave none for the rest. Every thread is joined, because it ends in the TLS library's own clean-up,
@@ -283,75 +283,14 @@ void ApiServer::Impl::Watch(const Route& route, const httplib::Request& request,
   const kube::ListOptions& list = options.list.options;
   const Result<Selector> selector = Selector::Parse(*route.resource, list.label_selector, list.field_selector);
   if (!selector.ok()) return Answer(BadRequest(selector.status().message()), response);
-  struct State {
-    uint64_t since = 0;
-    std::vector<kube::WatchEvent> first;
-    Time end, last_sent;
-    bool headers = true, table = false, bookmarks = false, initial_bookmark = false, last_bookmark = false;
-  };
-  auto state = std::make_shared<State>();
-  state->table = WantsTable(request);
-  state->bookmarks = options.bookmarks;
-  state->last_sent = clock.Now();
-  state->end = After(clock.Now(), options.timeout_seconds);
-  state->initial_bookmark = options.initial_events && options.bookmarks;
-  const std::string& version = list.resource_version;
-  if (version.empty() || version == "0" || options.initial_events) {
-    const ApiResult all = api.List(*route.resource, route.ns,
-                                   {.label_selector = list.label_selector, .field_selector = list.field_selector});
-    state->since = std::strtoull(all.body["metadata"]["resourceVersion"].get<std::string>().c_str(), nullptr, 10);
-    for (const Json& object : all.body["items"]) state->first.push_back({"ADDED", object});
-  } else {
-    state->since = std::strtoull(version.c_str(), nullptr, 10);
-  }
-  const Resource resource = *route.resource;
-  const auto send = [this, state, resource](httplib::DataSink& sink, const kube::WatchEvent& event) {
-    Json object = event.object;
-    if (state->table && event.type != "ERROR" && event.type != "BOOKMARK") {
-      object =
-          MakeTable(resource, {event.object}, event.object["metadata"]["resourceVersion"], state->headers, clock.Now());
-      state->headers = false;
-    }
-    const std::string line =
-        Json{{"type", event.type}, {"object", object}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    state->last_sent = clock.Now();
-    return sink.write(line.data(), line.size());
-  };
-  const auto bookmark = [state, resource](bool initial) {
-    Json object = {{"kind", resource.kind},
-                   {"apiVersion", resource.ApiVersion()},
-                   {"metadata", {{"resourceVersion", std::to_string(state->since)}}}};
-    if (initial) object["metadata"]["annotations"] = {{"k8s.io/initial-events-end", "true"}};
-    return kube::WatchEvent{"BOOKMARK", object};
-  };
-  response.set_chunked_content_provider(kWatchType, [this, state, resource, ns = route.ns, selector = *selector, send,
-                                                     bookmark](size_t, httplib::DataSink& sink) {
-    for (const kube::WatchEvent& event : state->first) {
-      if (!send(sink, event)) return false;
-    }
-    state->first.clear();
-    if (state->initial_bookmark && !send(sink, bookmark(true))) return false;
-    state->initial_bookmark = false;
-    if (stopping || clock.Now() >= state->end) {
-      sink.done();
-      return true;
-    }
-    std::vector<kube::WatchEvent> events;
-    if (!api.Next(resource, ns, selector, state->since, kWatchTick, events)) {
-      send(sink, {"ERROR", Failure(410, "Expired", "too old resource version: " + std::to_string(state->since)).body});
-      sink.done();
-      return true;
-    }
-    for (const kube::WatchEvent& event : events) {
-      if (!send(sink, event)) return false;
-    }
-    // One more shortly before the end: the next watch then goes on from there.
-    const bool ending = !state->last_bookmark && SecondsBetween(clock.Now(), state->end) <= kLastBookmarkSeconds;
-    if (state->bookmarks && (ending || SecondsBetween(state->last_sent, clock.Now()) >= kBookmarkSeconds)) {
-      state->last_bookmark = ending;
-      return send(sink, bookmark(false));
-    }
-    return sink.is_writable();
+  const auto stream =
+      std::make_shared<WatchStream>(api, clock, *route.resource, route.ns, *selector, options, WantsTable(request));
+  response.set_chunked_content_provider(kWatchType, [this, stream](size_t, httplib::DataSink& sink) {
+    const auto write = [&](const std::string& line) { return sink.write(line.data(), line.size()); };
+    if (!stream->Continue(write, stopping)) return false;
+    if (!stream->over()) return sink.is_writable();
+    sink.done();
+    return true;
   });
 }
 
@@ -423,10 +362,7 @@ ApiResult ApiServer::Impl::WriteOnce(const Route& route, const httplib::Request&
 ApiResult ApiServer::Impl::Write(const Route& route, const httplib::Request& request) {
   if (route.kind != Route::kObjects) return Failure(405, "MethodNotAllowed", "this resource can only be read here");
   if (request.method == "PATCH") return Patch(route, request, request.get_header_value("Content-Type"));
-  if (IsProtobuf(request) && !request.body.empty())
-    return Failure(415, "UnsupportedMediaType",
-                   "the body of the request was in an unknown format - accepted media types include: application/json, "
-                   "application/yaml");
+  if (IsProtobuf(request) && !request.body.empty()) return UnsupportedMediaType("application/json, application/yaml");
   const bool yaml = request.get_header_value("Content-Type").find("yaml") != std::string::npos;
   Json body = Json::object();
   if (yaml) {
@@ -484,10 +420,9 @@ ApiResult ApiServer::Impl::Patch(const Route& route, const httplib::Request& req
   // A server has no strategy for the lists of a custom resource.
   const bool strategic = type.starts_with("application/strategic-merge-patch+json") && !custom;
   if (!json && !strategic && !type.starts_with("application/merge-patch+json"))
-    return Failure(415, "UnsupportedMediaType",
-                   std::string("the body of the request was in an unknown format - accepted media types include: "
-                               "application/json-patch+json, application/merge-patch+json, ") +
-                       (custom ? "" : "application/strategic-merge-patch+json, ") + "application/apply-patch+yaml");
+    return UnsupportedMediaType(std::string("application/json-patch+json, application/merge-patch+json, ") +
+                                (custom ? "" : "application/strategic-merge-patch+json, ") +
+                                "application/apply-patch+yaml");
   const Json body = ParseJson(request.body);
   if (body.is_discarded()) return BadRequest("the body is no JSON, or nests deeper than 100");
   const PatchType kind = json ? PatchType::kJson : strategic ? PatchType::kStrategic : PatchType::kMerge;

@@ -75,10 +75,7 @@ ApiResult CheckHead(const httplib::Request& request) {
   if (std::find(methods.begin(), methods.end(), request.method) == methods.end()) return MethodNotAllowed();
   if (request.has_header("Transfer-Encoding") && !IsChunked(request))
     return Failure(501, "NotImplemented", "a body comes whole or in chunks here");
-  if (request.is_multipart_form_data())
-    return Failure(415, "UnsupportedMediaType",
-                   "the body of the request was in an unknown format - accepted media types include: application/json, "
-                   "application/yaml");
+  if (request.is_multipart_form_data()) return UnsupportedMediaType("application/json, application/yaml");
   if (!request.has_header("Content-Length")) return {};
   const std::string length = request.get_header_value("Content-Length");
   uint64_t bytes = 0;

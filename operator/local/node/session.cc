@@ -34,7 +34,7 @@ std::vector<std::string> StatFields(pid_t pid) {
   return {std::istream_iterator<std::string>(rest), {}};
 }
 
-// Those for which `ours` holds.
+// Those for which `ours` holds, but for this one, which would end nothing more if it ended itself.
 std::vector<pid_t> Processes(const std::function<bool(pid_t)>& ours) {
   std::vector<pid_t> found;
   std::error_code error;
@@ -43,7 +43,7 @@ std::vector<pid_t> Processes(const std::function<bool(pid_t)>& ours) {
     const std::string name = entry->path().filename().string();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
-    if (ours(pid)) found.push_back(pid);
+    if (pid != getpid() && ours(pid)) found.push_back(pid);
   }
   return found;
 }

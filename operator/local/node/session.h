@@ -1,4 +1,5 @@
-// A container's processes are a session, and carry a variable of their own: finding and ending all of them.
+// A container's processes are a session, and carry a variable of their own: finding and ending all of them, but never
+// the process that asks, which may have been started by one.
 #ifndef TRAINYARD_OPERATOR_LOCAL_NODE_SESSION_H_
 #define TRAINYARD_OPERATOR_LOCAL_NODE_SESSION_H_
 
