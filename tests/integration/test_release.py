@@ -170,6 +170,8 @@ def test_the_same_commit_gives_the_same_bytes(checkout, build, tmp_path):
     names = {package["name"]: package["versionInfo"] for package in bill["packages"]}
     assert names["trainyard"] == names["trainyard-operator"] == VERSION and {"LibTorch", "OpenSSL", "yaml-cpp"} <= set(names)
     ids = {package["SPDXID"] for package in bill["packages"]} | {"SPDXRef-DOCUMENT"}
+    static = {r["relatedSpdxElement"] for r in bill["relationships"] if r["relationshipType"] == "STATIC_LINK"}
+    assert {"SPDXRef-HDF5", "SPDXRef-libaec", "SPDXRef-yaml-cpp"} <= static and "SPDXRef-zlib" not in static
     assert all({r["spdxElementId"], r["relatedSpdxElement"]} <= ids for r in bill["relationships"])
 
 
