@@ -1,9 +1,11 @@
-"""The runner of the pages notices what it should: a command that fails, other output, a mark that is none."""
+"""The runner of the pages notices what it should: a command that fails, other output, a mark that is none; and a browser that hangs."""
 
 import os
+import pathlib
 
 import pytest
 
+import browser
 import pages
 import shell
 
@@ -98,3 +100,14 @@ def test_what_needs_a_program_is_left_out_and_said(tmp_path):
 def test_nothing_is_left_behind(tmp_path):
     run(tmp_path, "<!-- run: local; until pid -->\n\n    bash -c 'echo $$ > pid; sleep 60'\n")
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
+
+
+def test_a_browser_that_does_not_answer_ends_the_test_and_is_ended(tmp_path, monkeypatch):
+    program = tmp_path / "chromium"
+    program.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(browser, "PROGRAM", str(program))
+    monkeypatch.setattr(browser, "SECONDS", 1, raising=False)
+    with pytest.raises(RuntimeError, match="has not answered for 1 s"), browser.Browser():
+        pass
+    assert not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
