@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Renders the chart for `kubectl apply -f`: manifests/install.yaml, install-namespaced.yaml and gangs.yaml.
 # usage: charts/render.sh [--check]     --check compares with what is there, and writes nothing
-# Helm is the one that tests/cluster/build.sh builds, or one on PATH; without any it says so and does nothing.
+# Helm is the one that tests/cluster/build.sh builds, or one on PATH. Without any nothing is written, and --check compares
+# the seals alone, each manifest's last line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 built="$(ls -d "${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"/cluster-*/bin/helm 2>/dev/null | tail -1)" || true
 helm="${HELM:-${built:-$(command -v helm || true)}}"
-if [ -z "$helm" ]; then
-  echo "SKIPPED: manifests/install*.yaml and gangs.yaml, which Helm renders from charts/trainyard: there is no helm; \`tests/cluster/build.sh helm\` builds it"
+build='there is no helm; `tests/cluster/build.sh helm` builds it'
+if [ -z "$helm" ] && [ "${1:-}" != --check ]; then
+  echo "SKIPPED: manifests/install*.yaml and gangs.yaml, which Helm renders from charts/trainyard: $build"
   exit 0
 fi
 
@@ -37,14 +39,28 @@ gangs() {
   render --namespace trainyard-system --set gangs.native=true,gangs.volcano=true,gangs.coscheduling=true --show-only templates/gangs.yaml
 }
 
+# The last line of a manifest, of what stands before it and of what that is made of: says without Helm whether either has changed.
+seal() {
+  (cat && cd charts && find render.sh trainyard/{Chart,values,crd}.yaml trainyard/templates -type f ! -name NOTES.txt | LC_ALL=C sort | xargs sha256sum) | sha256sum | sed -E 's/^(.{64}).*/# Seal: \1/'
+}
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
 status=0
 for pair in install:install namespaced:install-namespaced gangs:gangs; do
   file="manifests/${pair#*:}.yaml"
+  if [ -z "$helm" ]; then
+    [ "$(tail -n 1 "$file")" = "$(head -n -1 "$file" | seal)" ] ||
+      { echo "$file or the chart has changed since it was rendered: run make generate ($build)"; status=1; }
+    continue
+  fi
+  "${pair%%:*}" >"$work/made"
+  seal <"$work/made" >"$work/seal"
+  cat "$work/seal" >>"$work/made"
   if [ "${1:-}" = --check ]; then
-    "${pair%%:*}" | diff -u "$file" - || { echo "$file is out of date: run make generate"; status=1; }
+    diff -u "$file" "$work/made" || { echo "$file is out of date: run make generate"; status=1; }
   else
-    "${pair%%:*}" >"$file.new"
-    mv "$file.new" "$file"
+    cat "$work/made" >"$file"
   fi
 done
 exit $status

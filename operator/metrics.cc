@@ -3,10 +3,12 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
 #include "common/build_info.h"
+#include "operator/reconcile/conditions.h"
 #include "operator/reconcile/record_bytes.h"
 
 namespace trainyard {
@@ -63,6 +65,28 @@ void Jobs(const reconcile::JobStore& jobs, const reconcile::JobMetrics& metrics,
   for (const auto& [stage, reading] : metrics.startup()) families.Value(reading, {{"stage", stage}});
   families.Add("trainyard_job_seconds_total", MetricType::Counter, "Where the jobs' time went, in seconds by cause.");
   for (const auto& [cause, seconds] : metrics.goodput()) families.Value(seconds, {{"cause", cause}});
+}
+
+// Of the attempt that has waited longest. Who stands in a queue, such as Kueue's, counts for nothing.
+void Starts(const reconcile::JobStore& jobs, Time now, Families& families) {
+  double scheduling = 0, starting = 0;
+  for (const std::string& key : jobs.Keys()) {
+    const auto record = jobs.Get(key);
+    if (!record || record->job.deleting) continue;
+    const api::JobStatus& status = record->job.status;
+    const bool begins =
+        status.phase == api::kPending || status.phase == api::kStarting || status.phase == api::kRestarting;
+    if (!begins || !status.attempt_time) continue;
+    const api::Condition* scheduled = reconcile::FindCondition(status, reconcile::kScheduledCondition);
+    if (scheduled && scheduled->status == "True")
+      starting = std::max(starting, SecondsBetween(scheduled->last_transition_time.value_or(now), now));
+    else if (!scheduled || scheduled->reason != "SchedulingGated")
+      scheduling = std::max(scheduling, SecondsBetween(*status.attempt_time, now));
+  }
+  families.Add("trainyard_job_start_wait_seconds", MetricType::Gauge,
+               "Seconds since which an attempt waits for nodes, or with nodes for its workers; of the oldest one.");
+  families.Value(scheduling, {{"stage", "scheduling"}});
+  families.Value(starting, {{"stage", "starting"}});
 }
 
 void Work(const kube::WorkQueue& queue, const kube::Controller& controller, Instant now, Families& families) {
@@ -130,11 +154,13 @@ void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
 
 }  // namespace
 
-std::string OperatorMetrics(const MeteredOperator& parts, Instant now) {
+std::string OperatorMetrics(const MeteredOperator& parts, const Clock& clock) {
+  const Instant now = clock.Steady();
   Families families;
   families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; version and commit are labels.");
   families.Value(1.0, {{"version", Build().version}, {"commit", Build().commit}});
   Jobs(parts.caches.jobs(), parts.jobs, families);
+  Starts(parts.caches.jobs(), clock.Now(), families);
   Work(parts.queue, parts.controller, now, families);
   Watches(parts.caches, now, families);
   Cached(parts.caches, families);

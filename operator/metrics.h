@@ -21,7 +21,7 @@ struct MeteredOperator {
 };
 
 // Thread-safe.
-std::string OperatorMetrics(const MeteredOperator& parts, Instant now);
+std::string OperatorMetrics(const MeteredOperator& parts, const Clock& clock);
 // What the client of `run` says of itself. Thread-safe.
 std::string ClientMetrics(const kube::TokenBucket& bucket, const kube::RequestMetrics& requests, bool leads);
 

@@ -91,7 +91,7 @@ std::string Runtime::Unready() const {
 
 std::string Runtime::Metrics() const {
   return OperatorMetrics({.caches = caches_, .queue = queue_, .controller = controller_, .jobs = reconciler_.metrics()},
-                         clock_.Steady());
+                         clock_);
 }
 
 }  // namespace trainyard

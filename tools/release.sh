@@ -69,7 +69,7 @@ chart() {
     tar --extract --touch --gzip --file "$work/trainyard-$version.tgz" --directory "$work/chart"
     pack "$work/chart/trainyard" "$dist/trainyard-$version.tgz"
   fi
-  for manifest in crd install install-namespaced; do
+  for manifest in crd install install-namespaced gangs; do
     [ ! -e "manifests/$manifest.yaml" ] || cp "manifests/$manifest.yaml" "$dist/trainyard-$version-$manifest.yaml"
   done
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -63,6 +64,61 @@ def test_the_rights_and_no_more():
 def test_the_plain_manifests_are_the_charts():
     result = subprocess.run([ROOT / "charts/render.sh", "--check"], capture_output=True, text=True, timeout=120, env=os.environ | {"HELM": built("helm")})
     assert result.returncode == 0 and not result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("changed, refused", [
+    (None, []), ("charts/trainyard/templates/service.yaml", ["install", "install-namespaced", "gangs"]), ("charts/trainyard/crd.yaml", ["install", "install-namespaced", "gangs"]),
+    ("manifests/install.yaml", ["install"]), ("charts/trainyard/templates/NOTES.txt", [])])
+def test_without_helm_the_seals_tell(tmp_path, changed, refused):
+    shutil.copytree(ROOT / "charts", tmp_path / "charts")
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    if changed:
+        (tmp_path / changed).write_text("# changed\n" + (tmp_path / changed).read_text())
+    result = subprocess.run([tmp_path / "charts/render.sh", "--check"], capture_output=True, text=True, timeout=120, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
+    assert (result.returncode != 0) == bool(refused), result.stdout + result.stderr
+    assert re.findall(r"manifests/([\w-]+)\.yaml or the chart has changed", result.stdout) == refused and not result.stderr
+
+
+def typed(page, what):
+    """What Helm gives for the page's `helm template ... | kubectl apply -f -` that names WHAT."""
+    (command,) = re.findall(rf"^ {{4}}helm (template .*{re.escape(what)}.*) \| kubectl apply -f -$", (ROOT / page).read_text(), re.M)
+    return Objects(run(*command.replace("charts/trainyard", str(CHART)).split()))
+
+
+def test_what_an_administrator_applies_for_one_namespace():
+    """Is what the release of who has that namespace alone goes without."""
+    objects = typed("docs/install.md", "rights.yaml")
+    assert sorted(each["kind"] for each in objects) == ["ClusterRole", "ClusterRole", "Role", "Role", "RoleBinding", "RoleBinding"]
+    (command,) = re.findall(r"^    helm (install .*rbac\.create=false.*)$", (ROOT / "docs/install.md").read_text(), re.M)
+    rest = Objects(run("template", *command.replace("charts/trainyard", str(CHART)).split()[1:]))
+    whole = render({"scope": {"namespaced": True}}, namespace="training")
+    assert sorted(objects.names() + rest.names() + ["CustomResourceDefinition/trainingjobs.trainyard.dev"]) == whole.names()
+    assert all(each["metadata"].get("namespace") == "training" for each in rest)
+
+
+def test_gangs_in_one_namespace():
+    role, binding = typed("docs/gangs.md", "gangs.yaml")
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "training") and role["rules"][0]["resources"] == ["podgroups"]
+    assert binding["subjects"] == Objects((ROOT / "manifests/install-namespaced.yaml").read_text()).one("RoleBinding", "trainyard-operator")["subjects"]
+
+
+def test_a_release_has_every_plain_manifest():
+    packed = re.search(r"for manifest in (.*); do", (ROOT / "tools/release.sh").read_text())[1].split()
+    assert sorted(packed) == sorted(path.stem for path in (ROOT / "manifests").glob("*.yaml"))
+
+
+def test_the_pages_scrape_configuration_finds_the_operator_and_no_other():
+    """By the labels and the port of the chart's pod; not by the container's name, which others may have too."""
+    block = next(b for b in re.findall(r"```yaml\n(scrape_configs:.*?)```", (ROOT / "docs/dashboards.md").read_text(), re.S) if "kubernetes_sd_configs" in b)
+    rules = {job["job_name"]: job["relabel_configs"] for job in yaml.safe_load(block)["scrape_configs"]}["trainyard-operator"]
+
+    def kept(labels):
+        meta = {f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value for key, value in labels.items()}
+        meta |= {"__meta_kubernetes_pod_container_name": "operator", "__meta_kubernetes_pod_container_port_name": "metrics"}
+        return all(re.fullmatch(rule["regex"], ";".join(meta.get(label, "") for label in rule["source_labels"])) for rule in rules if rule.get("action") == "keep")
+
+    assert kept(render().pod["metadata"]["labels"])
+    assert not kept({"app.kubernetes.io/name": "another", "app.kubernetes.io/component": "operator"}) and not kept({})
 
 
 @pytest.mark.parametrize("name, namespace", [("install", "trainyard-system"), ("install-namespaced", "training")])

@@ -54,6 +54,7 @@ IMPOSSIBLE = {
     "monitoring.serviceMonitor.enabled=true,metrics.service.enabled=false": ["monitoring.serviceMonitor.enabled", "metrics.service.enabled"],
     "scope.namespaced=true,networkPolicy.workers.namespaces={other}": ["networkPolicy.workers.namespaces: other", "allowed: trainyard-system"],
     "extraArgs={--namespace=x}": ["extraArgs: --namespace=x", "the value scope"],
+    "extraArgs={--lease-namespace=kube-system}": ["extraArgs: --lease-namespace=kube-system", "the release's namespace"],
     "extraArgs={--leader-elect}": ["extraArgs: --leader-elect", "the value leaderElection"],
 }
 

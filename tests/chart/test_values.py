@@ -144,8 +144,8 @@ SETS = {
                    "imagePullSecrets": [{"name": "registry"}], "topologySpread": {"whenUnsatisfiable": "DoNotSchedule"}}, placed),
     "no_spread": ({"topologySpread": {"topologyKey": ""}}, lacks(pod("topologySpreadConstraints"))),
     "platform_user": ({"runAsUser": None}, has(pod("securityContext"), {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}})),
-    "proxy": ({"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}], "extraArgs": ["--lease-namespace=kube-system"]}, every(
-        has((*CONTAINER, "env"), [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]), has((*CONTAINER, "args", -1), "--lease-namespace=kube-system"))),
+    "proxy": ({"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}], "extraArgs": ["--kubeconfig=/etc/other"]}, every(
+        has((*CONTAINER, "env"), [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]), has((*CONTAINER, "args", -1), "--kubeconfig=/etc/other"))),
     "resources": ({"resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi", "cpu": "2"}}}, has((*CONTAINER, "resources"), {
         "requests": {"cpu": "1", "memory": "32Mi"}, "limits": {"memory": "1Gi", "cpu": "2"}})),
     "ipv6_and_port": ({"metrics": {"address": "[::]", "port": 9090, "service": {"annotations": {"a": "b"}}}}, every(
@@ -202,6 +202,18 @@ def test_the_names_of_a_release(release, name):
     made = objects.one("Deployment")["metadata"]["name"]
     assert (name is None and len(made) <= 50) or made == name
     assert all(len(each["metadata"]["name"]) <= 63 for each in objects)
+
+
+@pytest.mark.parametrize("image, warned", [({}, True), ({"repository": "operator"}, True), ({"repository": "r.example/operator"}, False)])
+def test_the_notes_warn_of_an_image_that_no_registry_has(tmp_path, image, warned):
+    """Rendered as the content of an object, since `helm template` leaves the notes out."""
+    chart = tmp_path / "trainyard"
+    shutil.copytree(CHART, chart)
+    (chart / "templates/_notes.tpl").write_text('{{ define "notes" }}' + (chart / "templates/NOTES.txt").read_text() + "{{ end }}")
+    (chart / "templates/notes.yaml").write_text('kind: Notes\nmetadata: {name: notes}\ntext: {{ include "notes" . | toJson }}\n')
+    notes = render({"image": image}, chart=chart).one("Notes")["text"]
+    assert "rollout status deployment/trainyard-operator" in notes
+    assert ("load it into every node" in notes) == warned, notes
 
 
 def test_dashboards_and_rules_are_the_files(tmp_path):

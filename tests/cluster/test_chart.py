@@ -15,7 +15,7 @@ import image
 import pytest
 import yaml
 from nodes import Cluster, processes_of
-from servers import BIN, ROOT, SHIPPED_OPERATOR, wait_until
+from servers import BIN, ROOT, SHIPPED_OPERATOR, kubeconfig, wait_until
 from test_nodes import TRAINER, UNUSED, audited, explain, script
 
 sys.path.insert(0, str(ROOT / "tests/docs"))
@@ -27,6 +27,7 @@ from test_commands import shortened
 CHART, NAME = ROOT / "charts/trainyard", "trainyard-operator"
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 NAMESPACE, ALONE = "trainyard-system", "training"  # of manifests/install.yaml and install-namespaced.yaml
+REGISTRYS = f"registry.example/trainyard-operator:{VERSION}"  # as docs/install.md calls the image
 # A folder with archives of `make images`: those that are there take the place of the image of what was built here.
 IMAGES = os.environ.get("TRAINYARD_IMAGES")
 LITERAL = os.environ.get("TRAINYARD_THOROUGH") == "1"  # the examples as they stand, two minutes each; else with fewer steps
@@ -38,6 +39,7 @@ def cluster():
     for node in made.nodes:
         for name in ("trainyard-operator", "trainyard-trainer"):
             load_image(node, name)
+        node.ctr("images", "tag", "--force", f"docker.io/library/trainyard-operator:{VERSION}", REGISTRYS)
     add_storage(made)
     made.kubectl("create", "namespace", NAMESPACE)
     made.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
@@ -68,13 +70,26 @@ def add_storage(cluster):
                                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}}})
 
 
-def helms_folders(cluster):
-    return {f"HELM_{kind}_HOME": str(cluster.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
+def environment(cluster, person="admin"):
+    """Of a shell in which a person types: their kubeconfig, and no folder of this machine's user."""
+    homes = {f"HELM_{kind}_HOME": str(cluster.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
+    return os.environ | homes | {"KUBECONFIG": str(cluster.folder / f"{person}.kubeconfig"), "KUBECACHEDIR": str(cluster.folder / "kubectl")}
+
+
+def commands(section, *words):
+    """Those in the blocks of a section of docs/install.md that have all the words."""
+    text = (ROOT / "docs/install.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return [line for line in re.findall(r"^ {4}((?:kubectl|helm) .*)$", text, re.M) if all(word in line for word in words)]
+
+
+def typed(cluster, command, person="admin", good=True):
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment(cluster, person))
+    assert (result.returncode == 0) == good, command + "\n" + result.stdout + result.stderr + describe(cluster)
+    return result.stdout + result.stderr
 
 
 def helm(cluster, *args, good=True):
-    environment = os.environ | helms_folders(cluster)
-    result = subprocess.run([str(BIN / "helm"), "--kubeconfig", str(cluster.kubeconfig), *map(str, args)], capture_output=True, text=True, timeout=300, env=environment)
+    result = subprocess.run([str(BIN / "helm"), *map(str, args)], capture_output=True, text=True, timeout=300, env=environment(cluster))
     assert (result.returncode == 0) == good, result.stdout + result.stderr + describe(cluster)
     return result.stdout if good else result.stderr
 
@@ -193,9 +208,8 @@ def test_the_pages(cluster, tmp_path):
     blocks = {page.stem: found for page, found in pages.cluster_blocks()}
     quickstart = blocks.pop("quickstart")
     for of_page in (quickstart[:-1], *blocks.values(), quickstart[-1:]):
-        environment = os.environ | helms_folders(cluster) | {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(tmp_path)}
         try:
-            missing = shell.run_page(of_page, "cluster", tmp_path, environment, rewrite)
+            missing = shell.run_page(of_page, "cluster", tmp_path, environment(cluster), rewrite)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{describe(cluster)}") from None
         assert not missing
@@ -259,6 +273,16 @@ def test_helm_upgrade_disturbs_no_job(cluster):
     rights_are_used(cluster, f"system:serviceaccount:{NAMESPACE}:{NAME}", "clusterrole", NAMESPACE)
 
 
+def test_going_back_keeps_the_definition(cluster, older):
+    (back,), (upgrade,) = commands("Going back", "helm"), commands("Upgrading", "helm")
+    typed(cluster, back.replace("charts/trainyard", str(older)))
+    assert cluster.get("deployment", NAME, "--namespace", NAMESPACE)["metadata"]["labels"]["helm.sh/chart"] == "trainyard-0.0.9"
+    assert "sharedMemory" in fields(cluster)[0], "a job's fields are not dropped"
+    typed(cluster, f"{upgrade} --set crd.install=true --wait --timeout 180s")
+    rolled_out(cluster, NAMESPACE)
+    assert cluster.get("crd", "trainingjobs.trainyard.dev")["metadata"]["labels"]["helm.sh/chart"] == f"trainyard-{VERSION}"
+
+
 def test_another_release_does_not_take_the_crd(cluster):
     said = helm(cluster, "install", "another", CHART, "--namespace", ALONE, "--set", "scope.namespaced=true,rbac.userRoles=false", "--dry-run=server", good=False)
     assert "trainingjobs.trainyard.dev" in said and "exists and cannot be imported" in said
@@ -305,22 +329,25 @@ def test_helm_uninstall_leaves_the_crd_and_the_jobs(cluster):
 
 
 def test_plain_manifests(cluster):
-    """They go on with what the release left, and go with the commands of docs/install.md."""
-    cluster.kubectl("apply", "-f", ROOT / "manifests/install.yaml")
-    rolled_out(cluster, NAMESPACE)
+    """They go on with what the release left, are upgraded, and go, with the commands of docs/install.md."""
+    for section in ("With plain manifests", "Upgrading"):
+        apply, image_of_ours = commands(section, "kubectl")
+        typed(cluster, apply)
+        typed(cluster, image_of_ours)
+        pods = rolled_out(cluster, NAMESPACE)
+        assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {REGISTRYS}
     finish(cluster, "left", cluster.left)
     cluster.apply(*example("language-model"))
     complete(cluster, "language-model")
-    page = (ROOT / "docs/install.md").read_text()
-    commands = re.findall(r"^    kubectl (delete .*(?:trainyard-system|instance=trainyard).*)$", page, re.M)
-    assert len(commands) == 2
-    for command in commands:
-        cluster.kubectl(*command.split())
+    (namespace,), (roles,) = commands("Uninstalling", "delete namespace"), commands("Uninstalling", "delete clusterrole")
+    typed(cluster, namespace)
+    typed(cluster, roles)
     wait_until(lambda: everything(cluster) - cluster.before - of_jobs(cluster) == {"CustomResourceDefinition//trainingjobs.trainyard.dev"}, 60, "all else to go")
 
 
 def test_one_namespace(cluster):
-    cluster.kubectl("apply", "-f", ROOT / "manifests/install-namespaced.yaml")
+    (install,), (uninstall,) = commands("For one namespace", "install-namespaced.yaml"), commands("Uninstalling", f"--namespace {ALONE}")
+    typed(cluster, install)
     rolled_out(cluster, ALONE)
     cluster.apply(script("elsewhere", ["sleep", "1"]))
     restart(cluster, "after", ALONE)
@@ -331,6 +358,28 @@ def test_one_namespace(cluster):
     requests = [r for r in audited(cluster) if r["user"].get("username") == user and "objectRef" in r]
     assert requests and {r["objectRef"].get("namespace") for r in requests} == {ALONE}
     rights_are_used(cluster, user, "role", ALONE)
+    typed(cluster, uninstall)
+    rest = lambda: everything(cluster) - cluster.before - of_jobs(cluster)  # noqa: E731
+    of_a_namespace = {f"Namespace//{ALONE}", f"ServiceAccount/{ALONE}/default", f"ConfigMap/{ALONE}/kube-root-ca.crt"}
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: len(rest()) == 4, 60)
+    assert rest() == of_a_namespace | {"CustomResourceDefinition//trainingjobs.trainyard.dev"}
+    assert status(cluster, "dark-room", ALONE)["phase"] == "Succeeded", "the jobs stay"
+
+
+def test_who_has_one_namespace_and_no_more(cluster):
+    """Cannot install by themselves, and can after what docs/install.md has an administrator type."""
+    (install,) = commands("For one namespace", "rbac.create=false")
+    kubeconfig(cluster.folder, "person", user="{token: admin, as: person}")
+    cluster.kubectl("--namespace", ALONE, "create", "rolebinding", "person", "--clusterrole=edit", "--user=person")
+    for missing in ("crd.install=false,", "rbac.create=false,"):
+        assert "forbidden" in typed(cluster, install.replace(missing, "") + " --dry-run=server", "person", good=False)
+    for command in commands("For one namespace", "kubectl apply -f manifests/crd.yaml") + commands("For one namespace", "| kubectl apply"):
+        typed(cluster, command)
+    typed(cluster, f"{install} --wait --timeout 180s", "person")
+    rolled_out(cluster, ALONE)
+    restart(cluster, "mine", ALONE)
+    wait_until(lambda: cluster.kubectl("--as=person", "--namespace", ALONE, "auth", "can-i", "create", "trainingjobs.trainyard.dev"), 30, "the right to jobs")
 
 
 # Of test_nodes.py's, and one more.

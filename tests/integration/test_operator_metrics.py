@@ -69,6 +69,28 @@ def test_promtool_accepts_what_is_served(operator):
     assert result.returncode == 0 and not result.stdout + result.stderr, result.stdout + result.stderr
 
 
+def test_what_waits_for_its_start_is_told(api, operator):
+    """And by what: for a node, for its workers; not what a queue holds back."""
+    def waits():
+        metrics = operator.metrics()
+        return [metrics[f'trainyard_job_start_wait_seconds{{stage="{stage}"}}'] > 0 for stage in ("scheduling", "starting")]
+
+    def becomes(expected, what):
+        harness.wait_until(lambda: waits() == expected, 30, what)
+
+    assert waits() == [False, False], "there is no job"
+    api.send("POST", JOBS, JOB)
+    harness.wait_until(lambda: api.send("GET", f"{PODS}/job-1-0")[0] == 200, 60, "the job's pod")
+    becomes([True, False], "one that has no node")
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    set_pod(api, "job-1-0", conditions=[gated])
+    becomes([False, False], "one that a queue holds back")
+    set_pod(api, "job-1-0", conditions=[{"type": "PodScheduled", "status": "True"}])
+    becomes([False, True], "one that has a node, and does not run")
+    set_pod(api, "job-1-0", phase="Running", podIP="127.0.0.1", conditions=[{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}])
+    becomes([False, False], "one that runs")
+
+
 def test_they_move(api, operator):
     before = operator.metrics()
     assert before["trainyard_leader"] == 1

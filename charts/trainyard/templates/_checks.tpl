@@ -19,10 +19,10 @@
 {{- fail (printf "networkPolicy.workers.namespaces: %s is not allowed, since this operator has workers in one namespace alone; allowed: %s" $namespace $watched) -}}
 {{- end -}}
 {{- end -}}
-{{- $owners := dict "--namespace" "scope" "--listen" "metrics" "--leader-elect" "leaderElection" "--lease-name" "fullnameOverride" -}}
+{{- $owners := dict "--namespace" "the value scope" "--listen" "the value metrics" "--leader-elect" "the value leaderElection" "--lease-name" "the value fullnameOverride" "--lease-namespace" "the release's namespace, where the right to it is" -}}
 {{- range $argument := $v.extraArgs -}}
 {{- with get $owners (regexFind "^--[a-z-]+" $argument) -}}
-{{- fail (printf "extraArgs: %s is not allowed, since the chart sets it; allowed: the value %s" $argument .) -}}
+{{- fail (printf "extraArgs: %s is not allowed, since the chart decides it; allowed: %s" $argument .) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
