@@ -8,3 +8,8 @@ foreach(name hdf5_serial sz aec)
   target_link_libraries(hdf5 INTERFACE ${archive_${name}})
 endforeach()
 target_link_libraries(hdf5 INTERFACE ZLIB::ZLIB m ${CMAKE_DL_LIBS})
+# Its libaec says its version in no header; --version and the bill of materials want one.
+execute_process(COMMAND dpkg-query -W -f "\${source:Upstream-Version}" libaec-dev OUTPUT_VARIABLE LIBAEC_VERSION ERROR_QUIET)
+if(NOT LIBAEC_VERSION)
+  set(LIBAEC_VERSION "unknown")
+endif()

@@ -10,6 +10,7 @@ FROM is what `podman save`, `buildah push docker-archive:` or `docker save` wrot
 import hashlib
 import io
 import json
+import os
 import sys
 import tarfile
 
@@ -39,5 +40,7 @@ def write(source, target, names):
         return digest, size
 
 
-digest, size = write(sys.argv[1], sys.argv[2], sys.argv[3:])
+unfinished = sys.argv[2] + ".new"  # nobody takes it for the archive when this is interrupted
+digest, size = write(sys.argv[1], unfinished, sys.argv[3:])
+os.replace(unfinished, sys.argv[2])
 print(f"{sys.argv[2]}  {size / 1e6:.1f} MB  sha256:{digest}")

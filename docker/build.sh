@@ -3,6 +3,7 @@
 #   trainyard-NAME.tar         for `podman load`, `docker load` and `ctr images import`; prints its size and digest
 #   trainyard-NAME.spdx.json   what is in it, with versions and digests
 # usage: docker/build.sh [operator] [trainer] [local]     default: all three
+#        docker/build.sh --tool                           only prints the tool that would build them; an error where there is none
 #   IMAGE_TOOL     podman, buildah or docker; default: the first of them that works
 #   IMAGE_BASE     what the build stages start from; default debian:bookworm-slim
 #   IMAGE_OPTIONS  further options of every build: settings of this machine, docs/images.md has examples
@@ -21,10 +22,11 @@ case "$tool" in
   "") echo "images: needs podman, buildah or docker; on Debian: apt-get install podman" >&2; exit 1 ;;
   *) echo "images: IMAGE_TOOL=$tool: not one of podman, buildah, docker" >&2; exit 2 ;;
 esac
+[ "${1:-}" != --tool ] || { echo "$tool"; exit 0; }
 
 version="$(sed -nE 's/^project\(trainyard VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)"
 revision="$(git rev-parse HEAD)"
-git diff --quiet HEAD || revision+="-modified"
+[ -z "$(git status --porcelain)" ] || revision+="-modified" # untracked files would be built as well
 read -ra tags <<<"${IMAGE_TAGS:-$version latest}"
 read -ra options <<<"${IMAGE_OPTIONS:-}"
 # The time of everything: that of the commit.
@@ -54,17 +56,18 @@ archive() {
 
 out=build/images
 mkdir -p "$out"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
 [ $# -gt 0 ] || set -- operator trainer local
 for target in "$@"; do
   case "$target" in operator | trainer | local) ;; *) echo "images: $target: not one of operator, trainer, local" >&2; exit 2 ;; esac
   image="trainyard-$target"
-  scratch="$(mktemp -d)"
   names=("${tags[@]/#/${IMAGE_PREFIX:-}$image:}")
   extract "$target-sbom" "$scratch/sbom"
   build "$target" "${names[0]}"
   archive "${names[0]}" "$scratch/image.tar"
-  cp "$scratch/sbom/sbom.spdx.json" "$out/$image.spdx.json"
   docker/archive.py "$scratch/image.tar" "$out/$image.tar" "${names[@]}"
+  cp "$scratch/sbom/sbom.spdx.json" "$out/$image.spdx.json"
   for name in "${names[@]:1}"; do "$tool" tag "${names[0]}" "$name"; done
-  rm -r "$scratch"
+  rm -r "${scratch:?}"/*
 done

@@ -52,7 +52,7 @@ def package(origin, files, revision):
         made["licenseInfoFromFiles"] = ["NOASSERTION"]
     if origin.kind == "debian":
         made["supplier"] = "Organization: Debian"
-        made["sourceInfo"] = f"built from the Debian source package {origin.source}"
+        made["sourceInfo"] = f"built from the Debian source package {origin.source} {origin.source_version}"
     if origin.kind == "ours":
         made["sourceInfo"] = f"built from commit {revision}"
     return made

@@ -3,7 +3,7 @@
 # usage: tools/release.sh [--check]     --check: only whether a release may be made
 #   BUILD           the build to take the programs of; default build/release, which is then built
 #   DIST            where to; default build/dist
-#   RELEASE_IMAGES  yes, no, or auto (the default): where podman, buildah or docker works
+#   RELEASE_IMAGES  yes, no, or auto (the default): where podman, buildah or docker works; a build that fails is an error
 # docs/releasing.md says what a release is and what comes before and behind it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -79,13 +79,12 @@ images() {
     leave_out "the images: there is no docker/build.sh"
   elif [ "${RELEASE_IMAGES:-auto}" = no ]; then
     leave_out "the images: RELEASE_IMAGES=no"
-  elif docker/build.sh; then
+  elif [ "${RELEASE_IMAGES:-auto}" != yes ] && ! docker/build.sh --tool >/dev/null; then
+    leave_out "the images: nothing here builds them, see above"
+  else
+    docker/build.sh || refuse "the images could not be built"
     for image in build/images/*.tar; do gzip -9 --no-name <"$image" >"$dist/$(basename "$image" .tar)-$version.tar.gz"; done
     for bill in build/images/*.spdx.json; do cp "$bill" "$dist/$(basename "$bill" .spdx.json)-$version.spdx.json"; done
-  elif [ "${RELEASE_IMAGES:-auto}" = yes ]; then
-    refuse "the images could not be built"
-  else
-    leave_out "the images: docker/build.sh failed, see above"
   fi
 }
 

@@ -31,12 +31,6 @@ std::string VersionIn(const std::string& words) {
   return "none";
 }
 
-std::string LoadedHdf5() {
-  unsigned major = 0, minor = 0, release = 0;
-  H5get_libversion(&major, &minor, &release);
-  return Format("%u.%u.%u", major, minor, release);
-}
-
 std::string LoadedXxhash() {
   const unsigned number = XXH_versionNumber();
   return Format("%u.%u.%u", number / 10000, number / 100 % 100, number % 100);
@@ -52,7 +46,8 @@ std::vector<LibraryVersion> TrainerLibraries() {
        "LibTorch " + torch + "'s own"},
       {"oneDNN", "none of its headers", "LibTorch's " + VersionIn(at::get_mkldnn_version())},
       {"MKL", "none of its headers", "LibTorch's " + VersionIn(at::get_mkl_version())},
-      {"HDF5", Format("%d.%d.%d", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE), LoadedHdf5()},
+      {"HDF5", Format("%d.%d.%d", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE), ""},  // cmake/Hdf5.cmake
+      {"libaec", TRAINYARD_LIBAEC, ""},
       {"xxHash", Format("%d.%d.%d", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE), LoadedXxhash()},
       {"zlib", ZLIB_VERSION, zlibVersion()}};
   for (LibraryVersion& library : CommonLibraries()) all.push_back(std::move(library));

@@ -12,6 +12,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPERATOR = os.environ["TRAINYARD_OPERATOR_BIN"]
+SHIPPED_OPERATOR = pathlib.Path(OPERATOR).resolve().parent / "image" / "trainyard-operator"  # without `local`: what the operator's image holds
 BIN = pathlib.Path(os.environ.get("CLUSTER_BIN", ""))  # unset where only the in-memory API is asked for
 ADDRESS = "10.250.0.1"
 

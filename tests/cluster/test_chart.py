@@ -8,27 +8,34 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.request
 
 import image
 import pytest
 import yaml
 from nodes import Cluster, processes_of
-from servers import BIN, OPERATOR, ROOT, kubeconfig, wait_until
+from servers import BIN, ROOT, SHIPPED_OPERATOR, kubeconfig, wait_until
 from test_nodes import TRAINER, UNUSED, audited, explain, script
+
+sys.path.insert(0, str(ROOT / "tests/docs"))
+
+import pages
+import shell
+from test_commands import shortened
 
 CHART, NAME = ROOT / "charts/trainyard", "trainyard-operator"
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 NAMESPACE, ALONE = "trainyard-system", "training"  # of manifests/install.yaml and install-namespaced.yaml
 REGISTRYS = f"registry.example/trainyard-operator:{VERSION}"  # as docs/install.md calls the image
-# Archives of `make images`, which then take the place of the image of what was built here.
+# A folder with archives of `make images`: those that are there take the place of the image of what was built here.
 IMAGES = os.environ.get("TRAINYARD_IMAGES")
 LITERAL = os.environ.get("TRAINYARD_THOROUGH") == "1"  # the examples as they stand, two minutes each; else with fewer steps
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    made = Cluster(pathlib.Path(os.environ["CLUSTER_STATE"]), [pathlib.Path(TRAINER).resolve(), pathlib.Path(OPERATOR).resolve()], installed=False)
+    made = Cluster(pathlib.Path(os.environ["CLUSTER_STATE"]), [pathlib.Path(TRAINER).resolve(), SHIPPED_OPERATOR], installed=False)
     for node in made.nodes:
         for name in ("trainyard-operator", "trainyard-trainer"):
             load_image(node, name)
@@ -37,15 +44,15 @@ def cluster():
     made.kubectl("create", "namespace", NAMESPACE)
     made.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     wait_until(lambda: made.get("serviceaccount", "default", "--namespace", NAMESPACE) and made.get("configmap", "kube-root-ca.crt", "--namespace", NAMESPACE), 30, "what a namespace gets by itself")
-    made.before = everything(made)
+    made.before, made.typed = everything(made), 0
     yield made
 
 
 def load_image(node, name):
     """Under the name that a kubelet looks for."""
     source, wanted = image.NAME, f"docker.io/library/{name}:{VERSION}"
-    if IMAGES:
-        source = re.search(r"unpacking (\S+)", node.ctr("images", "import", pathlib.Path(IMAGES) / f"{name}.tar", timeout=600)).group(1)
+    if IMAGES and (archive := pathlib.Path(IMAGES) / f"{name}.tar").exists():
+        source = re.search(r"unpacking (\S+)", node.ctr("images", "import", archive, timeout=600)).group(1)
     if source != wanted:
         node.ctr("images", "tag", "--force", source, wanted)
 
@@ -54,7 +61,7 @@ def add_storage(cluster):
     """A default storage class, of volumes that one node has; what a fresh cluster of one's own has, but made beforehand."""
     cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
                    "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
-    for index in range(4):
+    for index in range(6):
         folder = cluster.folder / f"volume-{index}"
         folder.mkdir()
         host = {"key": "kubernetes.io/hostname", "operator": "In", "values": [f"node{index % 2}"]}
@@ -190,6 +197,30 @@ def fields(cluster):
     return version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"], version["additionalPrinterColumns"]
 
 
+def test_the_pages(cluster, tmp_path):
+    """What they tell a reader with a cluster to type (tests/docs/pages.py): the quick start but for its end, what other pages show of its job, and
+    the end, which leaves the CRD alone."""
+    (tmp_path / "charts").symlink_to(ROOT / "charts")
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    rewrite = (lambda text: text) if LITERAL else shortened
+    for file in (tmp_path / "manifests/examples").rglob("*.yaml"):
+        file.write_text(rewrite(file.read_text()))
+    blocks = {page.stem: found for page, found in pages.cluster_blocks()}
+    quickstart = blocks.pop("quickstart")
+    for of_page in (quickstart[:-1], *blocks.values(), quickstart[-1:]):
+        try:
+            missing = shell.run_page(of_page, "cluster", tmp_path, environment(cluster), rewrite)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{describe(cluster)}") from None
+        assert not missing
+    left = lambda: everything(cluster) - cluster.before  # noqa: E731
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: len(left()) == 1, 60)
+    assert left() == {"CustomResourceDefinition//trainingjobs.trainyard.dev"}
+    cluster.kubectl("delete", "crd", "trainingjobs.trainyard.dev")
+    cluster.typed = len(audited(cluster))  # an operator whose rights go with its release is refused the Lease at its end
+
+
 def test_helm_install(cluster, older):
     """In a namespace that admits restricted pods alone; then an example as it stands, with a storage class of one node at a time."""
     notes = helm(cluster, "install", "trainyard", older, "--namespace", NAMESPACE, "--wait", "--timeout", "180s")
@@ -199,6 +230,7 @@ def test_helm_install(cluster, older):
     assert wait_until(lambda: sorted(leaders(cluster, NAMESPACE)) == [0, 1], 30, "one leader")
     assert cluster.get("lease", NAME, "--namespace", NAMESPACE)["spec"]["holderIdentity"].split("_")[0] in pods
     wait_until(lambda: cluster.get("pdb", NAME, "--namespace", NAMESPACE)["status"]["disruptionsAllowed"] == 1, 30, "the budget to allow one")
+    assert "no such command" in cluster.kubectl("exec", next(iter(pods)), "--namespace", NAMESPACE, "--", NAME, "local", good=False), "what is not in the shipped image"
     assert "sharedMemory" not in fields(cluster)[0]
     cluster.apply(*example("dark-room"))
     done = complete(cluster, "dark-room")
@@ -356,7 +388,7 @@ UNUSED_HERE = UNUSED | {("coordination.k8s.io", "leases", "create"): "the releas
 
 def rights_are_used(cluster, user, kind, namespace):
     """By the API server's log: no right was missing, and none is given that nothing needs."""
-    requests = [r for r in audited(cluster) if r["user"].get("username") == user and "objectRef" in r]
+    requests = [r for r in audited(cluster)[cluster.typed :] if r["user"].get("username") == user and "objectRef" in r]
     refused = [(r["verb"], r["requestURI"]) for r in requests if r.get("responseStatus", {}).get("code") == 403]
     assert not refused, refused
     used = {(ref.get("apiGroup", ""), "/".join(filter(None, (ref["resource"], ref.get("subresource")))), r["verb"]) for r in requests for ref in [r["objectRef"]]}

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from servers import OPERATOR, ROOT, wait_until
+from servers import ROOT, SHIPPED_OPERATOR, wait_until
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
 
@@ -33,7 +33,7 @@ CONFIG = harness.merged(harness.SMALL, task={"eval_windows": 16}, train={"steps"
 @pytest.fixture(scope="module")
 def cluster():
     folder = pathlib.Path(os.environ["CLUSTER_STATE"])
-    made = Cluster(folder, [pathlib.Path(TRAINER).resolve(), pathlib.Path(OPERATOR).resolve()])
+    made = Cluster(folder, [pathlib.Path(TRAINER).resolve(), SHIPPED_OPERATOR])
     (folder / "shared").mkdir()
     made.apply(OPERATORS)
     made.kubectl("rollout", "status", "deployment/trainyard-operator", "--timeout=60s")

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+SECONDS = 60  # that an answer may take
 
 
 class Browser:
@@ -31,11 +33,18 @@ class Browser:
         os.close(commands)
         os.close(answers)
         self.rest, self.number, self.session, self.events = b"", 0, None, []
+        try:
+            self.open_window()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def open_window(self):
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
-        return self
 
     def __exit__(self, *error):
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -45,7 +54,10 @@ class Browser:
         self.profile.cleanup()
 
     def message(self):
+        end = time.monotonic() + SECONDS
         while b"\0" not in self.rest:
+            if not select.select([self.answers], [], [], max(0, end - time.monotonic()))[0]:
+                raise RuntimeError(f"the browser has not answered for {SECONDS} s")
             part = os.read(self.answers, 1 << 20)
             if not part:
                 raise RuntimeError("the browser has ended")

@@ -4,13 +4,13 @@ A block is shell when it is indented, or when its fence names no language, `sh` 
 HTML comment right before it, which no reader sees, what becomes of it:
 
     <!-- run: local -->      test_commands.py types it, in the order of the page
-    <!-- run: cluster -->    tests/cluster types it (`cluster_blocks`)
+    <!-- run: cluster -->    tests/cluster/test_chart.py types it, on real nodes
     <!-- not run: REASON -->
 
 and `<!-- file: NAME -->` before a block of any language writes it where the page's commands run. Options follow `run:`,
 each behind a semicolon:
 
-    exit N           the last command ends with N
+    exit N           the last command ends with N; every other one with 0
     in N s           it has so long (60)
     needs PROGRAM    left out, and said, where PATH has no such program
     until FILE       it goes on in the background, and the page when FILE is there; at the page's end it gets SIGTERM

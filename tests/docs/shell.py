@@ -86,10 +86,8 @@ class Shell:
                 raise AssertionError(f"{block.name}: not done within {options['seconds']} s: {command.text}\n{output}") from None
             if os.environ.get("TRAINYARD_SHOW_DOCS"):  # to write a page anew
                 print(f"$ {command.text}\n{output}", end="")
-            # What shows its failure as output need not end with 0.
             expected = options["exit"] if command is commands[-1] else 0
-            if command.output is None or expected:
-                assert process.returncode == expected, f"{block.name}: ended with {process.returncode}: {command.text}\n{output}"
+            assert process.returncode == expected, f"{block.name}: ended with {process.returncode}, not {expected}: {command.text}\n{output}"
             if command.output is not None:
                 shown = "\n".join(command.output)
                 assert matches(command.output, output.splitlines(), bool(options["vary"])), f"{block.name}: {command.text}\n--- the page says\n{shown}\n--- it printed\n{output}"

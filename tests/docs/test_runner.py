@@ -1,9 +1,11 @@
-"""The runner of the pages notices what it should: a command that fails, other output, a mark that is none."""
+"""The runner of the pages notices what it should: a command that fails, other output, a mark that is none; and a browser that hangs."""
 
 import os
+import pathlib
 
 import pytest
 
+import browser
 import pages
 import shell
 
@@ -56,6 +58,8 @@ def test_an_unknown_option_is_named(tmp_path):
         "<!-- run: local -->\n\n    $ echo a\n    b\n",
         "<!-- run: local -->\n\n    $ printf 'a\\nb\\n'\n    a\n",
         "<!-- run: local -->\n\n    $ echo a\n    a\n    ...\n    b\n",
+        "<!-- run: local -->\n\n    $ exit 64\n    ...\n",
+        "<!-- run: local -->\n\n    $ echo a; kill -SEGV $$\n    a\n    $ true\n",
         "<!-- run: local; numbers vary -->\n\n    $ echo '{a: 1.5, b: 20}'\n    {a: 7, c: 0.1}\n",
         "<!-- run: local; in 1 s -->\n\n    sleep 5\n",
         "<!-- run: local; until there -->\n\n    false\n",
@@ -75,7 +79,8 @@ def test_what_is_not_as_the_page_says_fails(tmp_path, block):
         "<!-- run: local -->\n\n    $ echo a; echo in 17 s at 2026-01-02T03:04:05Z of 127.0.0.1:99\n    ...\n    in 3.5 s at 1999-01-02T03:04:05Z of 127.1.2.3:8\n",
         "<!-- run: local; numbers vary -->\n\n    $ echo '{a: 1.5, b: 20}'\n    {a: 7, b: 0.1}\n",
         "<!-- run: local -->\n\n    $ echo loss 1.2345\n    loss 1.2...\n",
-        "<!-- run: local -->\n\n    $ cat nothing\n    cat: nothing: No such file or directory\n",
+        "<!-- run: local; exit 1 -->\n\n    $ cat nothing\n    cat: nothing: No such file or directory\n",
+        "<!-- run: local -->\n\n    $ cat nothing || echo ended with $?\n    cat: nothing: No such file or directory\n    ended with 1\n",
         "<!-- run: local -->\n\n    $ echo one \\\n      two\n    one two\n",
         "<!-- run: local -->\n\n    mkdir a; cd a; B=2\n\ntext\n\n<!-- run: local -->\n\n    $ echo $B ${PWD##*/}\n    2 a\n",
         "<!-- file: a.yaml -->\n```yaml\na: 1\n```\n\n<!-- run: local -->\n```\n$ cat a.yaml\na: 1\n```\n",
@@ -95,3 +100,14 @@ def test_what_needs_a_program_is_left_out_and_said(tmp_path):
 def test_nothing_is_left_behind(tmp_path):
     run(tmp_path, "<!-- run: local; until pid -->\n\n    bash -c 'echo $$ > pid; sleep 60'\n")
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
+
+
+def test_a_browser_that_does_not_answer_ends_the_test_and_is_ended(tmp_path, monkeypatch):
+    program = tmp_path / "chromium"
+    program.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(browser, "PROGRAM", str(program))
+    monkeypatch.setattr(browser, "SECONDS", 1, raising=False)
+    with pytest.raises(RuntimeError, match="has not answered for 1 s"), browser.Browser():
+        pass
+    assert not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()

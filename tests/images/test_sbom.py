@@ -1,6 +1,7 @@
 """The bills of materials: valid, and complete for what the archives hold."""
 
 import hashlib
+import re
 
 import archives
 import pytest
@@ -37,6 +38,14 @@ def test_each_shared_library_belongs_to_a_package_with_a_version(image):
         kind = owner[name]["externalRefs"][0]["referenceLocator"].split("/")[0]
         expected = "pkg:pypi" if "/lib/trainyard/" in name else "pkg:generic" if name.startswith("usr/local/bin/trainyard") else "pkg:deb"
         assert kind == expected, name
+
+
+def test_each_package_has_a_licence_and_debians_the_source_to_ask_for(image):
+    for package in image.sbom()["packages"]:
+        if package["name"] not in (image.name, "base-files"):  # of which there are the texts of others' licences
+            assert package["licenseDeclared"] != "NOASSERTION", f"{package['name']}: docker/origins.py, LICENSES"
+        if package.get("supplier") == "Organization: Debian":
+            assert re.fullmatch(r"built from the Debian source package [a-z0-9.+-]+ \d\S*", package["sourceInfo"]), package
 
 
 def test_it_names_what_was_compiled_in(image):

@@ -4,6 +4,7 @@ The checks run in a small checkout of their own. The packing takes the programs 
 that is of that checkout's commit: a wrapper, since building them there would take minutes.
 """
 
+import gzip
 import hashlib
 import json
 import os
@@ -19,6 +20,8 @@ import harness
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(harness.BIN).resolve().parents[1]
+# As tools/release.sh finds it.
+HELM = shutil.which("helm") or next(map(str, sorted(pathlib.Path(os.environ.get("TRAINYARD_CACHE") or pathlib.Path.home() / ".cache/trainyard").glob("cluster-*/bin/helm"), reverse=True)), None)
 VERSION = re.search(r"^project\(trainyard VERSION (\S+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
 GIT = ["git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "core.hooksPath=/dev/null"]
 
@@ -152,8 +155,9 @@ def build(checkout, tmp_path):
 def test_the_same_commit_gives_the_same_bytes(checkout, build, tmp_path):
     digests = []
     for dist in (tmp_path / "a", tmp_path / "b"):
-        result = checkout.release(BUILD=build, DIST=dist, RELEASE_IMAGES="no", HELM=shutil.which("helm") or "")
+        result = checkout.release(BUILD=build, DIST=dist, RELEASE_IMAGES="no", HELM=HELM or "")
         assert result.returncode == 0, result.stdout + result.stderr
+        assert (dist / f"trainyard-{VERSION}.tgz").exists() == bool(HELM) == ("left out: the chart" not in result.stdout)
         sums = dict(reversed(line.split("  ")) for line in (dist / "SHA256SUMS").read_text().splitlines())
         assert set(sums) == {path.name for path in dist.iterdir()} - {"SHA256SUMS"}
         assert all(hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
@@ -166,10 +170,16 @@ def test_the_same_commit_gives_the_same_bytes(checkout, build, tmp_path):
         assert {"bin/trainyard", "bin/trainyard-operator", "share/man/man1/trainyard.1", "share/doc/trainyard/LICENSE", "share/zsh/site-functions/_trainyard"} <= set(members)
         assert not any(path.startswith("lib/") for path in members), "LibTorch is not ours to pack"
         assert {member.uid for member in members.values()} == {0} and len({member.mtime for member in members.values()}) == 1
+    if HELM:
+        with tarfile.open(tmp_path / "a" / f"trainyard-{VERSION}.tgz") as tar:
+            assert f"version: {VERSION}\n" in tar.extractfile("trainyard/Chart.yaml").read().decode()
+            assert {(member.uid, member.mtime) for member in tar} == {(0, int(checkout.git("log", "-1", "--format=%ct")))}
     bill = json.loads((tmp_path / "a" / f"trainyard-{VERSION}.spdx.json").read_text())
     names = {package["name"]: package["versionInfo"] for package in bill["packages"]}
     assert names["trainyard"] == names["trainyard-operator"] == VERSION and {"LibTorch", "OpenSSL", "yaml-cpp"} <= set(names)
     ids = {package["SPDXID"] for package in bill["packages"]} | {"SPDXRef-DOCUMENT"}
+    static = {r["relatedSpdxElement"] for r in bill["relationships"] if r["relationshipType"] == "STATIC_LINK"}
+    assert {"SPDXRef-HDF5", "SPDXRef-libaec", "SPDXRef-yaml-cpp"} <= static and "SPDXRef-zlib" not in static
     assert all({r["spdxElementId"], r["relatedSpdxElement"]} <= ids for r in bill["relationships"])
 
 
@@ -177,3 +187,51 @@ def test_programs_of_another_commit_are_refused(checkout, build, tmp_path):
     checkout.commit()
     result = checkout.release(BUILD=build, DIST=tmp_path / "dist", RELEASE_IMAGES="no")
     assert result.returncode == 1 and "is of another commit" in result.stderr, result.stderr
+
+
+BUILD_SH = """#!/bin/sh
+case "$1" in --tool) exec sh -c "$WORKS" ;; esac
+mkdir -p build/images
+for name in operator trainer; do echo $name >build/images/trainyard-$name.tar; echo bill >build/images/trainyard-$name.spdx.json; done
+exec sh -c "$BUILDS"
+"""
+
+
+@pytest.fixture
+def release_images(checkout, build, tmp_path):
+    """tools/release.sh with a stand-in for docker/build.sh."""
+    def run(**settings):
+        dist = tmp_path / "dist"
+        return checkout.release(BUILD=build, DIST=dist, **settings), dist
+
+    (checkout.folder / "docker").mkdir()
+    (checkout.folder / "docker/build.sh").write_text(BUILD_SH)
+    (checkout.folder / "docker/build.sh").chmod(0o755)
+    checkout.commit()
+    commit = checkout.git("rev-parse", "--short=12", "HEAD")
+    for program in ("trainyard", "trainyard-operator"):
+        wrapper = build / "bin" / program
+        wrapper.write_text(re.sub("commit [0-9a-f]{12}", f"commit {commit}", wrapper.read_text()))
+    return run
+
+
+def test_the_images_are_packed_with_their_bills(release_images):
+    result, dist = release_images(WORKS="true", BUILDS="true")
+    assert result.returncode == 0, result.stderr
+    sums = (dist / "SHA256SUMS").read_text()
+    for name in ("operator", "trainer"):
+        assert gzip.decompress((dist / f"trainyard-{name}-{VERSION}.tar.gz").read_bytes()).decode() == f"{name}\n"
+        assert f"  trainyard-{name}-{VERSION}.tar.gz\n" in sums and f"  trainyard-{name}-{VERSION}.spdx.json\n" in sums
+
+
+@pytest.mark.parametrize("settings", [{"WORKS": "true"}, {"WORKS": "true", "RELEASE_IMAGES": "yes"}, {"WORKS": "false", "RELEASE_IMAGES": "yes"}], ids=["auto", "yes", "yes, no tool"])
+def test_images_that_cannot_be_built_are_an_error(release_images, settings):
+    result, dist = release_images(BUILDS="exit 125", **settings)
+    assert result.returncode == 1 and "the images could not be built" in result.stderr, result.stdout
+    assert not (dist / "SHA256SUMS").exists()
+
+
+def test_where_nothing_builds_images_they_are_left_out(release_images):
+    result, dist = release_images(WORKS="false", BUILDS="exit 1")
+    assert result.returncode == 0 and "left out: the images" in result.stdout, result.stderr
+    assert not list(dist.glob("*operator*"))
