@@ -23,6 +23,17 @@ TEST(Start, WhatWasJustCreatedIsNotCreatedAgain) {
   EXPECT_EQ(MakePlan(observed, kNow).creates, (std::vector<int64_t>{0, 2}));
 }
 
+// What was made from the old spec, by this process or another, is in no status yet.
+TEST(Start, AnotherSpecIsAnotherAttempt) {
+  Scene scene(3);
+  scene.status().workers.created = 0;
+  scene.status().spec_hash = "of another spec";
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.attempt, 2);
+  EXPECT_EQ(plan.status.spec_hash, SpecHash(scene.spec()));
+  EXPECT_TRUE(plan.creates.empty());
+}
+
 // The server's word that a pod was made is better than a cache that has not heard of it.
 TEST(Start, AllAreThereOnceAllWereMade) {
   Scene scene(3);

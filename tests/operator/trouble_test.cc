@@ -68,6 +68,12 @@ class TroubleTest : public testing::Test {
     const local::ApiResult created = api_.Create(kube::kTrainingJobs, "default", job, {});
     ASSERT_TRUE(created.ok()) << created.body;
   }
+  void Remove() {
+    api_.Delete(kube::kTrainingJobs, "default", "job", {});
+    while (api_.CollectGarbage() > 0) {
+    }
+    Live(1);
+  }
   void Pump(size_t cache) { caches_.reflectors()[cache]->Pump(stop_); }
   // One look at the job, whatever the queue says.
   kube::ReconcileResult Look() { return reconciler_.Reconcile("default/job"); }
@@ -170,10 +176,7 @@ TEST_F(TroubleTest, WhatKeepsAJobFromStartingIsSaid) {
     Live(60);
     EXPECT_EQ(Pods(), 2u);
     EXPECT_EQ(Condition("WorkersReady")["reason"], "Waiting");
-    api_.Delete(kube::kTrainingJobs, "default", "job", {});
-    while (api_.CollectGarbage() > 0) {
-    }
-    Live(1);
+    Remove();
   }
 }
 
@@ -424,6 +427,42 @@ TEST_F(TroubleTest, NoJobIsSuspendedWhileItsPodsCome) {
   Live(5);
   EXPECT_EQ(StatusOfJob()["phase"], "Suspended");
   EXPECT_EQ(Pods(), 0u);
+}
+
+// The job is suspended, changed and resumed before anyone has seen any of that; its status, and the cache, have not
+// heard of the pods that were made.
+TEST_F(TroubleTest, PodsOfTwoSpecsShareNoAttempt) {
+  Reconciler other(client_, clock_, caches_, reports_, events_, log_, {});
+  // The process that made them knows so; one that comes after it does not.
+  for (Reconciler* next : {&reconciler_, &other}) {
+    client_.made.clear();
+    Start(2);
+    Pump(kJobs);
+    Pump(kPods);
+    client_.answer = [&](const std::string& request) {
+      const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
+      return late ? kBroken : Status::Ok();
+    };
+    while (Pods() < 2) {
+      (void)Look();
+      Pump(kJobs);
+    }
+    Allow();
+    ASSERT_EQ(StatusOfJob()["workers"].value("created", 0), 0);
+    Edit({{"suspend", true}});
+    Edit({{"suspend", false}, {"workers", 3}});
+    for (int i = 0; i < 5; ++i) {
+      Pump(kJobs);
+      (void)next->Reconcile("default/job");
+    }
+    EXPECT_EQ(StatusOfJob()["attempt"], 2);
+    Live(60);
+    EXPECT_EQ(client_.made["create pods job-1-2"], 0);
+    EXPECT_EQ(Pods(), 3u);
+    EXPECT_EQ(StatusOfJob()["attempt"], 2);
+    EXPECT_EQ(json::Whole(json::Field(StatusOfJob(), "restarts"), "total"), 0) << "nothing failed";
+    Remove();
+  }
 }
 
 // Whoever refused the template may think otherwise since.
