@@ -65,17 +65,19 @@ Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& out
 }
 
 Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  // An answer holds for a while, so that this is one request, or none, however often it is asked.
+  const ConfirmFunction confirm = [&] { return ConfirmAttempt(job, plan); };
   if (!plan.creates.empty()) {
-    if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
+    if (Status status = confirm(); !status.ok()) return status;
   }
   if (plan.needs_services) {
-    Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
+    Status status = services_.Ensure(job, plan.status.attempt, confirm, outcome.master, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
     outcome.master_moved = HasMoved(job, plan, outcome.master);
     if (outcome.master_moved) return Status::Ok();
   }
   if (plan.needs_group) {
-    Status status = groups_.Ensure(job, plan.status.attempt, outcome.group_news, outcome.problem);
+    Status status = groups_.Ensure(job, plan.status.attempt, confirm, outcome.group_news, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
   }
   return CreatePods(job, plan, outcome);

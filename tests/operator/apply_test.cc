@@ -343,6 +343,23 @@ TEST_F(ApplyTest, TheServiceStandsForTheNewestAttempt) {
   EXPECT_EQ(after["ports"][0]["targetPort"], MasterPort(job_.uid, 2));
 }
 
+// The first lists of an operator that begins may show an attempt with all of its pods that has long been followed by
+// another.
+TEST_F(ApplyTest, AnOldCopyOfTheJobTurnsNoService) {
+  SetAttempt(2);
+  const TrainingJob old = job_;
+  SetAttempt(3);
+  ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
+  Executor other(client_, clock_, 1);
+  Plan plan;
+  plan.status = old.status;
+  plan.needs_services = true;
+  const Status status = other.Apply(old, plan, outcome_);
+  EXPECT_TRUE(status.Is(Code::kConflict)) << status.ToString();
+  const Json service = api_.Get(kube::kServices, "default", "job-master").body;
+  EXPECT_EQ(service["spec"]["selector"]["trainyard.dev/attempt"], "3");
+}
+
 // The pods that are there have its address.
 TEST_F(ApplyTest, AServiceThatWasDeletedComesBackWithItsAddress) {
   ASSERT_TRUE(executor_.Apply(job_, Creates(2), outcome_).ok());

@@ -242,6 +242,26 @@ TEST_F(PodGroupsTest, AnAttemptHasOneOfItsOwn) {
   EXPECT_EQ(Groups(), Names{"job-3"});
 }
 
+// The first lists of an operator that begins may show an attempt with all of its pods that has long been followed by
+// another.
+TEST_F(PodGroupsTest, AnOldCopyOfTheJobDeletesNone) {
+  Create();
+  DeletePods();
+  SetAttempt(2);
+  const TrainingJob old = job_;
+  SetAttempt(3);
+  Create();
+  ASSERT_EQ(Groups(), Names{"job-3"});
+  Executor other(client_, clock_, 1);
+  Plan plan;
+  plan.status = old.status;
+  plan.needs_group = true;
+  Outcome outcome;
+  const Status status = other.Apply(old, plan, outcome);
+  EXPECT_TRUE(status.Is(Code::kConflict)) << status.ToString();
+  EXPECT_EQ(Groups(), Names{"job-3"});
+}
+
 // Another's group of the name, also one that carries our labels.
 TEST_F(PodGroupsTest, SomeoneElsesIsLeftAlone) {
   const Json labels = {{"trainyard.dev/job-uid", job_.uid}};
