@@ -25,6 +25,9 @@ constexpr size_t kMaxChecked = 4096;  // templates
 // often at most.
 constexpr double kSameWordsSeconds = 60;
 
+// What cannot be seen is looked for again so soon at the latest: nothing may tell that it has changed.
+constexpr double kUnseenSeconds = 60;
+
 // Says in WorkersReady what the job cannot get on for. Where that stands for the workers that run, or ran, an event
 // says so, once.
 void NoteProblem(const TrainingJob& job, const Problem& problem, Plan& plan, Time now) {
@@ -71,13 +74,23 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   // Read our own writes: a decision on an older copy would repeat what was decided.
   if (CacheIsBehind(key, job)) return {Status::Ok(), 1.0};
   Result<Observed> observed = Observe(*record);
-  if (!observed.ok()) return {observed.status(), {}};
+  if (!observed.ok()) return SayUnseen(job, observed.status());
   const Time now = clock_.Now();
   Plan plan = MakePlan(*observed, now);
   const Status carried = Carry(*observed, plan, now);
   if (carried.Is(Code::kConflict) || carried.Is(Code::kStopped)) return {carried, {}};
   const kube::ReconcileResult told = Tell(job, plan, now);
   return carried.ok() ? told : kube::ReconcileResult{carried, {}};
+}
+
+kube::ReconcileResult Reconciler::SayUnseen(const TrainingJob& job, const Status& status) {
+  if (status.Is(Code::kConflict) || status.Is(Code::kStopped)) return {status, {}};
+  const Time now = clock_.Now();
+  Plan plan;
+  plan.status = job.status;
+  NoteProblem(job, Failed(job, status), plan, now);
+  (void)Tell(job, plan, now);
+  return {status, kUnseenSeconds};
 }
 
 Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {

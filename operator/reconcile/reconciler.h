@@ -47,6 +47,9 @@ class Reconciler {
   void DryRun(Observed& observed);
   bool WasChecked(const std::string& what);
   void NoteChecked(const std::string& what);
+  // Says in the status, which is otherwise left alone, why nothing can be decided. kConflict, and kStopped: nothing is
+  // to be said.
+  kube::ReconcileResult SayUnseen(const TrainingJob& job, const Status& status);
   // Carries the plan out, and adds to its status what came of it. kConflict, and kStopped: nothing is to be said.
   Status Carry(const Observed& observed, Plan& plan, Time now);
   Problem Failed(const TrainingJob& job, const Status& status);

@@ -465,6 +465,30 @@ TEST_F(TroubleTest, PodsOfTwoSpecsShareNoAttempt) {
   }
 }
 
+// A pod that is out of the watch's sight: its deletion wakes nobody.
+TEST_F(TroubleTest, WhatKeepsAJobFromRestIsSaid) {
+  Start(2);
+  Live(2);
+  Refuse("delete pods", kBroken);
+  Edit({{"suspend", true}});
+  Live(2);
+  ASSERT_EQ(StatusOfJob()["attempt"], 2);
+  const Json patch = {{"metadata", {{"labels", {{"trainyard.dev/managed", nullptr}}}}}};
+  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, patch, {}).ok());
+  Allow();
+  Live(700);
+  EXPECT_EQ(StatusOfJob()["phase"], "Suspending");
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "RequestFailed");
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("pod job-1-0 is left without the label trainyard.dev/managed"), std::string::npos) << message;
+  EXPECT_GE(Events("RequestFailed"), 1);
+  api_.Delete(kube::kPods, "default", "job-1-0", {.grace_seconds = 0});
+  seen_ = api_.List(kube::kPods, "", {}).body["metadata"]["resourceVersion"];
+  Live(62);
+  EXPECT_EQ(StatusOfJob()["phase"], "Suspended");
+  EXPECT_NE(Condition("WorkersReady")["reason"], "RequestFailed");
+}
+
 // Whoever refused the template may think otherwise since.
 TEST_F(TroubleTest, ATemplateThatWasRefusedIsAskedForAgain) {
   Refuse("dry-run pods", kDenied);
