@@ -68,6 +68,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
     const MutexLock lock(mutex_);
     written_.erase(key);
     refused_.erase(key);
+    failing_.erase(key);
     return {};
   }
   const TrainingJob& job = record->job;
@@ -100,6 +101,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   // Our copy of the job is old, or another one leads: there is no news of the job.
   if (status.Is(Code::kConflict) || status.Is(Code::kStopped)) return status;
   if (!status.ok() && outcome.problem.reason.empty()) outcome.problem = Failed(job, status);
+  if (status.ok()) NoteSuccess(job.Key());
   if (!outcome.problem.reason.empty()) {
     NoteProblem(job, outcome.problem, plan, now);
   } else {
@@ -121,7 +123,14 @@ Problem Reconciler::Failed(const TrainingJob& job, const Status& status) {
   const api::Condition* before = FindCondition(job.status, kWorkersReadyCondition);
   const std::optional<double> written = SinceWritten(job.Key());
   const bool said = before && before->reason == kRequestFailed && written && *written < kSameWordsSeconds;
-  return {.reason = kRequestFailed, .message = said ? before->message : status.ToString() + "; it is tried again"};
+  const std::string message = said ? before->message : status.ToString() + "; it is tried again";
+  const MutexLock lock(mutex_);
+  return {.reason = kRequestFailed, .message = message, .news = failing_.insert(job.Key()).second};
+}
+
+void Reconciler::NoteSuccess(const std::string& key) {
+  const MutexLock lock(mutex_);
+  failing_.erase(key);
 }
 
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {

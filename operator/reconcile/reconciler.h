@@ -53,6 +53,7 @@ class Reconciler {
   // Carries the plan out, and adds to its status what came of it. kConflict, and kStopped: nothing is to be said.
   Status Carry(const Observed& observed, Plan& plan, Time now);
   Problem Failed(const TrainingJob& job, const Status& status);
+  void NoteSuccess(const std::string& key);
   // Writes the plan's status, if it is time, and sends its events.
   kube::ReconcileResult Tell(const TrainingJob& job, const Plan& plan, Time now);
   Status ConfirmStale(const Observed& observed);
@@ -85,6 +86,7 @@ class Reconciler {
   };
   std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
   std::map<std::string, Instant> refused_ GUARDED_BY(mutex_);  // when it was asked about a refused template, by key
+  std::set<std::string> failing_ GUARDED_BY(mutex_);           // keys of jobs whose last pass failed, which was said
   std::set<std::string> checked_ GUARDED_BY(mutex_);           // templates that the server has found good, by namespace
 };
 

@@ -275,6 +275,34 @@ TEST_F(TroubleTest, ARunningJobStaysReady) {
   }
 }
 
+// Where no condition may say it, an event does, once for each time of trouble.
+TEST_F(TroubleTest, WhatFailsForARunningJobIsSaidOnce) {
+  Start(1);
+  Live(2);
+  RunPod("job-1-0");
+  Live(2);
+  for (int times = 1; times <= 2; ++times) {
+    Refuse("get services", kBroken);
+    Live(600);
+    EXPECT_EQ(Condition("WorkersReady")["status"], "True");
+    EXPECT_EQ(StatusOfJob()["phase"], "Running");
+    EXPECT_EQ(Events("RequestFailed"), times);
+    Allow();
+    Live(700);
+  }
+}
+
+TEST_F(TroubleTest, WhatFailsForAJobThatHasEndedIsSaidOnce) {
+  Start(2, {{"successPolicy", "RankZero"}});
+  Live(2);
+  Refuse("delete pods", kBroken);
+  EndPod("job-1-0", 0);
+  Live(600);
+  EXPECT_EQ(StatusOfJob()["phase"], "Succeeded");
+  EXPECT_EQ(Pods(), 2u);
+  EXPECT_EQ(Events("RequestFailed"), 1);
+}
+
 // A pod's own word is no problem of a request, whatever it is called.
 TEST_F(TroubleTest, APodsReasonIsNotTakenBack) {
   Start(2);
