@@ -274,7 +274,7 @@ Status Reconciler::ListPods(const TrainingJob& job,
 // instance because a webhook fails, keeps back what is new, and nothing that runs.
 void Reconciler::DryRun(Observed& observed) {
   const TrainingJob& job = observed.job;
-  const std::string what = job.ns + "/" + SpecHash(job.spec);
+  const std::string what = job.ns + "/" + SpecHash(job);
   observed.template_checked = WasChecked(what);
   if (observed.template_checked) return;
   const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),

@@ -89,7 +89,7 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
     return plan;
   }
   const bool incomplete = plan.status.workers.created < static_cast<int64_t>(observed.current.size());
-  if (incomplete && plan.status.spec_hash != SpecHash(observed.job.spec)) {
+  if (incomplete && plan.status.spec_hash != SpecHash(observed.job)) {
     // The spec has changed in a suspension that came and went unseen, and an attempt never mixes two. That no pod was
     // made from the old one is not known: the status may not have heard of one, nor any cache.
     NextAttempt(observed, plan, now);

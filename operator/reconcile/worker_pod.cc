@@ -221,7 +221,8 @@ int64_t MasterPort(const std::string& uid, int64_t attempt) {
   return 20000 + static_cast<int64_t>(Hash(uid + "/" + std::to_string(attempt)) % 10000);
 }
 
-std::string SpecHash(const api::JobSpec& spec) {
+std::string SpecHash(const TrainingJob& job) {
+  const api::JobSpec& spec = job.spec;
   Json parts = {
       spec.workers,         api::ProcsPerWorker(spec),    spec.config, spec.pod_template, spec.checkpoint.volume,
       spec.checkpoint.path, spec.checkpoint.grace_seconds};
@@ -231,6 +232,9 @@ std::string SpecHash(const api::JobSpec& spec) {
   const api::Scheduling &ours = spec.scheduling, standard;
   if (ours.gang != standard.gang || !ours.priority_class_name.empty())
     parts.push_back({ours.gang, ours.queue, ours.priority_class_name});
+  // The template's is a part of it already.
+  if (const std::string queue = json::Text(job.labels, api::kLabelQueue); !queue.empty())
+    parts.push_back(Json{{api::kLabelQueue, queue}});
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
                 static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));

@@ -30,8 +30,22 @@ TEST(Start, AnotherSpecIsAnotherAttempt) {
   scene.status().spec_hash = "of another spec";
   const Plan plan = scene.Decide();
   EXPECT_EQ(plan.status.attempt, 2);
-  EXPECT_EQ(plan.status.spec_hash, SpecHash(scene.spec()));
+  EXPECT_EQ(plan.status.spec_hash, SpecHash(scene.job()));
   EXPECT_TRUE(plan.creates.empty());
+}
+
+// Kueue counts the pods of a group that carry its queue: half of them would wait for ever.
+TEST(Start, AnotherQueueIsAnotherAttempt) {
+  Scene scene(3);
+  scene.status().workers.created = 1;
+  scene.status().spec_hash = SpecHash(scene.job());
+  scene.Pod(0);
+  EXPECT_EQ(scene.Decide().status.attempt, 1);
+  scene.job().labels = {{"kueue.x-k8s.io/queue-name", "team"}};
+  EXPECT_EQ(scene.Decide().status.attempt, 2);
+  scene.Pod(1);
+  scene.Pod(2);
+  EXPECT_EQ(scene.Decide().status.attempt, 1) << "nothing is made any more";
 }
 
 // The server's word that a pod was made is better than a cache that has not heard of it.

@@ -70,11 +70,11 @@ TEST(WorkerPod, GetsSharedMemoryUnlessTheTemplateHasIt) {
 TEST(WorkerPod, SharedMemoryHasTheSizeThatIsAsked) {
   Scene scene(1);
   const auto source = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"]["volumes"].back()["emptyDir"]; };
-  const std::string before = SpecHash(scene.spec());
+  const std::string before = SpecHash(scene.job());
   EXPECT_EQ(source(), Json({{"medium", "Memory"}}));
   scene.spec().shared_memory.size_limit = "8Gi";
   EXPECT_EQ(source(), Json({{"medium", "Memory"}, {"sizeLimit", "8Gi"}}));
-  EXPECT_NE(SpecHash(scene.spec()), before) << "an attempt never mixes two";
+  EXPECT_NE(SpecHash(scene.job()), before) << "an attempt never mixes two";
 }
 
 TEST(WorkerPod, TheGraceCoversTheCheckpoint) {
