@@ -57,10 +57,13 @@ bool OnNodesNetwork(const TrainingJob& job) {
   return json::Flag(json::Field(job.spec.pod_template, "spec"), "hostNetwork");
 }
 
-// A pod has its own address, and one port does; on the node's network it shares that with whatever else is there.
+// A pod has its own address, and one port does; on the node's network it shares that with whatever else is there. A
+// declared port is then one of the node, of which the scheduler gives each to one pod: those of a job are all different
+// (kMaxWorkers of them there are), and another job's begin elsewhere.
 int64_t StatusPort(const TrainingJob& job, int64_t worker) {
   if (!OnNodesNetwork(job)) return kStatusPort;
-  return 10000 + static_cast<int64_t>(Hash(job.uid + "/status/" + std::to_string(worker)) % 10000);
+  const auto first = static_cast<int64_t>(Hash(job.uid + "/status") % api::kMaxWorkers);
+  return 10000 + (first + worker) % api::kMaxWorkers;
 }
 
 Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master,

@@ -97,6 +97,18 @@ TEST(WorkerPod, OnTheNodesNetworkEachWorkerHasAPortOfItsOwn) {
   for (const int port : {first, second}) EXPECT_TRUE(port >= 10000 && port < 20000) << port;
 }
 
+// The scheduler places no two pods of one port on a node.
+TEST(WorkerPod, NoTwoWorkersOfAJobShareAStatusPortOnTheNodesNetwork) {
+  Scene scene(1000);
+  scene.spec().pod_template["spec"]["hostNetwork"] = true;
+  std::set<int64_t> ports;
+  for (int64_t worker = 0; worker < 1000; ++worker) {
+    const int64_t port = PodFromJson(WorkerPod(scene.job(), 1, worker, "")).status_port;
+    EXPECT_TRUE(port >= 10000 && port < 20000) << port;
+    EXPECT_TRUE(ports.insert(port).second) << port;
+  }
+}
+
 TEST(WorkerPod, TheStatusPortHasANameUnlessTheTemplateGivesItOne) {
   Scene scene(1);
   const auto ports = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"]["containers"][0]["ports"]; };
