@@ -10,6 +10,7 @@
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/follow_master.h"
+#include "operator/reconcile/list_pods.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/status_writes.h"
 #include "operator/reconcile/worker_pod.h"
@@ -223,7 +224,9 @@ Status Reconciler::ConfirmMissing(Observed& observed) {
   for (const int64_t worker : observed.missing)
     missing.emplace(api::PodName(job.name, job.status.attempt, worker), worker);
   std::string labelled;
-  const Status listed = ListPods(job, [&](const std::string& name, const Json& metadata) {
+  const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, [&](const Json& pod) {
+    const Json& metadata = json::Field(pod, "metadata");
+    const std::string name = json::Text(metadata, "name");
     const auto found = missing.find(name);
     if (found == missing.end()) return;
     const Json& labels = json::Field(metadata, "labels");
@@ -246,7 +249,9 @@ Status Reconciler::ConfirmAtRest(const Observed& observed) {
   std::set<std::string> spent;
   for (const Pod& pod : observed.spent) spent.insert(pod->name);
   std::string left, hidden;
-  const Status listed = ListPods(job, [&](const std::string& name, const Json& metadata) {
+  const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, [&](const Json& pod) {
+    const Json& metadata = json::Field(pod, "metadata");
+    const std::string name = json::Text(metadata, "name");
     if (spent.contains(name)) return;
     const bool shown = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
     (shown ? left : hidden) = name;
@@ -257,17 +262,6 @@ Status Reconciler::ConfirmAtRest(const Observed& observed) {
     return Status(Code::kUnavailable, "pod " + hidden + " is left without the label " + api::kLabelManaged +
                                           ": give it back, or delete the pod");
   return Status::Ok();
-}
-
-Status Reconciler::ListPods(const TrainingJob& job,
-                            const std::function<void(const std::string& name, const Json& metadata)>& on_pod) {
-  const kube::ListOptions options{.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid,
-                                  .metadata_only = true};
-  const auto on_item = [&](const Json& pod) {
-    const Json& metadata = json::Field(pod, "metadata");
-    if (OwnedBy(pod, job.uid)) on_pod(json::Text(metadata, "name"), metadata);
-  };
-  return client_.List(kube::kPods, job.ns, options, on_item).status();
 }
 
 // The server knows pods better than we do: what it says about rank 0's, strictly read. A server that cannot say, for

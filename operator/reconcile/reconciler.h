@@ -2,7 +2,6 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 #define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -59,9 +58,6 @@ class Reconciler {
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
   Status ConfirmAtRest(const Observed& observed);
-  // Tells `on_pod` of each pod that the API has of the job, by name: its metadata alone.
-  Status ListPods(const TrainingJob& job,
-                  const std::function<void(const std::string& name, const Json& metadata)>& on_pod);
   Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
   // Seconds since our last write of the job's status; nothing: there is none.
   std::optional<double> SinceWritten(const std::string& key);

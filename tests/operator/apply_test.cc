@@ -201,24 +201,22 @@ TEST_F(ApplyTest, ASlowServerGetsAllPodsOneByOne) {
   EXPECT_EQ(PodCount(), 70u);
 }
 
-// Gives the same page again and again; not for ever, so that the test ends.
-class CirclingClient : public local::MemoryClient {
+// Gives a page of a list, whatever it was asked for.
+class PagingClient : public local::MemoryClient {
  public:
   using MemoryClient::MemoryClient;
   Result<kube::ListEnd> List(const kube::Resource&, const std::string&, const kube::ListOptions&,
                              const std::function<void(const Json&)>&) override {
-    return kube::ListEnd{"5", ++lists < 50 ? "next" : ""};
+    return kube::ListEnd{"5", "next"};
   }
-  int lists = 0;
 };
 
-TEST_F(ApplyTest, AServerThatGivesTheSamePageForEverIsAnError) {
+TEST_F(ApplyTest, APartOfAListConfirmsNothing) {
   SetAttempt(2);  // pods of the first may be left
-  CirclingClient client(api_);
+  PagingClient client(api_);
   Executor executor(client, clock_, 1);
   const Status status = executor.Apply(job_, Creates(1), outcome_);
   EXPECT_TRUE(status.Is(Code::kInternal)) << status.ToString();
-  EXPECT_EQ(client.lists, 2);
   EXPECT_EQ(PodCount(), 0u);
 }
 
