@@ -11,8 +11,8 @@ Outcome Settle(WorkQueue& queue, const std::string& key, const ReconcileResult& 
     queue.AddFailed(key);
   } else {
     queue.Forget(key);
-    if (result.requeue_after_seconds) queue.AddAfter(key, *result.requeue_after_seconds);
   }
+  if (result.requeue_after_seconds) queue.AddAfter(key, *result.requeue_after_seconds);
   queue.Done(key);
   return outcome;
 }

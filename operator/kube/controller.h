@@ -17,8 +17,8 @@
 
 namespace trainyard::kube {
 
-// Not ok: the key comes again with backoff, and requeue_after_seconds is ignored. Ok: its failures are
-// forgotten, and it comes again after that time, if any.
+// Not ok: the key comes again with backoff, after requeue_after_seconds at the latest. Ok: its failures are forgotten,
+// and it comes again after that time, if any.
 struct ReconcileResult {
   Status status;
   std::optional<double> requeue_after_seconds;

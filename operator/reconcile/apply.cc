@@ -11,6 +11,7 @@
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/in_parallel.h"
+#include "operator/reconcile/list_pods.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -65,17 +66,19 @@ Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& out
 }
 
 Status Executor::Create(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  // An answer holds for a while, so that this is one request, or none, however often it is asked.
+  const ConfirmFunction confirm = [&] { return ConfirmAttempt(job, plan); };
   if (!plan.creates.empty()) {
-    if (Status status = ConfirmAttempt(job, plan); !status.ok()) return status;
+    if (Status status = confirm(); !status.ok()) return status;
   }
   if (plan.needs_services) {
-    Status status = services_.Ensure(job, plan.status.attempt, outcome.master, outcome.problem);
+    Status status = services_.Ensure(job, plan.status.attempt, confirm, outcome.master, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
     outcome.master_moved = HasMoved(job, plan, outcome.master);
     if (outcome.master_moved) return Status::Ok();
   }
   if (plan.needs_group) {
-    Status status = groups_.Ensure(job, plan.status.attempt, outcome.group_news, outcome.problem);
+    Status status = groups_.Ensure(job, plan.status.attempt, confirm, outcome.group_news, outcome.problem);
     if (!status.ok() || !outcome.problem.reason.empty()) return status;
   }
   return CreatePods(job, plan, outcome);
@@ -124,23 +127,14 @@ void Executor::Remember(const TrainingJob& job, Problem& problem) {
 // The cache of pods may be old as well, after a start even older than this attempt: nothing of another attempt may be
 // alive when the first pod of this one is created.
 Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
-  kube::ListOptions options{.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid + "," +
-                                              api::kLabelAttempt + "!=" + std::to_string(attempt),
-                            .limit = 1};  // one is enough to know, unless someone else has put our labels on it
   std::string left;
-  const auto on_pod = [&](const Json& pod) {
-    if (OwnedBy(pod, job.uid) && !IsSpent(PodFromJson(pod))) left = json::Text(json::Field(pod, "metadata"), "name");
-  };
-  do {
-    const Result<kube::ListEnd> page = client_.List(kube::kPods, job.ns, options, on_pod);
-    if (!page.ok()) return page.status().With("confirm that no pod is left");
-    if (!left.empty())
-      return Status(Code::kConflict, "pod " + left + " of another attempt is left: the cached pods are old");
-    if (!page->continue_token.empty() && page->continue_token == options.continue_token)
-      return Status(Code::kInternal, "confirm that no pod is left: the server gives the same page for ever");
-    options.continue_token = page->continue_token;
-    options.limit = 500;
-  } while (!options.continue_token.empty());
+  const PodQuestion others{.labels = std::string(api::kLabelAttempt) + "!=" + std::to_string(attempt)};
+  const Status listed = ListPods(client_, job, others, [&](const Json& pod) {
+    if (!IsSpent(PodFromJson(pod))) left = json::Text(json::Field(pod, "metadata"), "name");
+  });
+  if (!listed.ok()) return listed.With("confirm that no pod is left");
+  if (!left.empty())
+    return Status(Code::kConflict, "pod " + left + " of another attempt is left: the cached pods are old");
   return Status::Ok();
 }
 

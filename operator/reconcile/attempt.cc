@@ -25,7 +25,7 @@ void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now) 
   status.attempt_time = now;
   status.startup = {};
   status.goodput.step.reset();
-  status.spec_hash = SpecHash(job.spec);
+  status.spec_hash = SpecHash(job);
   status.workers = {};
   status.workers.desired = job.spec.workers;
   status.world = {.size = job.spec.workers * api::ProcsPerWorker(job.spec)};

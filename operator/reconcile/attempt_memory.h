@@ -3,14 +3,19 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_ATTEMPT_MEMORY_H_
 #define TRAINYARD_OPERATOR_RECONCILE_ATTEMPT_MEMORY_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "operator/api/training_job.h"
 #include "operator/base/mutex.h"
+#include "operator/base/status.h"
 
 namespace trainyard::reconcile {
+
+// Asks the API itself whether an attempt is the newest: kConflict when it is not.
+using ConfirmFunction = std::function<Status()>;
 
 // Seen has `uid` of the job, and `attempt`. Thread-safe.
 template <class Seen>

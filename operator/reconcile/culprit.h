@@ -30,9 +30,11 @@ std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now);
 // attempt does not end because of them alone.
 std::vector<FailedWorker> Suspects(const Observed& observed, std::vector<FailedWorker> failed, Time now);
 
-// The cause: DisruptionTarget > permanent codes > 73 > 71 and OOMKilled > a pod that vanished > 70, 74, any unlisted
-// code, a signal, and a pod that someone deleted > 75 > 69; then the earliest, then the lowest worker. A permanent
-// code that was there before the first disruption goes before it. In a foreign program the victims of a lost peer end
+// The cause: DisruptionTarget > permanent codes > 73 > 71 and OOMKilled > a pod that vanished or was deleted by force >
+// 70, 74, any unlisted code, a signal, and a pod that someone deleted > 75 > 69; then the earliest, then the lowest
+// worker. A permanent code that was there before the first disruption goes before it. A pod that was deleted by force
+// ranks so whatever it ended with, also with a permanent code, while a finalizer holds it: the time of the deletion
+// before that, and so whether it was told to end, is lost. In a foreign program the victims of a lost peer end
 // like the cause, which is why the earliest counts.
 // Permanent are the codes that a Fail rule of `rules` names. REQUIRES: workers is not empty.
 const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules);

@@ -116,6 +116,11 @@ class Stretch {
 void AccountTime(const TrainingJob& job, api::JobStatus& after, Time now) {
   const api::JobStatus& before = job.status;
   if (IsFinished(before)) return;
+  if (!before.goodput.as_of && before.attempt > 0) {
+    // Another operator, which kept no account, began it: nobody knows where the time went.
+    after.goodput.as_of = std::chrono::floor<std::chrono::seconds>(now);
+    return;
+  }
   const Time since = before.goodput.as_of.value_or(job.created.value_or(now));
   // Of a clock that was set back, or another operator's, nothing is counted twice.
   const int64_t seconds = WholeSeconds(since, now);

@@ -42,15 +42,14 @@ Status Judge(const Status& status, const TrainingJob& job, Problem& problem) {
 
 }  // namespace
 
-Status PodGroups::Ensure(const TrainingJob& job, int64_t attempt, std::string& news, Problem& problem) {
+Status PodGroups::Ensure(const TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, std::string& news,
+                         Problem& problem) {
   Seen seen = seen_.Recall(job, attempt);
   if (!seen.at || SecondsBetween(*seen.at, clock_.Steady()) >= kGroupSeconds) {
-    // Attempts count from 1, so nothing was before the first.
-    if (!seen.at && attempt > 1) {
-      Status status = Judge(DropOthers(job, attempt), job, problem);
+    if (!seen.at) {
+      Status status = MakeWay(job, attempt, confirm, problem);
       if (!status.ok() || !problem.reason.empty()) return status;
     }
-    if (!seen.at) Forget(job.Key());  // that all are gone: one may be there, whatever the answer
     const Instant asked = clock_.Steady();
     Json group;
     if (Status status = Judge(Obtain(job, seen, group, problem), job, problem); !status.ok()) return status;
@@ -60,6 +59,17 @@ Status PodGroups::Ensure(const TrainingJob& job, int64_t attempt, std::string& n
     seen_.Keep(job.Key(), seen);
   }
   news = seen.news;
+  return Status::Ok();
+}
+
+Status PodGroups::MakeWay(const TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, Problem& problem) {
+  if (Status status = confirm(); !status.ok()) return status;
+  // Attempts count from 1, so nothing was before the first.
+  if (attempt > 1) {
+    Status status = Judge(DropOthers(job, attempt), job, problem);
+    if (!status.ok() || !problem.reason.empty()) return status;
+  }
+  Forget(job.Key());  // that all are gone: one may be there, whatever the answer
   return Status::Ok();
 }
 

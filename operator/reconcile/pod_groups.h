@@ -20,9 +20,11 @@ class PodGroups {
   // Both must outlive it.
   PodGroups(kube::Client& client, const Clock& clock) : client_(client), clock_(clock) {}
 
-  // Sees to it that the group of `attempt`, which is the newest, is there, and those of others are gone. `news`: what
-  // it waits for, by itself. A cluster that has no such kind is a `problem`. REQUIRES: GangOf(job).
-  Status Ensure(const api::TrainingJob& job, int64_t attempt, std::string& news, Problem& problem);
+  // Sees to it that the group of `attempt` is there, and those of others are gone; before the first of that `confirm`
+  // says that it is the newest. `news`: what it waits for, by itself. A cluster that has no such kind is a `problem`.
+  // REQUIRES: GangOf(job).
+  Status Ensure(const api::TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, std::string& news,
+                Problem& problem);
   // Deletes all groups of the job, once until the next Ensure; those that we may not look at go with the job.
   // REQUIRES: GangOf(job).
   Status Drop(const api::TrainingJob& job);
@@ -36,6 +38,8 @@ class PodGroups {
     std::optional<Instant> at;
     std::string news;
   };
+  // For the group of `attempt`, of which nothing was seen yet.
+  Status MakeWay(const api::TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, Problem& problem);
   Status DropOthers(const api::TrainingJob& job, int64_t attempt);
   Status Obtain(const api::TrainingJob& job, const Seen& seen, api::Json& group, Problem& problem);
   Status Delete(const api::TrainingJob& job, const api::Json& group);

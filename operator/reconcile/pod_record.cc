@@ -101,8 +101,12 @@ void ReadContainers(const Json& pod, const Json& status, TextPool& texts, PodRec
   }
 }
 
-// Whether each container of the spec has ended. The phase says so later: once the kubelet has taken the pod apart.
+// Whether each container of the spec has ended, and no sidecar among the initContainers runs on. The phase says so
+// later: once the kubelet has taken the pod apart.
 bool AllEnded(const Json& pod, const Json& status) {
+  for (const Json& init : List(status, "initContainerStatuses")) {
+    if (Field(Field(init, "state"), "running").is_object()) return false;
+  }
   size_t ended = 0;
   for (const Json& container : List(status, "containerStatuses"))
     ended += Field(Field(container, "state"), "terminated").is_object() ? 1 : 0;

@@ -32,7 +32,7 @@ inline constexpr double kAskRefusedSeconds = 300;
 // attempt.cc: advances `attempt` and clears what belongs to one; the phase is the caller's. Nothing is created for it
 // before it was written and read back, and the pods of the old one go because they are now stale.
 void NextAttempt(const Observed& observed, Plan& plan, Time now);
-// The spec that the attempt is made from, which may change until its first pod exists.
+// The spec that the attempt is made from, which may change while the job is suspended and the attempt had no pod.
 void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now);
 Plan DrainStale(const Observed& observed, Plan plan, Time now);
 

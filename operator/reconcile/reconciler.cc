@@ -10,6 +10,7 @@
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/follow_master.h"
+#include "operator/reconcile/list_pods.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/status_writes.h"
 #include "operator/reconcile/worker_pod.h"
@@ -24,6 +25,9 @@ constexpr size_t kMaxChecked = 4096;  // templates
 // A failure's words may differ each time, and each write wakes the job: others than those in the status are written so
 // often at most.
 constexpr double kSameWordsSeconds = 60;
+
+// What cannot be seen is looked for again so soon at the latest: nothing may tell that it has changed.
+constexpr double kUnseenSeconds = 60;
 
 // Says in WorkersReady what the job cannot get on for. Where that stands for the workers that run, or ran, an event
 // says so, once.
@@ -65,19 +69,30 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
     const MutexLock lock(mutex_);
     written_.erase(key);
     refused_.erase(key);
+    failing_.erase(key);
     return {};
   }
   const TrainingJob& job = record->job;
   // Read our own writes: a decision on an older copy would repeat what was decided.
   if (CacheIsBehind(key, job)) return {Status::Ok(), 1.0};
   Result<Observed> observed = Observe(*record);
-  if (!observed.ok()) return {observed.status(), {}};
+  if (!observed.ok()) return SayUnseen(job, observed.status());
   const Time now = clock_.Now();
   Plan plan = MakePlan(*observed, now);
   const Status carried = Carry(*observed, plan, now);
   if (carried.Is(Code::kConflict) || carried.Is(Code::kStopped)) return {carried, {}};
   const kube::ReconcileResult told = Tell(job, plan, now);
   return carried.ok() ? told : kube::ReconcileResult{carried, {}};
+}
+
+kube::ReconcileResult Reconciler::SayUnseen(const TrainingJob& job, const Status& status) {
+  if (status.Is(Code::kConflict) || status.Is(Code::kStopped)) return {status, {}};
+  const Time now = clock_.Now();
+  Plan plan;
+  plan.status = job.status;
+  NoteProblem(job, Failed(job, status), plan, now);
+  (void)Tell(job, plan, now);
+  return {status, kUnseenSeconds};
 }
 
 Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
@@ -87,6 +102,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   // Our copy of the job is old, or another one leads: there is no news of the job.
   if (status.Is(Code::kConflict) || status.Is(Code::kStopped)) return status;
   if (!status.ok() && outcome.problem.reason.empty()) outcome.problem = Failed(job, status);
+  if (status.ok()) NoteSuccess(job.Key());
   if (!outcome.problem.reason.empty()) {
     NoteProblem(job, outcome.problem, plan, now);
   } else {
@@ -108,7 +124,14 @@ Problem Reconciler::Failed(const TrainingJob& job, const Status& status) {
   const api::Condition* before = FindCondition(job.status, kWorkersReadyCondition);
   const std::optional<double> written = SinceWritten(job.Key());
   const bool said = before && before->reason == kRequestFailed && written && *written < kSameWordsSeconds;
-  return {.reason = kRequestFailed, .message = said ? before->message : status.ToString() + "; it is tried again"};
+  const std::string message = said ? before->message : status.ToString() + "; it is tried again";
+  const MutexLock lock(mutex_);
+  return {.reason = kRequestFailed, .message = message, .news = failing_.insert(job.Key()).second};
+}
+
+void Reconciler::NoteSuccess(const std::string& key) {
+  const MutexLock lock(mutex_);
+  failing_.erase(key);
 }
 
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
@@ -201,7 +224,9 @@ Status Reconciler::ConfirmMissing(Observed& observed) {
   for (const int64_t worker : observed.missing)
     missing.emplace(api::PodName(job.name, job.status.attempt, worker), worker);
   std::string labelled;
-  const Status listed = ListPods(job, [&](const std::string& name, const Json& metadata) {
+  const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, [&](const Json& pod) {
+    const Json& metadata = json::Field(pod, "metadata");
+    const std::string name = json::Text(metadata, "name");
     const auto found = missing.find(name);
     if (found == missing.end()) return;
     const Json& labels = json::Field(metadata, "labels");
@@ -224,7 +249,9 @@ Status Reconciler::ConfirmAtRest(const Observed& observed) {
   std::set<std::string> spent;
   for (const Pod& pod : observed.spent) spent.insert(pod->name);
   std::string left, hidden;
-  const Status listed = ListPods(job, [&](const std::string& name, const Json& metadata) {
+  const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, [&](const Json& pod) {
+    const Json& metadata = json::Field(pod, "metadata");
+    const std::string name = json::Text(metadata, "name");
     if (spent.contains(name)) return;
     const bool shown = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
     (shown ? left : hidden) = name;
@@ -237,22 +264,11 @@ Status Reconciler::ConfirmAtRest(const Observed& observed) {
   return Status::Ok();
 }
 
-Status Reconciler::ListPods(const TrainingJob& job,
-                            const std::function<void(const std::string& name, const Json& metadata)>& on_pod) {
-  const kube::ListOptions options{.label_selector = std::string(api::kLabelJobUid) + "=" + job.uid,
-                                  .metadata_only = true};
-  const auto on_item = [&](const Json& pod) {
-    const Json& metadata = json::Field(pod, "metadata");
-    if (OwnedBy(pod, job.uid)) on_pod(json::Text(metadata, "name"), metadata);
-  };
-  return client_.List(kube::kPods, job.ns, options, on_item).status();
-}
-
 // The server knows pods better than we do: what it says about rank 0's, strictly read. A server that cannot say, for
 // instance because a webhook fails, keeps back what is new, and nothing that runs.
 void Reconciler::DryRun(Observed& observed) {
   const TrainingJob& job = observed.job;
-  const std::string what = job.ns + "/" + SpecHash(job.spec);
+  const std::string what = job.ns + "/" + SpecHash(job);
   observed.template_checked = WasChecked(what);
   if (observed.template_checked) return;
   const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),

@@ -2,7 +2,6 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 #define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,17 +46,18 @@ class Reconciler {
   void DryRun(Observed& observed);
   bool WasChecked(const std::string& what);
   void NoteChecked(const std::string& what);
+  // Says in the status, which is otherwise left alone, why nothing can be decided. kConflict, and kStopped: nothing is
+  // to be said.
+  kube::ReconcileResult SayUnseen(const TrainingJob& job, const Status& status);
   // Carries the plan out, and adds to its status what came of it. kConflict, and kStopped: nothing is to be said.
   Status Carry(const Observed& observed, Plan& plan, Time now);
   Problem Failed(const TrainingJob& job, const Status& status);
+  void NoteSuccess(const std::string& key);
   // Writes the plan's status, if it is time, and sends its events.
   kube::ReconcileResult Tell(const TrainingJob& job, const Plan& plan, Time now);
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
   Status ConfirmAtRest(const Observed& observed);
-  // Tells `on_pod` of each pod that the API has of the job, by name: its metadata alone.
-  Status ListPods(const TrainingJob& job,
-                  const std::function<void(const std::string& name, const Json& metadata)>& on_pod);
   Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
   // Seconds since our last write of the job's status; nothing: there is none.
   std::optional<double> SinceWritten(const std::string& key);
@@ -82,6 +82,7 @@ class Reconciler {
   };
   std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
   std::map<std::string, Instant> refused_ GUARDED_BY(mutex_);  // when it was asked about a refused template, by key
+  std::set<std::string> failing_ GUARDED_BY(mutex_);           // keys of jobs whose last pass failed, which was said
   std::set<std::string> checked_ GUARDED_BY(mutex_);           // templates that the server has found good, by namespace
 };
 

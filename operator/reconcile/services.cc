@@ -36,11 +36,12 @@ Json Redirection(const Json& service, const Json& wanted) {
 
 }  // namespace
 
-Status Services::Ensure(const TrainingJob& job, int64_t attempt, std::string& master, Problem& problem) {
+Status Services::Ensure(const TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, std::string& master,
+                        Problem& problem) {
   Seen seen = seen_.Recall(job, attempt);
   Status status = EnsureNames(job, seen, problem);
   const bool by_name = job.spec.rendezvous == api::kByName;
-  if (status.ok() && problem.reason.empty() && !by_name) status = EnsureMaster(job, seen, problem);
+  if (status.ok() && problem.reason.empty() && !by_name) status = EnsureMaster(job, confirm, seen, problem);
   if (status.ok() && problem.reason.empty()) master = by_name ? MasterName(job, attempt) : seen.address;
   seen_.Keep(job.Key(), std::move(seen));
   return StayWith(status, "Service", problem);
@@ -60,7 +61,7 @@ Status Services::EnsureNames(const TrainingJob& job, Seen& seen, Problem& proble
   return status;
 }
 
-Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, Problem& problem) {
+Status Services::EnsureMaster(const TrainingJob& job, const ConfirmFunction& confirm, Seen& seen, Problem& problem) {
   if (IsFresh(seen.master_at)) return Status::Ok();
   const Instant asked = clock_.Steady();
   const bool expected = seen.master_at || seen.attempt > 1 || job.status.workers.created > 0;
@@ -73,6 +74,7 @@ Status Services::EnsureMaster(const TrainingJob& job, Seen& seen, Problem& probl
     status = Obtain(client_, kube::kServices, job, MasterService(job, seen.attempt, ""), false, service, problem);
   if (!status.ok() || !problem.reason.empty()) return status;
   if (TargetOf(service) != TargetOf(wanted)) {
+    if (status = confirm(); !status.ok()) return status;
     Result<Json> patched = client_.MergePatch(kube::kServices, job.ns, api::MasterServiceName(job.name), "",
                                               Redirection(service, wanted), {});
     if (!patched.ok())

@@ -20,9 +20,11 @@ class Services {
   // Both must outlive it.
   Services(kube::Client& client, const Clock& clock) : client_(client), clock_(clock) {}
 
-  // Sees to it that they are there and stand for `attempt`, which is the newest, and gives the address of worker 0
-  // for the others. A problem leaves `master` empty. kConflict when someone else has changed one in between.
-  Status Ensure(const TrainingJob& job, int64_t attempt, std::string& master, Problem& problem);
+  // Sees to it that they are there and stand for `attempt`, and gives the address of worker 0 for the others. A problem
+  // leaves `master` empty. kConflict when someone else has changed one in between. One that stands for another attempt
+  // is turned only when `confirm` says that this one is the newest.
+  Status Ensure(const TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, std::string& master,
+                Problem& problem);
   void Forget(const std::string& key) { seen_.Forget(key); }
 
  private:
@@ -35,7 +37,7 @@ class Services {
   };
   bool IsFresh(const std::optional<Instant>& seen_at) const;
   Status EnsureNames(const TrainingJob& job, Seen& seen, Problem& problem);
-  Status EnsureMaster(const TrainingJob& job, Seen& seen, Problem& problem);
+  Status EnsureMaster(const TrainingJob& job, const ConfirmFunction& confirm, Seen& seen, Problem& problem);
 
   kube::Client& client_;
   const Clock& clock_;

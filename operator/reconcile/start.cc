@@ -81,16 +81,6 @@ void SetPhase(const Observed& observed, Plan& plan, Time now) {
   }
 }
 
-// The spec has changed before all workers existed (a suspension that came and went unseen): an attempt never mixes two.
-Plan StartOver(const Observed& observed, Plan plan, Time now) {
-  if (plan.status.workers.created == 0) {
-    PrepareAttempt(observed, plan.status, now);
-  } else {
-    NextAttempt(observed, plan, now);
-  }
-  return plan;
-}
-
 }  // namespace
 
 Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
@@ -99,8 +89,12 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
     return plan;
   }
   const bool incomplete = plan.status.workers.created < static_cast<int64_t>(observed.current.size());
-  if (incomplete && plan.status.spec_hash != SpecHash(observed.job.spec))
-    return StartOver(observed, std::move(plan), now);
+  if (incomplete && plan.status.spec_hash != SpecHash(observed.job)) {
+    // The spec has changed in a suspension that came and went unseen, and an attempt never mixes two. That no pod was
+    // made from the old one is not known: the status may not have heard of one, nor any cache.
+    NextAttempt(observed, plan, now);
+    return plan;
+  }
   const api::Condition* restarting = FindCondition(plan.status, kRestartingCondition);
   if (restarting && restarting->status == "True" && plan.status.workers.created == 0) {
     const Time since = restarting->last_transition_time.value_or(now);

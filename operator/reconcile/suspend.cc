@@ -57,7 +57,7 @@ Plan Resume(const Observed& observed, Plan plan, Time now) {
   ClearCondition(status, kSuspendedCondition, "Resumed", "spec.suspend is false", now, observed.job.generation);
   // The suspension has begun an attempt already, if there were pods to end; no pod was made for it. The spec may have
   // changed since.
-  if (status.attempt == 0 || status.workers.created > 0) {
+  if (status.attempt == 0 || status.workers.created > 0 || !observed.made.empty()) {
     NextAttempt(observed, plan, now);
   } else {
     PrepareAttempt(observed, status, now);

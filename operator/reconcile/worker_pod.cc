@@ -57,10 +57,13 @@ bool OnNodesNetwork(const TrainingJob& job) {
   return json::Flag(json::Field(job.spec.pod_template, "spec"), "hostNetwork");
 }
 
-// A pod has its own address, and one port does; on the node's network it shares that with whatever else is there.
+// A pod has its own address, and one port does; on the node's network it shares that with whatever else is there. A
+// declared port is then one of the node, of which the scheduler gives each to one pod: those of a job are all different
+// (kMaxWorkers of them there are), and another job's begin elsewhere.
 int64_t StatusPort(const TrainingJob& job, int64_t worker) {
   if (!OnNodesNetwork(job)) return kStatusPort;
-  return 10000 + static_cast<int64_t>(Hash(job.uid + "/status/" + std::to_string(worker)) % 10000);
+  const auto first = static_cast<int64_t>(Hash(job.uid + "/status") % api::kMaxWorkers);
+  return 10000 + (first + worker) % api::kMaxWorkers;
 }
 
 Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master,
@@ -221,7 +224,8 @@ int64_t MasterPort(const std::string& uid, int64_t attempt) {
   return 20000 + static_cast<int64_t>(Hash(uid + "/" + std::to_string(attempt)) % 10000);
 }
 
-std::string SpecHash(const api::JobSpec& spec) {
+std::string SpecHash(const TrainingJob& job) {
+  const api::JobSpec& spec = job.spec;
   Json parts = {
       spec.workers,         api::ProcsPerWorker(spec),    spec.config, spec.pod_template, spec.checkpoint.volume,
       spec.checkpoint.path, spec.checkpoint.grace_seconds};
@@ -231,6 +235,9 @@ std::string SpecHash(const api::JobSpec& spec) {
   const api::Scheduling &ours = spec.scheduling, standard;
   if (ours.gang != standard.gang || !ours.priority_class_name.empty())
     parts.push_back({ours.gang, ours.queue, ours.priority_class_name});
+  // The template's is a part of it already.
+  if (const std::string queue = json::Text(job.labels, api::kLabelQueue); !queue.empty())
+    parts.push_back(Json{{api::kLabelQueue, queue}});
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
                 static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));

@@ -38,8 +38,8 @@ std::string MasterName(const TrainingJob& job, int64_t attempt);
 // 20000 + hash(uid, attempt) mod 10000: outside the ephemeral range, new for every attempt.
 int64_t MasterPort(const std::string& uid, int64_t attempt);
 
-// Of the parts of the spec that make the pods.
-std::string SpecHash(const api::JobSpec& spec);
+// Of what makes the pods: the parts of the spec, and the queue in the job's labels, which may change at any time.
+std::string SpecHash(const TrainingJob& job);
 
 }  // namespace trainyard::reconcile
 

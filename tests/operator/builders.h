@@ -96,7 +96,7 @@ class Scene {
     JobRecord record = record_;
     // The attempt was made from this spec, unless the test says otherwise.
     if (record.job.status.attempt > 0 && record.job.status.spec_hash.empty())
-      record.job.status.spec_hash = SpecHash(record.job.spec);
+      record.job.status.spec_hash = SpecHash(record.job);
     return SortPods(record, {pods_.begin(), pods_.end()});
   }
   Plan Decide(Time now = kNow) const { return MakePlan(Observe(), now); }

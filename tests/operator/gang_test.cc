@@ -88,12 +88,25 @@ TEST(Gang, KueuesGroupIsAnAttempt) {
 }
 
 TEST(Gang, ChangesWhatAnAttemptIsMadeFrom) {
-  const std::string plain = SpecHash(GangJob(Json::object()).spec);
-  EXPECT_EQ(SpecHash(GangJob({{"gang", "none"}}).spec), plain) << "older attempts keep their hash";
+  const std::string plain = SpecHash(GangJob(Json::object()));
+  EXPECT_EQ(SpecHash(GangJob({{"gang", "none"}})), plain) << "older attempts keep their hash";
   std::set<std::string> hashes = {plain};
   for (const char* scheduling : {R"({"gang":"volcano"})", R"({"gang":"native"})", R"({"gang":"volcano","queue":"a"})",
                                  R"({"priorityClassName":"a"})"})
-    EXPECT_TRUE(hashes.insert(SpecHash(GangJob(Json::parse(scheduling)).spec)).second) << scheduling;
+    EXPECT_TRUE(hashes.insert(SpecHash(GangJob(Json::parse(scheduling)))).second) << scheduling;
+}
+
+TEST(Gang, AQueueOfTheJobChangesWhatAnAttemptIsMadeFrom) {
+  TrainingJob job = GangJob(Json::object());
+  const std::string plain = SpecHash(job);
+  EXPECT_EQ(plain, "93435cd0bdf0bd14") << "of jobs without a queue, as it was before there were any";
+  job.labels = {{"other", "label"}};
+  EXPECT_EQ(SpecHash(job), plain);
+  job.labels = {{"kueue.x-k8s.io/queue-name", "a"}};
+  const std::string first = SpecHash(job);
+  EXPECT_NE(first, plain);
+  job.labels = {{"kueue.x-k8s.io/queue-name", "b"}};
+  EXPECT_NE(SpecHash(job), first);
 }
 
 TEST(Gang, TheConditionSaysWhatItWaitsFor) {
@@ -239,6 +252,26 @@ TEST_F(PodGroupsTest, AnAttemptHasOneOfItsOwn) {
   DeletePods();
   SetAttempt(3);  // 2 may have had none
   EXPECT_EQ(Create().problem.reason, "");
+  EXPECT_EQ(Groups(), Names{"job-3"});
+}
+
+// The first lists of an operator that begins may show an attempt with all of its pods that has long been followed by
+// another.
+TEST_F(PodGroupsTest, AnOldCopyOfTheJobDeletesNone) {
+  Create();
+  DeletePods();
+  SetAttempt(2);
+  const TrainingJob old = job_;
+  SetAttempt(3);
+  Create();
+  ASSERT_EQ(Groups(), Names{"job-3"});
+  Executor other(client_, clock_, 1);
+  Plan plan;
+  plan.status = old.status;
+  plan.needs_group = true;
+  Outcome outcome;
+  const Status status = other.Apply(old, plan, outcome);
+  EXPECT_TRUE(status.Is(Code::kConflict)) << status.ToString();
   EXPECT_EQ(Groups(), Names{"job-3"});
 }
 

@@ -176,6 +176,23 @@ TEST(Goodput, ASuspensionIsNeitherTrainedNorLost) {
   EXPECT_EQ(life.goodput().lost_seconds.queue, 7);
 }
 
+// An operator that kept no account wrote its status.
+TEST(Goodput, WhatNobodyHasCountedIsUnknown) {
+  TrainingJob job;
+  job.created = After(kNow, -30 * 86400);
+  job.status.attempt = 1;
+  for (const char* type : {kScheduledCondition, kRunningCondition})
+    SetCondition(job.status, type, true, "Test", "", *job.created, 1);
+  api::JobStatus next = job.status;
+  AccountTime(job, next, kNow);
+  EXPECT_EQ(next.goodput.training_seconds + next.goodput.lost_seconds.startup, 0);
+  EXPECT_EQ(next.goodput.as_of, kNow);
+  job.status = next;
+  next.progress = {.step = 5, .last_update = After(kNow, 10)};
+  AccountTime(job, next, After(kNow, 10));
+  EXPECT_EQ(next.goodput.training_seconds, 10);
+}
+
 // Its pods went before anyone saw the suspension.
 TEST(Goodput, WhatRanUntilTheJobIsSuspendedHasTrained) {
   Life life;

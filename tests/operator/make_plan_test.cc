@@ -12,7 +12,7 @@ TEST(MakePlan, ANewJobGetsAnAttemptBeforeAnyPod) {
   EXPECT_TRUE(plan.creates.empty());
   EXPECT_EQ(plan.status.master.address, "") << "its service is yet to be made";
   EXPECT_EQ(plan.status.world.size, 2);
-  EXPECT_EQ(plan.status.spec_hash, SpecHash(scene.spec()));
+  EXPECT_EQ(plan.status.spec_hash, SpecHash(scene.job()));
 }
 
 TEST(MakePlan, ASteadyStateChangesNothing) {

@@ -75,6 +75,27 @@ TEST(PodRecord, IsOverWhenEveryContainerHasEnded) {
   EXPECT_FALSE(PodFromJson({{"status", {{"phase", "Pending"}}}}).over);
 }
 
+// A sidecar of the initContainers is told to end behind the others, and may still be writing: its worker has ended, its
+// pod has not.
+TEST(PodRecord, ASidecarThatRunsKeepsItFromBeingOver) {
+  const Json trainer = {{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", 0}}}}}};
+  const auto read = [&](const Json& uploader, const char* phase) {
+    return PodFromJson({{"metadata", {{"deletionTimestamp", "2026-03-01T12:01:00Z"}}},
+                        {"spec",
+                         {{"containers", {{{"name", "trainer"}}}},
+                          {"initContainers", {{{"name", "uploader"}, {"restartPolicy", "Always"}}}}}},
+                        {"status",
+                         {{"phase", phase},
+                          {"containerStatuses", Json::array({trainer})},
+                          {"initContainerStatuses", {{{"name", "uploader"}, {"state", uploader}}}}}}});
+  };
+  const PodRecord running = read({{"running", Json::object()}}, "Running");
+  EXPECT_FALSE(running.over);
+  EXPECT_TRUE(running.end) << "the worker's end is its trainer's";
+  EXPECT_TRUE(read({{"terminated", {{"exitCode", 0}}}}, "Running").over);
+  EXPECT_TRUE(read({{"running", Json::object()}}, "Succeeded").over) << "the kubelet's last word";
+}
+
 TEST(PodRecord, WhatPodsHaveInCommonIsHeldOnce) {
   TextPool texts;
   const auto pod = [&](const std::string& name, const std::string& node) {

@@ -14,7 +14,7 @@ class Stall : public testing::Test {
  protected:
   Stall() {
     scene_.Run(2);
-    scene_.status().spec_hash = SpecHash(scene_.spec());
+    scene_.status().spec_hash = SpecHash(scene_.job());
     scene_.status() = scene_.Decide().status;
   }
   // Rank 0 says that it got on last at `progress` seconds, by a clock that is wrong by a day.

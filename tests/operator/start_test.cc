@@ -23,6 +23,31 @@ TEST(Start, WhatWasJustCreatedIsNotCreatedAgain) {
   EXPECT_EQ(MakePlan(observed, kNow).creates, (std::vector<int64_t>{0, 2}));
 }
 
+// What was made from the old spec, by this process or another, is in no status yet.
+TEST(Start, AnotherSpecIsAnotherAttempt) {
+  Scene scene(3);
+  scene.status().workers.created = 0;
+  scene.status().spec_hash = "of another spec";
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.attempt, 2);
+  EXPECT_EQ(plan.status.spec_hash, SpecHash(scene.job()));
+  EXPECT_TRUE(plan.creates.empty());
+}
+
+// Kueue counts the pods of a group that carry its queue: half of them would wait for ever.
+TEST(Start, AnotherQueueIsAnotherAttempt) {
+  Scene scene(3);
+  scene.status().workers.created = 1;
+  scene.status().spec_hash = SpecHash(scene.job());
+  scene.Pod(0);
+  EXPECT_EQ(scene.Decide().status.attempt, 1);
+  scene.job().labels = {{"kueue.x-k8s.io/queue-name", "team"}};
+  EXPECT_EQ(scene.Decide().status.attempt, 2);
+  scene.Pod(1);
+  scene.Pod(2);
+  EXPECT_EQ(scene.Decide().status.attempt, 1) << "nothing is made any more";
+}
+
 // The server's word that a pod was made is better than a cache that has not heard of it.
 TEST(Start, AllAreThereOnceAllWereMade) {
   Scene scene(3);

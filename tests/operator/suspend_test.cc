@@ -70,6 +70,17 @@ TEST(Suspend, ResumeIsANewAttempt) {
   EXPECT_TRUE(plan.creates.empty());
 }
 
+// The status was never told of pods that came and went.
+TEST(Suspend, AnAttemptThatHadPodsIsNotResumed) {
+  Scene scene(2);
+  scene.status().workers.created = 0;
+  SetCondition(scene.status(), kSuspendedCondition, true, "Requested", "", kNow, 1);
+  Observed observed = scene.Observe();
+  EXPECT_EQ(MakePlan(observed, kNow).status.attempt, 1);
+  observed.made = {0};
+  EXPECT_EQ(MakePlan(observed, kNow).status.attempt, 2);
+}
+
 TEST(Suspend, TheResumedAttemptIsMadeFromTheSpecOfThen) {
   Scene scene(2, 2);
   scene.status().workers.created = 0;

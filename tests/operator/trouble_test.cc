@@ -68,6 +68,12 @@ class TroubleTest : public testing::Test {
     const local::ApiResult created = api_.Create(kube::kTrainingJobs, "default", job, {});
     ASSERT_TRUE(created.ok()) << created.body;
   }
+  void Remove() {
+    api_.Delete(kube::kTrainingJobs, "default", "job", {});
+    while (api_.CollectGarbage() > 0) {
+    }
+    Live(1);
+  }
   void Pump(size_t cache) { caches_.reflectors()[cache]->Pump(stop_); }
   // One look at the job, whatever the queue says.
   kube::ReconcileResult Look() { return reconciler_.Reconcile("default/job"); }
@@ -170,10 +176,7 @@ TEST_F(TroubleTest, WhatKeepsAJobFromStartingIsSaid) {
     Live(60);
     EXPECT_EQ(Pods(), 2u);
     EXPECT_EQ(Condition("WorkersReady")["reason"], "Waiting");
-    api_.Delete(kube::kTrainingJobs, "default", "job", {});
-    while (api_.CollectGarbage() > 0) {
-    }
-    Live(1);
+    Remove();
   }
 }
 
@@ -270,6 +273,34 @@ TEST_F(TroubleTest, ARunningJobStaysReady) {
       EXPECT_EQ(event["note"], "get service job: no such right");
     }
   }
+}
+
+// Where no condition may say it, an event does, once for each time of trouble.
+TEST_F(TroubleTest, WhatFailsForARunningJobIsSaidOnce) {
+  Start(1);
+  Live(2);
+  RunPod("job-1-0");
+  Live(2);
+  for (int times = 1; times <= 2; ++times) {
+    Refuse("get services", kBroken);
+    Live(600);
+    EXPECT_EQ(Condition("WorkersReady")["status"], "True");
+    EXPECT_EQ(StatusOfJob()["phase"], "Running");
+    EXPECT_EQ(Events("RequestFailed"), times);
+    Allow();
+    Live(700);
+  }
+}
+
+TEST_F(TroubleTest, WhatFailsForAJobThatHasEndedIsSaidOnce) {
+  Start(2, {{"successPolicy", "RankZero"}});
+  Live(2);
+  Refuse("delete pods", kBroken);
+  EndPod("job-1-0", 0);
+  Live(600);
+  EXPECT_EQ(StatusOfJob()["phase"], "Succeeded");
+  EXPECT_EQ(Pods(), 2u);
+  EXPECT_EQ(Events("RequestFailed"), 1);
 }
 
 // A pod's own word is no problem of a request, whatever it is called.
@@ -424,6 +455,66 @@ TEST_F(TroubleTest, NoJobIsSuspendedWhileItsPodsCome) {
   Live(5);
   EXPECT_EQ(StatusOfJob()["phase"], "Suspended");
   EXPECT_EQ(Pods(), 0u);
+}
+
+// The job is suspended, changed and resumed before anyone has seen any of that; its status, and the cache, have not
+// heard of the pods that were made.
+TEST_F(TroubleTest, PodsOfTwoSpecsShareNoAttempt) {
+  Reconciler other(client_, clock_, caches_, reports_, events_, log_, {});
+  // The process that made them knows so; one that comes after it does not.
+  for (Reconciler* next : {&reconciler_, &other}) {
+    client_.made.clear();
+    Start(2);
+    Pump(kJobs);
+    Pump(kPods);
+    client_.answer = [&](const std::string& request) {
+      const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
+      return late ? kBroken : Status::Ok();
+    };
+    while (Pods() < 2) {
+      (void)Look();
+      Pump(kJobs);
+    }
+    Allow();
+    ASSERT_EQ(StatusOfJob()["workers"].value("created", 0), 0);
+    Edit({{"suspend", true}});
+    Edit({{"suspend", false}, {"workers", 3}});
+    for (int i = 0; i < 5; ++i) {
+      Pump(kJobs);
+      (void)next->Reconcile("default/job");
+    }
+    EXPECT_EQ(StatusOfJob()["attempt"], 2);
+    Live(60);
+    EXPECT_EQ(client_.made["create pods job-1-2"], 0);
+    EXPECT_EQ(Pods(), 3u);
+    EXPECT_EQ(StatusOfJob()["attempt"], 2);
+    EXPECT_EQ(json::Whole(json::Field(StatusOfJob(), "restarts"), "total"), 0) << "nothing failed";
+    Remove();
+  }
+}
+
+// A pod that is out of the watch's sight: its deletion wakes nobody.
+TEST_F(TroubleTest, WhatKeepsAJobFromRestIsSaid) {
+  Start(2);
+  Live(2);
+  Refuse("delete pods", kBroken);
+  Edit({{"suspend", true}});
+  Live(2);
+  ASSERT_EQ(StatusOfJob()["attempt"], 2);
+  const Json patch = {{"metadata", {{"labels", {{"trainyard.dev/managed", nullptr}}}}}};
+  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, patch, {}).ok());
+  Allow();
+  Live(700);
+  EXPECT_EQ(StatusOfJob()["phase"], "Suspending");
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "RequestFailed");
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("pod job-1-0 is left without the label trainyard.dev/managed"), std::string::npos) << message;
+  EXPECT_GE(Events("RequestFailed"), 1);
+  api_.Delete(kube::kPods, "default", "job-1-0", {.grace_seconds = 0});
+  seen_ = api_.List(kube::kPods, "", {}).body["metadata"]["resourceVersion"];
+  Live(62);
+  EXPECT_EQ(StatusOfJob()["phase"], "Suspended");
+  EXPECT_NE(Condition("WorkersReady")["reason"], "RequestFailed");
 }
 
 // Whoever refused the template may think otherwise since.

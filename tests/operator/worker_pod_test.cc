@@ -70,11 +70,11 @@ TEST(WorkerPod, GetsSharedMemoryUnlessTheTemplateHasIt) {
 TEST(WorkerPod, SharedMemoryHasTheSizeThatIsAsked) {
   Scene scene(1);
   const auto source = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"]["volumes"].back()["emptyDir"]; };
-  const std::string before = SpecHash(scene.spec());
+  const std::string before = SpecHash(scene.job());
   EXPECT_EQ(source(), Json({{"medium", "Memory"}}));
   scene.spec().shared_memory.size_limit = "8Gi";
   EXPECT_EQ(source(), Json({{"medium", "Memory"}, {"sizeLimit", "8Gi"}}));
-  EXPECT_NE(SpecHash(scene.spec()), before) << "an attempt never mixes two";
+  EXPECT_NE(SpecHash(scene.job()), before) << "an attempt never mixes two";
 }
 
 TEST(WorkerPod, TheGraceCoversTheCheckpoint) {
@@ -95,6 +95,18 @@ TEST(WorkerPod, OnTheNodesNetworkEachWorkerHasAPortOfItsOwn) {
   const int second = PodFromJson(WorkerPod(scene.job(), 1, 1, "")).status_port;
   EXPECT_NE(first, second);
   for (const int port : {first, second}) EXPECT_TRUE(port >= 10000 && port < 20000) << port;
+}
+
+// The scheduler places no two pods of one port on a node.
+TEST(WorkerPod, NoTwoWorkersOfAJobShareAStatusPortOnTheNodesNetwork) {
+  Scene scene(1000);
+  scene.spec().pod_template["spec"]["hostNetwork"] = true;
+  std::set<int64_t> ports;
+  for (int64_t worker = 0; worker < 1000; ++worker) {
+    const int64_t port = PodFromJson(WorkerPod(scene.job(), 1, worker, "")).status_port;
+    EXPECT_TRUE(port >= 10000 && port < 20000) << port;
+    EXPECT_TRUE(ports.insert(port).second) << port;
+  }
 }
 
 TEST(WorkerPod, TheStatusPortHasANameUnlessTheTemplateGivesItOne) {

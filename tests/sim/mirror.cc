@@ -158,6 +158,7 @@ JobView ViewOfJob(const Json& job) {
                .same_step_limit = Whole(restart, "sameStepLimit", 3),
                .backoff_initial = Whole(Field(restart, "backoff"), "initialSeconds", 5),
                .backoff_max = Whole(Field(restart, "backoff"), "maxSeconds", 300),
+               .made_from = Json{Whole(spec, "workers"), Field(spec, "template"), Field(spec, "sharedMemory")}.dump(),
                .clean_pod_policy = Text(spec, "cleanPodPolicy"),
                .attempt = Whole(status, "attempt"),
                .total = Whole(restarts, "total"),

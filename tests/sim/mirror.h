@@ -63,6 +63,7 @@ struct JobView {
   std::string name, uid, phase;
   bool suspend = false;
   int64_t workers = 0, max_restarts = 0, same_step_limit = 0, backoff_initial = 0, backoff_max = 0;
+  std::string made_from;        // what of the spec its pods are made from, as text
   std::vector<ExitRule> rules;  // the job's own, on exit codes
   std::string clean_pod_policy;
   std::optional<int64_t> schedule_seconds, active_seconds, ttl_seconds;

@@ -43,12 +43,16 @@ void Oracle::JobChanged(const JobView* before, const JobView* after) {
     JudgeRestart(*before, *after);
   } else if (after->succeeded && !before->succeeded) {
     JudgeSuccess(*before, *after);
+  } else if (after->attempt != before->attempt && HasAnotherSpec(*before)) {
+    logs_[{after->uid, after->attempt}].not_before = logs_[{before->uid, before->attempt}].not_before;
   } else if (after->attempt != before->attempt && before->attempt != 0 && !before->suspend && !before->suspended &&
              !FoundNoNode(*before)) {
     complain_("attempt " + std::to_string(after->attempt) + " of " + after->name + " began without a reason");
   }
   if (restarted) ExpectWait(*before, *after);
   if (after->attempt != before->attempt) repeats_[after->uid].begun = clock_.Now();
+  if (after->attempt != before->attempt || (before->suspended && !after->suspended))
+    made_from_[after->uid] = after->made_from;
 }
 
 std::vector<Attempt> Oracle::States(const JobView& job) const {
@@ -194,6 +198,11 @@ std::string Oracle::CompareActive(const JobView& before) const {
 void Oracle::CountSuspension(const JobView& before, const JobView& after) {
   if (before.suspended && !after.suspended && before.start_time)
     suspended_[after.uid] += SecondsBetween(*before.suspended_changed, *after.suspended_changed) - kSecond;
+}
+
+bool Oracle::HasAnotherSpec(const JobView& job) const {
+  const auto before = made_from_.find(job.uid);
+  return before != made_from_.end() && before->second != job.made_from && job.created < job.workers;
 }
 
 bool Oracle::FoundNoNode(const JobView& job) const {

@@ -63,6 +63,8 @@ class Oracle {
   bool EvidenceIsIn(const JobView& before, const Attempt& pods, const Workers& lost, Time now) const;
   // When the last worker of the attempt had a node; nothing: one has none.
   std::optional<Time> AllScheduled(const JobView& job) const;
+  // Whether not all pods of its attempt had been made when the spec became another than the attempt began with.
+  bool HasAnotherSpec(const JobView& job) const;
   // Whether its pods found no node for long, because of those that it avoids.
   bool FoundNoNode(const JobView& job) const;
   // The states of the pods of `job`'s attempt that a decision may be based on, the oldest first.
@@ -80,8 +82,9 @@ class Oracle {
     int64_t count = 0;
     Time begun{};  // the attempt
   };
-  std::map<std::string, Repeats> repeats_;   // by job uid
-  std::map<std::string, double> suspended_;  // seconds, by job uid
+  std::map<std::string, Repeats> repeats_;        // by job uid
+  std::map<std::string, double> suspended_;       // seconds, by job uid
+  std::map<std::string, std::string> made_from_;  // the spec that the attempt began with, by job uid
 };
 
 }  // namespace trainyard::sim
