@@ -24,10 +24,7 @@ api::JobStatus WithCountsOf(const api::JobStatus& before, api::JobStatus after) 
   if (after.attempt == before.attempt) after.startup = before.startup;
   for (api::Condition& condition : after.conditions) {
     if (condition.type != kScheduledCondition && condition.type != kWorkersReadyCondition) continue;
-    const api::Condition* old = FindCondition(before, condition.type);
-    // That all are scheduled, or no longer, is no count: seconds are accounted for by what was written (goodput.cc).
-    const bool turned = old && condition.type == kScheduledCondition && condition.status != old->status;
-    if (old && !turned) condition = *old;
+    if (const api::Condition* old = FindCondition(before, condition.type)) condition = *old;
   }
   return after;
 }

@@ -25,7 +25,7 @@ TEST(StatusWrites, CountsAloneAreWrittenOnceASecond) {
   api::JobStatus after = before;
   after.workers.active = 4;
   after.workers.ready = 3;
-  SetCondition(after, kScheduledCondition, false, "Waiting", "3 of 4 workers are scheduled", kNow, 1);
+  SetCondition(after, kScheduledCondition, true, "AllWorkersScheduled", "4 of 4 workers are scheduled", kNow, 1);
   EXPECT_NEAR(WriteDelay(before, after, 0.25, kNow), 0.75, 1e-9);
   EXPECT_EQ(WriteDelay(before, after, 1, kNow), 0);
   EXPECT_EQ(WriteDelay(before, after, std::nullopt, kNow), 0) << "nothing was written by this process";
@@ -40,16 +40,6 @@ TEST(StatusWrites, CountsOfALongStartAreWrittenLessOften) {
     after.workers.active = 4;
     EXPECT_NEAR(WriteDelay(before, after, 0.25, kNow), interval - 0.25, 1e-9) << age;
     EXPECT_EQ(WriteDelay(before, after, interval, kNow), 0) << age;
-  }
-}
-
-// Between two writes the time is counted as what the first of them said: of a queue, or of a start.
-TEST(StatusWrites, ThatAllAreScheduledIsWrittenAtOnce) {
-  const api::JobStatus before = Starting();
-  for (const bool all : {false, true}) {
-    api::JobStatus after = before;
-    SetCondition(after, kScheduledCondition, all, all ? "AllWorkersScheduled" : "Waiting", "other words", kNow, 1);
-    EXPECT_EQ(WriteDelay(before, after, 0.25, kNow) == 0, all);
   }
 }
 
