@@ -17,7 +17,8 @@ std::string Description(const FieldText& text, bool whole = false) {
   std::string description = text.text;
   if (changes.empty() || changes == kNever) return description;
   if (whole) return description + (text.required ? "" : " Absent: its fields' defaults.");
-  return description + " May change " + (changes == kNotWhileRunning ? "only " : "") + text.changes + ".";
+  const bool only = changes == kNotWhileRunning || changes == kNotUntilSuspended;
+  return description + " May change " + (only ? "only " : "") + text.changes + ".";
 }
 
 class SchemaBuilder {

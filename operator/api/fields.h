@@ -37,6 +37,7 @@ struct FieldText {
 };
 
 inline constexpr char kNotWhileRunning[] = "before the first attempt, or while suspend is true";
+inline constexpr char kNotUntilSuspended[] = "before the first attempt, or once the job is Suspended";
 inline constexpr char kNever[] = "never";
 inline constexpr char kByOperator[] = "";  // status
 
@@ -139,7 +140,7 @@ void Fields(V& v, Scheduling& s) {
           "scheduling.k8s.io/v1alpha2 (Kubernetes 1.36 with the feature gates GenericWorkload and GangScheduling); "
           "volcano: the scheduler of this name, unless the template names another; coscheduling: the plugin, in the "
           "scheduler that the template's schedulerName names. none: each worker goes where it fits. Default none.",
-          false, kNotWhileRunning});
+          false, kNotUntilSuspended});
   v.Text("queue", s.queue, Allowed{.max_length = 253},
          {"Volcano's queue; with gang volcano only. Absent: its default queue. Kueue's queue is the label "
           "kueue.x-k8s.io/queue-name on the TrainingJob.",

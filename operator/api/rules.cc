@@ -44,6 +44,30 @@ Rule KeptWhileRunning(const char* field) {
       [field](const Json& now, const Json* old) { return !old || MayChange(*old) || IsSame(now, *old, field); }};
 }
 
+std::string GangOf(const Json& job) {
+  const std::string gang = json::Text(json::Field(json::Field(job, "spec"), "scheduling"), "gang");
+  return gang.empty() ? kNoGang : gang;
+}
+
+std::string GangCel(const std::string& job) {
+  const std::string scheduling = job + ".spec.scheduling";
+  return "(has(" + scheduling + ") && has(" + scheduling + ".gang) ? " + scheduling + ".gang : '" + kNoGang + "')";
+}
+
+// The PodGroups of a gang go while the job is being suspended: those of one that it no longer has would stay.
+Rule GangKeptUntilSuspended() {
+  return {
+      "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 || "
+      "(has(oldSelf.status.phase) && oldSelf.status.phase == '" +
+          std::string(kSuspended) + "') || " + GangCel("self") + " == " + GangCel("oldSelf"),
+      "gang may change only before the first attempt, or once the job is Suspended", "spec.scheduling.gang", true,
+      [](const Json& now, const Json* old) {
+        const Json& status = json::Field(old ? *old : now, "status");
+        return !old || json::Whole(status, "attempt") == 0 || json::Text(status, "phase") == kSuspended ||
+               GangOf(now) == GangOf(*old);
+      }};
+}
+
 bool AttemptNeverDecreases(const Json& now, const Json* old) {
   if (!old) return true;
   return json::Whole(json::Field(now, "status"), "attempt") >= json::Whole(json::Field(*old, "status"), "attempt");
@@ -98,6 +122,7 @@ const std::vector<Rule>& RootRules() {
          "are named after it)",
          "metadata.name", false, NameIsShort}};
     for (const char* field : kPodFields) all.push_back(KeptWhileRunning(field));
+    all.push_back(GangKeptUntilSuspended());
     all.push_back({SameCel("managedBy"), "managedBy never changes: two controllers would share the job's pods",
                    "spec.managedBy", true,
                    [](const Json& now, const Json* old) { return !old || IsSame(now, *old, "managedBy"); }});

@@ -22,7 +22,7 @@ bool Fits(const Json& group, const Json& wanted) {
 // What a person can do about it.
 std::string Remedy(const TrainingJob& job) {
   return "; spec.scheduling.gang is " + job.spec.scheduling.gang + ", which needs " + GangOf(job)->needs +
-         "; it is tried again, and another gang may be chosen while spec.suspend is true";
+         "; it is tried again, and another gang may be chosen once the job is Suspended";
 }
 
 // The status as a problem to stay with, or as it is.

@@ -135,6 +135,18 @@ def test_a_suspended_job_may_change(api, name):
     api.patch(f"{JOBS}/{name}", {"spec": {"workers": 3}}).ok()
 
 
+@pytest.mark.parametrize("before, after", [({"gang": "volcano"}, {"gang": "native"}), (None, {"gang": "native"}), ({"gang": "native"}, None)])
+def test_the_rule_of_gangs(api, name, before, after):
+    """The groups of the gang go while the job is Suspending; only then it may have another."""
+    running(api, name, suspend=True, **({"scheduling": before} if before else {}))
+    api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Suspending"}}).ok()
+    message, field = rule("gang may change only")
+    assert field in api.patch(f"{JOBS}/{name}", {"spec": {"scheduling": after}}).refused(422, "Invalid", message).fields
+    api.patch(f"{JOBS}/{name}", {"spec": {"scheduling": (before or {}) | {"gang": (before or {"gang": "none"})["gang"], "priorityClassName": "high"}}}).ok()
+    api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Suspended"}}).ok()
+    api.patch(f"{JOBS}/{name}", {"spec": {"scheduling": after}}).ok()
+
+
 def test_the_rule_of_attempts(api, name):
     running(api, name)
     message, field = rule("attempt never decreases")

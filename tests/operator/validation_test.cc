@@ -239,6 +239,12 @@ TEST(Rules, WhatARunningJobKeeps) {
       {R"({"attempt":1})", "{}", R"({"template":{"metadata":{"labels":{"a":"b"}}}})", "spec.template"},
       {R"({"attempt":1})", "{}", R"({"checkpoint":{"path":"/x"}})", "spec.checkpoint"},
       {R"({"attempt":1})", "{}", R"({"restart":{"maxRestarts":1},"suspend":true,"cleanPodPolicy":"All"})", ""},
+      {R"({"attempt":0})", "{}", R"({"scheduling":{"gang":"native"}})", ""},
+      {R"({"attempt":1,"phase":"Suspending"})", R"({"suspend":true})", R"({"scheduling":{"gang":"native"}})",
+       "spec.scheduling.gang"},
+      {R"({"attempt":1,"phase":"Suspending"})", R"({"suspend":true})",
+       R"({"scheduling":{"gang":"none","priorityClassName":"a"}})", ""},
+      {R"({"attempt":1,"phase":"Suspended"})", R"({"suspend":true})", R"({"scheduling":{"gang":"native"}})", ""},
       {"null", "{}", R"({"managedBy":"someone/else"})", "spec.managedBy"},
       {"null", R"({"managedBy":"someone/else"})", R"({"managedBy":null})", "spec.managedBy"},
   };
