@@ -133,7 +133,7 @@ fi
 if [ ! -x "$cache/promtool" ] || [ ! -x "$cache/prometheus" ]; then
   echo "deps: taking promtool and prometheus out of Debian's package prometheus (tests only)"
   folder=$(mktemp -d)
-  (cd "$folder" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .)
+  (cd "$folder" && apt-get -o APT::Sandbox::User=root download -qq prometheus && dpkg-deb --extract prometheus_*.deb .)
   for program in promtool prometheus; do mv "$folder/usr/bin/$program" "$cache/$program"; done
   rm -r "$folder"
 fi

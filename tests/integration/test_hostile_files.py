@@ -37,7 +37,8 @@ HOSTILE = {
     "a merge of itself": ("&a {<<: *a}\n", "an alias stands inside of what it names"),
     "a tag": ("!!python/object x\n", "the tag"),
     "a bomb": (bomb(), "aliases expanded"),
-    "nested lists": ("[" * 200_000, "100 deep"),
+    "lists that never end": ("[" * 200_000, "more than 10000 brackets are not closed"),
+    "nested lists": ("[" * 200 + "]" * 200, "100 deep"),
     "a long text": ("a: " + "x" * (5 << 20), "larger than"),
 }
 
