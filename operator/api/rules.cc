@@ -29,6 +29,8 @@ bool MayChange(const Json& old) {
   return json::Whole(json::Field(old, "status"), "attempt") == 0 || json::Flag(json::Field(old, "spec"), "suspend");
 }
 
+constexpr char kNotBegunCel[] = "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0";
+
 std::string SameCel(const std::string& field) {
   const std::string now = "self.spec." + field, old = "oldSelf.spec." + field;
   return "has(" + now + ") == has(" + old + ") && (!has(" + now + ") || " + now + " == " + old + ")";
@@ -36,9 +38,7 @@ std::string SameCel(const std::string& field) {
 
 Rule KeptWhileRunning(const char* field) {
   return {
-      "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 || "
-      "(has(oldSelf.spec.suspend) && oldSelf.spec.suspend) || (" +
-          SameCel(field) + ")",
+      std::string(kNotBegunCel) + " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend) || (" + SameCel(field) + ")",
       std::string(field) + " may change only before the first attempt, or while spec.suspend is true",
       std::string("spec.") + field, true,
       [field](const Json& now, const Json* old) { return !old || MayChange(*old) || IsSame(now, *old, field); }};
@@ -56,16 +56,14 @@ std::string GangCel(const std::string& job) {
 
 // The PodGroups of a gang go while the job is being suspended: those of one that it no longer has would stay.
 Rule GangKeptUntilSuspended() {
-  return {
-      "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 || "
-      "(has(oldSelf.status.phase) && oldSelf.status.phase == '" +
-          std::string(kSuspended) + "') || " + GangCel("self") + " == " + GangCel("oldSelf"),
-      "gang may change only before the first attempt, or once the job is Suspended", "spec.scheduling.gang", true,
-      [](const Json& now, const Json* old) {
-        const Json& status = json::Field(old ? *old : now, "status");
-        return !old || json::Whole(status, "attempt") == 0 || json::Text(status, "phase") == kSuspended ||
-               GangOf(now) == GangOf(*old);
-      }};
+  return {std::string(kNotBegunCel) + " || (has(oldSelf.status.phase) && oldSelf.status.phase == '" + kSuspended +
+              "') || " + GangCel("self") + " == " + GangCel("oldSelf"),
+          "gang may change only before the first attempt, or once the job is Suspended", "spec.scheduling.gang", true,
+          [](const Json& now, const Json* old) {
+            const Json& status = json::Field(old ? *old : now, "status");
+            return !old || json::Whole(status, "attempt") == 0 || json::Text(status, "phase") == kSuspended ||
+                   GangOf(now) == GangOf(*old);
+          }};
 }
 
 bool AttemptNeverDecreases(const Json& now, const Json* old) {

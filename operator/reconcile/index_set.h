@@ -24,7 +24,7 @@ class IndexSet {
   }
 
   void insert(int64_t index) { insert(Range{index, index}); }
-  // Takes the longer the more ranges lie behind it.
+  // REQUIRES: first <= last. Takes the longer the more ranges lie behind it.
   void insert(Range range);
   bool contains(int64_t index) const;
   bool empty() const { return ranges_.empty(); }

@@ -58,6 +58,9 @@ class RefusingClient : public local::MemoryClient {
   Mutex mutex_;
 };
 
+const Status kNotAllowed(Code::kForbidden, "no such right"), kDenied(Code::kInvalid, "admission webhook denied it"),
+    kBroken(Code::kUnavailable, "failed calling webhook");
+
 class TroubleTest : public testing::Test {
  protected:
   static constexpr size_t kJobs = 0, kPods = 1;
@@ -130,6 +133,22 @@ class TroubleTest : public testing::Test {
   void Allow() {
     client_.answer = [](const std::string&) { return Status::Ok(); };
   }
+  // Two pods of a new job's first attempt, of which neither its status nor the cache hears.
+  void MakePodsUnheardOf() {
+    Start(2);
+    Pump(kJobs);
+    Pump(kPods);
+    client_.answer = [&](const std::string& request) {
+      const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
+      return late ? kBroken : Status::Ok();
+    };
+    while (Pods() < 2) {
+      (void)Look();
+      Pump(kJobs);
+    }
+    Allow();
+    ASSERT_EQ(StatusOfJob()["workers"].value("created", 0), 0);
+  }
 
   sim::VirtualClock clock_;
   local::MemoryApi api_{clock_, 1};
@@ -144,9 +163,6 @@ class TroubleTest : public testing::Test {
   Logger log_{-1, Logger::Form::kText, LogLevel::kError};
   Reconciler reconciler_{client_, clock_, caches_, reports_, events_, log_, {.parallel_requests = 4}};
 };
-
-const Status kNotAllowed(Code::kForbidden, "no such right"), kDenied(Code::kInvalid, "admission webhook denied it"),
-    kBroken(Code::kUnavailable, "failed calling webhook");
 
 // What a job that begins cannot do stands in WorkersReady, in one event, and is gone once it can.
 TEST_F(TroubleTest, WhatKeepsAJobFromStartingIsSaid) {
@@ -425,20 +441,7 @@ TEST_F(TroubleTest, ASuspensionIsWrittenThoughItsGroupsDoNotGo) {
 
 // A job is suspended when no pod is left, and not when a cache shows none.
 TEST_F(TroubleTest, NoJobIsSuspendedWhileItsPodsCome) {
-  Start(2);
-  Pump(kJobs);
-  Pump(kPods);
-  // The status never hears of the pods.
-  client_.answer = [&](const std::string& request) {
-    const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
-    return late ? kBroken : Status::Ok();
-  };
-  while (Pods() < 2) {
-    (void)Look();
-    Pump(kJobs);
-  }
-  Allow();
-  ASSERT_EQ(StatusOfJob()["workers"].value("created", 0), 0);
+  ASSERT_NO_FATAL_FAILURE(MakePodsUnheardOf());
   Edit({{"suspend", true}});
   for (int i = 0; i < 5; ++i) {
     Pump(kJobs);
@@ -464,19 +467,7 @@ TEST_F(TroubleTest, PodsOfTwoSpecsShareNoAttempt) {
   // The process that made them knows so; one that comes after it does not.
   for (Reconciler* next : {&reconciler_, &other}) {
     client_.made.clear();
-    Start(2);
-    Pump(kJobs);
-    Pump(kPods);
-    client_.answer = [&](const std::string& request) {
-      const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
-      return late ? kBroken : Status::Ok();
-    };
-    while (Pods() < 2) {
-      (void)Look();
-      Pump(kJobs);
-    }
-    Allow();
-    ASSERT_EQ(StatusOfJob()["workers"].value("created", 0), 0);
+    ASSERT_NO_FATAL_FAILURE(MakePodsUnheardOf());
     Edit({{"suspend", true}});
     Edit({{"suspend", false}, {"workers", 3}});
     for (int i = 0; i < 5; ++i) {
