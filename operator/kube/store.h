@@ -53,6 +53,11 @@ class Store : public ReflectorSink {
     for (const auto& record : found->second) out.push_back(record->second.record);
     return out;
   }
+  size_t CountIndexed(const std::string& index_key) const {
+    const MutexLock lock(mutex_);
+    const auto found = shelf_.index.find(index_key);
+    return found == shelf_.index.end() ? 0 : found->second.size();
+  }
   std::vector<std::string> Keys() const {
     const MutexLock lock(mutex_);
     std::vector<std::string> keys;

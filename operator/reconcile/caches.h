@@ -2,7 +2,9 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_CACHES_H_
 #define TRAINYARD_OPERATOR_RECONCILE_CACHES_H_
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -11,8 +13,12 @@
 
 namespace trainyard::reconcile {
 
-// Pods come and change by the thousand: a job is looked at so long after the first change that it has not seen.
-inline constexpr double kPodsSettleSeconds = 0.1;
+// Pods come and change by the thousand: a job is looked at so long after the first change that it has not seen. A look
+// goes over all of its pods, so it waits for the more changes the more of them there are: 0.1 s, and for a job of a
+// thousand half a second.
+inline constexpr double PodsSettleSeconds(size_t pods) {
+  return std::min(0.1 + 0.0004 * static_cast<double>(pods), 1.0);
+}
 
 class Caches {
  public:
@@ -21,7 +27,7 @@ class Caches {
   using Listed = std::function<void(const std::string& job_key)>;
 
   // `ns` empty: all namespaces. `seed`: of the reflectors' jitter. `changed` hears of every job that changes, at once,
-  // or whose pods do, in kPodsSettleSeconds; `skipped`, if any, of an object that cannot be read; `listed`, if any, in
+  // or whose pods do, in PodsSettleSeconds; `skipped`, if any, of an object that cannot be read; `listed`, if any, in
   // `changed`'s place of what a whole list brought. `client` and `clock` must outlive it.
   Caches(kube::Client& client, const Clock& clock, const std::string& ns, uint64_t seed, const Changed& changed,
          const kube::SkippedFunction& skipped = {}, const Listed& listed = {});

@@ -31,7 +31,7 @@ if [ -z "$no_nodes" ]; then
   names+=(kube-scheduler kubelet kube-proxy)
 fi
 command -v kubectl >/dev/null || names+=(kubectl)
-bin="$(tests/cluster/build.sh "${names[@]}" | tee /dev/stderr | tail -1)"
+bin="$(tests/cluster/build.sh "${names[@]}" | tee >(cat >&2) | tail -1)"
 export PATH="$bin:$PATH" CLUSTER_BIN="$bin" PYTHONDONTWRITEBYTECODE=1
 export TRAINYARD_OPERATOR_BIN="${TRAINYARD_OPERATOR_BIN:-build/release/bin/trainyard-operator}"
 export TRAINYARD_BIN="${TRAINYARD_BIN:-build/release/bin/trainyard}"

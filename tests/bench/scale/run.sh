@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../../.."
 [ "$(id -u)" = 0 ] || { echo "scale: needs root, for a network namespace" >&2; exit 1; }
 names=(etcd kube-apiserver kube-controller-manager kube-scheduler kwok)
 command -v kubectl >/dev/null || names+=(kubectl)
-bin="$(tests/cluster/build.sh "${names[@]}" | tee /dev/stderr | tail -1)"
+bin="$(tests/cluster/build.sh "${names[@]}" | tee >(cat >&2) | tail -1)"
 export PATH="$bin:$PATH" CLUSTER_BIN="$bin" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/cluster
 export TRAINYARD_OPERATOR_BIN="${TRAINYARD_OPERATOR_BIN:-build/release/bin/trainyard-operator}"
 # The API server wants an address that is not loopback; a bridge holds it.
