@@ -64,7 +64,8 @@ docs: deps ## Builds the documentation's site into build/site; a dead link is an
 
 verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
-	@cmake --preset tsan >/dev/null # its compile commands are the sources without LibTorch; `make tidy` takes the others as well
+	@# The compile commands of tsan are the sources without LibTorch; `make tidy` takes the others as well.
+	@cmake --preset tsan >/dev/null && cmake --build --preset tsan --target commit >/dev/null # a header that is made
 	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
 	@tools/cli_reference.sh $(BIN) | diff -u docs/cli.md - || { echo "docs/cli.md is out of date: run make generate"; exit 1; }
