@@ -18,7 +18,7 @@ PHASES = ["loading", "rendezvous", "step", "evaluation", "saving"]
 ACTIONS = ["kill rank", "kill launcher", "term rank", "term launcher", "interrupt launcher", "corrupt newest", "half-written newest"]
 
 
-def configuration(tmp_path, small_job, name):
+def configuration(tmp_path, small_job, name, stage="ddp"):
     # 952 samples (97 of patchwork) and 24 of them a step: an epoch ends in the middle of a batch, several times.
     kind = harness.kind(small_job)
     directory = tmp_path / name
@@ -31,6 +31,7 @@ def configuration(tmp_path, small_job, name):
         schedule={"name": "cosine", "warmup": 5},
         checkpoint={"every": 5, "keep_last": 3},
         run={"dir": str(directory)},
+        parallel={"stage": stage, "bucket_mib": 0.004},
     )
     return harness.write_config(tmp_path / f"{name}.json", harness.merged(config, **kind.interrupted)), directory
 
@@ -88,7 +89,9 @@ def damage(rng, directory, action):
     return steps[-1].name
 
 
-def test_interruptions_change_no_bit(tmp_path, small_job):
+@pytest.mark.parametrize("stage", ["ddp", pytest.param("zero1", marks=harness.thorough)])
+def test_interruptions_change_no_bit(tmp_path, small_job, stage):
+    """The uninterrupted run is of stage ddp: what is shared out changes nothing either."""
     print(f"seed {SEED} (set TRAINYARD_TEST_SEED to repeat another)")
     rng = random.Random(SEED)
     config, reference_dir = configuration(tmp_path, small_job, "reference")
@@ -98,7 +101,7 @@ def test_interruptions_change_no_bit(tmp_path, small_job):
     reference_weights = load_file(reference_dir / "export" / "model.safetensors")
 
     done, runs, damaged, codes = 0, 0, None, []
-    config, directory = configuration(tmp_path, small_job, "run0")
+    config, directory = configuration(tmp_path, small_job, "run0", stage)
     while done < INTERRUPTIONS:
         phase, action = PHASES[done % len(PHASES)], ACTIONS[done % len(ACTIONS)]
         process = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)

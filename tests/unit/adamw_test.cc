@@ -20,7 +20,7 @@ FlatState Example() {
 }
 
 void Update(const OptimConfig& config, FlatState& state, int64_t step) {
-  AdamW(config, UpdateRanges(config, state.layout())).Step(state.UpdateBuffers(), step, 0.1, 1);
+  AdamW(config, UpdateRanges(config, state.layout())).Step(state.UpdateBuffers(state.owned()[0]), step, 0.1, 1);
 }
 
 TEST(AdamW, OnlyMatricesDecay) {
@@ -69,7 +69,7 @@ TEST(FlatState, Bf16IsACopyOfTheMaster) {
   EXPECT_EQ(state.leaves()[1].scalar_type(), at::kFloat);
   EXPECT_NEAR(state.leaves()[0][0].item<float>(), 0.3, 0.3 / 256);
   state.master.fill_(2);
-  state.PublishParameters();
+  state.RefreshOwned();
   EXPECT_EQ(state.leaves()[0][3].item<float>(), 2);
 }
 

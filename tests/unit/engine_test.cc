@@ -111,7 +111,7 @@ TEST(Engine, SavesWhatIsTrainedAndHasTheWhole) {
 TEST(Engine, AFrozenBfloat16ParameterTakesTwoBytes) {
   ModelDeclaration declaration;
   const Net net{Scope(declaration)};
-  const MemoryPlan plan = PlanDdpMemory(declaration, Precision::kFp32, 1);
+  const MemoryPlan plan = PlanMemory(declaration, {});
   const auto frozen = std::find_if(plan.components.begin(), plan.components.end(),
                                    [](const auto& c) { return c.name == "frozen parameters"; });
   ASSERT_NE(frozen, plan.components.end());

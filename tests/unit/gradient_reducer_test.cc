@@ -164,10 +164,14 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
 
 TEST(BlockNorm, IsTheNormAndSeesWhatIsNotFinite) {
   std::vector<float> x(640, 0.5f);
-  std::vector<double> scratch;
-  EXPECT_DOUBLE_EQ(BlockNorm(x, scratch), std::sqrt(640 * 0.25));
+  std::vector<double> blocks(10, 7);
+  SumBlocks(x, 0, 640, blocks);
+  EXPECT_DOUBLE_EQ(NormOf(blocks), std::sqrt(640 * 0.25));
   x[333] = NAN;
-  EXPECT_TRUE(std::isnan(BlockNorm(x, scratch)));
+  SumBlocks(x, 384, 640, blocks);
+  EXPECT_DOUBLE_EQ(NormOf(blocks), std::sqrt(640 * 0.25)) << "block 5 was not summed again";
+  SumBlocks(x, 320, 384, blocks);
+  EXPECT_TRUE(std::isnan(NormOf(blocks)));
   EXPECT_EQ(ClipScale(2, 1), static_cast<float>(1 / (2 + 1e-6)));
   EXPECT_EQ(ClipScale(0.5, 1), 1);
   EXPECT_EQ(ClipScale(5, 0), 1);

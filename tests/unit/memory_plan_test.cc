@@ -72,9 +72,10 @@ TEST_P(MemoryPlanTest, AnEngineTakesWhatIsPlanned) {
     const auto meter = std::make_shared<Meter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     const auto engine = Make(trainable);
-    EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, trainable)));
+    EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, {.precision = GetParam()}, trainable)));
     ValuesOf(*engine);
-    EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, trainable))) << "reading leaves nothing";
+    EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, {.precision = GetParam()}, trainable)))
+        << "reading leaves nothing";
   }
 }
 
@@ -90,8 +91,9 @@ TEST_P(MemoryPlanTest, AHandOverTakesNoMoreThanPlannedAndKeepsEveryValue) {
     engine.reset();
     meter->most = meter->now;
     engine = Make(after, std::move(left));
-    EXPECT_LE(meter->most, Tensors(PlanDdpHandOver(declaration_, GetParam(), 1, before, after)));
-    EXPECT_EQ(meter->now, Tensors(PlanDdpMemory(declaration_, GetParam(), 1, after))) << "nothing of the first is kept";
+    EXPECT_LE(meter->most, Tensors(PlanHandOver(declaration_, {.precision = GetParam()}, before, after)));
+    EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, {.precision = GetParam()}, after)))
+        << "nothing of the first is kept";
     EXPECT_EQ(ValuesOf(*engine), values);
   }
 }

@@ -187,10 +187,11 @@ TEST(Threads, NormUpdateAndCasts) {
     FlatState state(FlatLayout({{"w", {kElements}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1), Precision::kBf16);
     state.Initialize(1);
     state.gradient.copy_(at::sin(at::arange(state.gradient.numel(), at::kFloat)));
-    std::vector<double> scratch;
-    const double norm = BlockNorm(Floats(state.gradient), scratch);
-    AdamW({}, UpdateRanges({}, state.layout())).Step(state.UpdateBuffers(), 1, 0.1, ClipScale(norm, 1));
-    state.PublishParameters();
+    std::vector<double> blocks(static_cast<size_t>(state.layout().total() / kBlock));
+    SumBlocks(Floats(state.gradient), 0, state.layout().total(), blocks);
+    const double norm = NormOf(blocks);
+    AdamW({}, UpdateRanges({}, state.layout())).Step(state.UpdateBuffers(state.owned()[0]), 1, 0.1, ClipScale(norm, 1));
+    state.RefreshOwned();
     return Tensors{state.master, state.exp_avg, state.exp_avg_sq, state.leaves()[0].detach(),
                    at::full({1}, norm, at::kDouble)};
   });

@@ -61,19 +61,24 @@ OpenCheckpoint FindCheckpoint(const std::string& field, const std::filesystem::p
 // The directory of checkpoints that such a path means; `path` itself when it is a checkpoint.
 std::filesystem::path CheckpointsAt(const std::string& field, const std::filesystem::path& path);
 
-// Where a tensor goes: as many values as the shape says.
+// Opens those files that are not open yet: of a checkpoint whose checksums other ranks have verified. Throws as
+// VerifyFiles does.
+void OpenVerified(OpenCheckpoint& checkpoint);
+
+// Where a part of a tensor goes, or the whole: its elements from `begin` on, as many as there are `values`.
 struct TensorTarget {
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of the whole tensor
   std::span<float> values;
+  int64_t begin = 0;
 };
-using TensorTargets = std::map<std::string, TensorTarget>;
+using TensorTargets = std::multimap<std::string, TensorTarget>;
 
 // Copies those saved values of these keys that lie in open files; returns how many. Throws
 // StorageError when a key is missing or has another shape; that is checked before anything is copied.
 int64_t LoadOpenFiles(const OpenCheckpoint& checkpoint, const TensorTargets& targets, const Tick& tick = {});
 
 // The same; throws StorageError unless every value was copied.
-void LoadTensors(const OpenCheckpoint& checkpoint, const TensorTargets& targets);
+void LoadTensors(const OpenCheckpoint& checkpoint, const TensorTargets& targets, const Tick& tick = {});
 
 }  // namespace trainyard
 

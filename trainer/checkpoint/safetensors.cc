@@ -147,15 +147,17 @@ const SafetensorsFile::Tensor& SafetensorsFile::At(const std::string& name) cons
   return it->second;
 }
 
-void SafetensorsFile::Read(const std::string& name, std::span<float> to, const Tick& tick) const {
+void SafetensorsFile::Read(const std::string& name, int64_t begin, std::span<float> to, const Tick& tick) const {
   const Tensor& tensor = At(name);
-  if (tensor.dtype != "F32" || tensor.bytes != to.size_bytes())
-    throw DataError(file_.path().string() + ": " + name + " is not " + std::to_string(to.size()) + " values of F32");
-  ReadAll(tensor, std::as_writable_bytes(to), tick);
+  const auto count = static_cast<int64_t>(tensor.bytes / sizeof(float)), size = static_cast<int64_t>(to.size());
+  if (tensor.dtype != "F32" || begin < 0 || size > count || begin > count - size)
+    throw DataError(file_.path().string() + ": " + name + " does not hold values " + std::to_string(begin) + " to " +
+                    std::to_string(begin + size) + " of F32");
+  ReadFrom(tensor.begin + static_cast<uint64_t>(begin) * sizeof(float), std::as_writable_bytes(to), tick);
 }
 
-void SafetensorsFile::ReadAll(const Tensor& tensor, std::span<std::byte> to, const Tick& tick) const {
-  for (uint64_t at = tensor.begin; !to.empty();) {
+void SafetensorsFile::ReadFrom(uint64_t at, std::span<std::byte> to, const Tick& tick) const {
+  while (!to.empty()) {
     if (tick) tick();
     const auto piece = to.first(std::min(to.size(), kPiece));
     file_.ReadAt(at, piece);
@@ -167,7 +169,7 @@ void SafetensorsFile::ReadAll(const Tensor& tensor, std::span<std::byte> to, con
 std::vector<float> SafetensorsFile::Floats(const std::string& name, const Tick& tick) const {
   const Tensor& tensor = At(name);
   std::vector<std::byte> data(tensor.bytes);
-  ReadAll(tensor, data, tick);
+  ReadFrom(tensor.begin, data, tick);
   if (tensor.dtype == "F32") return ConvertAll<float>(data, [](float x) { return x; });
   if (tensor.dtype == "F64") return ConvertAll<double>(data, [](double x) { return static_cast<float>(x); });
   if (tensor.dtype == "F16") return ConvertAll<uint16_t>(data, FromHalf);

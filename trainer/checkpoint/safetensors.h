@@ -71,14 +71,14 @@ class SafetensorsFile {
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   const InputFile& file() const { return file_; }
-  // The values of an F32 tensor; as many as it has. Throws DataError, StorageError.
-  void Read(const std::string& name, std::span<float> to, const Tick& tick = {}) const;
+  // The values of an F32 tensor from number `begin` on, as many as `to` takes. Throws DataError, StorageError.
+  void Read(const std::string& name, int64_t begin, std::span<float> to, const Tick& tick = {}) const;
   // The tensor's values as float32: F32, F64, F16 and BF16 are converted. Throws DataError.
   std::vector<float> Floats(const std::string& name, const Tick& tick = {}) const;
 
  private:
   const Tensor& At(const std::string& name) const;
-  void ReadAll(const Tensor& tensor, std::span<std::byte> to, const Tick& tick) const;
+  void ReadFrom(uint64_t at, std::span<std::byte> to, const Tick& tick) const;
 
   InputFile file_;
   std::map<std::string, Tensor> tensors_;

@@ -29,9 +29,10 @@ class Collectives {
 
   // Sums `x` over the ranks, in place; float32, float64 or int64.
   virtual Ticket AllReduce(at::Tensor x, std::string unit) = 0;
-  // out = the sum over ranks of their in[rank]: [size * n] -> [n].
+  // out = the sum over ranks of their in[rank]: [size * n] -> [n]. `out` may be this rank's part of `in`, the rest of
+  // which is then of no use.
   virtual Ticket ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) = 0;
-  // out[r] = rank r's `in`: [n] -> [size * n].
+  // out[r] = rank r's `in`: [n] -> [size * n], of any type. `in` may be this rank's part of `out`.
   virtual Ticket AllGather(at::Tensor in, at::Tensor out, std::string unit) = 0;
   // Everyone gets `root`'s `x`.
   virtual Ticket Broadcast(at::Tensor x, int root, std::string unit) = 0;

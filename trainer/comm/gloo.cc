@@ -49,8 +49,9 @@ class GlooCommunicator : public Communicator {
   }
 
   void DoAllGather(const at::Tensor& in, at::Tensor& out) override {
-    at::Tensor input = in;
-    group_->_allgather_base(out, input)->wait();
+    // Bytes are bytes: Gloo knows few types.
+    at::Tensor input = in.view(at::kByte), output = out.view(at::kByte);
+    group_->_allgather_base(output, input)->wait();
   }
 
   void DoBroadcast(at::Tensor& x, int root) override {

@@ -83,7 +83,7 @@ struct PrecisionConfig {
 };
 
 struct ParallelConfig {
-  std::string stage = "auto";  // auto | ddp
+  std::string stage = "auto";  // auto | ddp | zero1 | zero2
   double bucket_mib = 25;
   std::string reduce = "last";
   std::string offload = "none";

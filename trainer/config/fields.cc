@@ -142,8 +142,9 @@ void EngineFields(FieldTable& t, Config& c) {
   t.AutoIs([] { return Json("fp32"); });
   t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
            "Type in which gradients are summed over ranks.", {"bf16"});
-  t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp"}, kFree, "What is sharded over ranks; auto is ddp.",
-           {"zero1", "zero2", "zero3"});
+  t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2"}, kFree,
+           "What is shared out over ranks: nothing, or the optimizer's state (docs/parallel.md); auto is ddp.",
+           {"zero3"});
   t.Number("parallel.bucket_mib", c.parallel.bucket_mib, 0.001, 65536, kFree,
            "Gradients are reduced in buckets of so many MiB while backward goes on.");
   t.Choice("parallel.reduce", c.parallel.reduce, {"last"}, kFree, "Reduce gradients on the last micro-batch.",

@@ -5,6 +5,7 @@
 
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/parallel_for.h"
+#include "trainer/parallel/flat_layout.h"
 
 namespace trainyard {
 namespace {
@@ -13,13 +14,15 @@ constexpr int64_t kBlocksPerTask = 256;  // at least: 16,384 elements are worth 
 
 }  // namespace
 
-double BlockNorm(std::span<const float> flat, std::vector<double>& scratch) {
-  scratch.resize(flat.size() / 64);
-  ParallelFor(0, static_cast<int64_t>(scratch.size()), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    kernels::Kernels().block_squares(flat.data(), scratch.data(), begin, end);
+void SumBlocks(std::span<const float> flat, int64_t begin, int64_t end, std::span<double> blocks) {
+  ParallelFor(begin / kBlock, end / kBlock, kBlocksPerTask, [&](int64_t first, int64_t last) {
+    kernels::Kernels().block_squares(flat.data(), blocks.data(), first, last);
   });
+}
+
+double NormOf(std::span<const double> blocks) {
   double sum = 0;
-  for (double block : scratch) sum += block;
+  for (const double block : blocks) sum += block;
   return std::sqrt(sum);
 }
 

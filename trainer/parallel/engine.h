@@ -24,6 +24,7 @@
 namespace trainyard {
 
 struct EngineOptions {
+  ZeroStage stage = ZeroStage::kDdp;
   Precision precision = Precision::kFp32;
   int64_t bucket_bytes = 25 << 20;
   int64_t micro_batch = 1;  // most samples of one forward: rows of a gather
@@ -83,13 +84,17 @@ class Engine : public Weights {
   // Of the step that was finished last: the share of buckets whose sum was there when backward ended, [0, 1].
   virtual double overlap() const = 0;
 
-  // What this rank saves and loads. The spans stay valid; after writing to them, call Publish.
+  // What this rank saves and loads; of one key several, where it owns parts. The spans stay valid; after writing to
+  // them, call Publish.
   virtual std::vector<StateSlice> Slices() = 0;
-  // Sets a parameter, trained or frozen, from a whole tensor. Call Publish afterwards.
+  // Sets a parameter, trained or frozen, from a whole tensor, which forward computes with from then on. Every rank
+  // calls it, with the same values.
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
-  // Refreshes what forward computes with.
+  // Refreshes what forward computes with. Every rank calls it. Throws PeerError when a collective failed.
   virtual void Publish() = 0;
-  // On rank 0 alone: gives `piece` the whole of one parameter or buffer, float32, in pieces and in order.
+  // Every rank calls it: until the next step or update rank 0 may Read. Throws PeerError when a collective failed.
+  virtual void PrepareRead() = 0;
+  // Gives `piece` the whole of one parameter or buffer, float32, in pieces and in order. REQUIRES: PrepareRead.
   virtual void Read(ParameterId id, const Pieces& piece) = 0;
   virtual void Read(BufferId id, const Pieces& piece) = 0;
   // Hands over what outlives a stage, without a copy. Only the destructor may follow.
@@ -98,7 +103,7 @@ class Engine : public Weights {
 
 // Allocates everything and fills it with what a stage before has left, or with the initial values of `seed`. Throws
 // ConfigError for a pattern of optim.groups that matches no declared parameter, and std::logic_error for one of
-// `trainable`. PlanDdpMemory and PlanDdpHandOver say what it takes.
+// `trainable`. PlanMemory and PlanHandOver say what it takes.
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
                                    Collectives& collectives, ModelValues from = {});
 

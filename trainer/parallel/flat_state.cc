@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/initialize.h"
 #include "trainer/model/parallel_for.h"
@@ -11,44 +13,114 @@ namespace {
 
 constexpr int64_t kElementsPerTask = 16384;  // at least
 
+std::span<float> Part(const at::Tensor& flat, int64_t begin, int64_t size) {
+  return Floats(flat).subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
+}
+
 }  // namespace
 
 std::span<float> Floats(const at::Tensor& flat) { return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())}; }
 
-FlatState::FlatState(FlatLayout layout, Precision precision) : layout_(std::move(layout)) {
+void Convert(std::span<const float> from, const at::Tensor& to) {
+  if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
+  if (to.scalar_type() != at::kBFloat16) {
+    std::copy(from.begin(), from.end(), to.data_ptr<float>());
+    return;
+  }
+  auto* halves = reinterpret_cast<kernels::Bf16*>(to.data_ptr());
+  ParallelFor(0, static_cast<int64_t>(from.size()), kElementsPerTask, [&](int64_t begin, int64_t end) {
+    kernels::Kernels().to_bf16(from.data() + begin, halves + begin, end - begin);
+  });
+}
+
+FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard)
+    : layout_(std::move(layout)), sharded_(!shard.empty()) {
   const int64_t total = layout_.total();
-  for (at::Tensor* flat : {&master, &gradient, &exp_avg, &exp_avg_sq}) *flat = at::zeros({total}, at::kFloat);
-  if (precision == Precision::kBf16) compute_ = at::zeros({total}, at::kBFloat16);
+  int64_t size = 0;
+  for (const Range& range : sharded_ ? shard : std::vector<Range>{{0, total}}) {
+    owned_.push_back({range, size});
+    size += range.size();
+  }
+  const bool half = precision == Precision::kBf16;
+  master = at::zeros({half ? size : total}, at::kFloat);
+  gradient = at::zeros({total}, at::kFloat);
+  for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
+  if (half) compute_ = at::zeros({total}, at::kBFloat16);
+  int64_t wide = 0;
+  for (const ParameterSpec& spec : layout_.parameters()) {
+    const bool stays = half && sharded_ && spec.dtype == DType::kFloat32;
+    wide_offsets_.push_back(stays ? wide : -1);
+    if (stays) wide += (spec.numel() + kBlock - 1) / kBlock * kBlock;
+  }
+  if (wide > 0) wide_ = at::zeros({wide}, at::kFloat);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const ParameterSpec& spec = layout_.parameters()[i];
-    const at::Tensor& flat = compute_.defined() && spec.dtype != DType::kFloat32 ? compute_ : master;
-    at::Tensor leaf = flat.narrow(0, layout_.range(i).begin, spec.numel()).view(spec.shape).detach();
+    const at::Tensor& flat = wide_offsets_[i] >= 0 ? wide_ : half && spec.dtype != DType::kFloat32 ? compute_ : master;
+    const int64_t begin = wide_offsets_[i] >= 0 ? wide_offsets_[i] : layout_.range(i).begin;
+    at::Tensor leaf = flat.narrow(0, begin, spec.numel()).view(spec.shape).detach();
     leaf.requires_grad_(true);
     leaves_.push_back(leaf);
   }
 }
 
+std::vector<OwnedPiece> FlatState::OwnedOf(Range range) const {
+  std::vector<OwnedPiece> pieces;
+  for (const OwnedPiece& piece : owned_) {
+    const int64_t begin = std::max(range.begin, piece.flat.begin), end = std::min(range.end, piece.flat.end);
+    if (begin < end) pieces.push_back({{begin, end}, piece.at + begin - piece.flat.begin});
+  }
+  return pieces;
+}
+
+std::span<float> FlatState::MasterOf(const OwnedPiece& piece) const {
+  return Part(master, master_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
+}
+
+std::span<float> FlatState::MomentsOf(const at::Tensor& moments, const OwnedPiece& piece) {
+  return Part(moments, piece.at, piece.flat.size());
+}
+
+AdamWBuffers FlatState::UpdateBuffers(const OwnedPiece& piece) const {
+  return {MasterOf(piece).data(), MomentsOf(exp_avg, piece).data(), MomentsOf(exp_avg_sq, piece).data(),
+          gradient.data_ptr<float>() + piece.flat.begin};
+}
+
 void FlatState::Initialize(uint64_t seed) {
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
-    const ParameterSpec& spec = layout_.parameters()[i];
     const Range range = layout_.range(i);
-    FillInitial(spec, seed,
-                Floats(master).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size())));
+    const std::span<float> values = Part(gradient, range.begin, range.size());
+    FillInitial(layout_.parameters()[i], seed, values);
+    Set(i, values);
   }
-  PublishParameters();
+  gradient.zero_();
 }
 
-AdamWBuffers FlatState::UpdateBuffers() const {
-  return {master.data_ptr<float>(), exp_avg.data_ptr<float>(), exp_avg_sq.data_ptr<float>(),
-          gradient.data_ptr<float>()};
+void FlatState::Set(size_t parameter, std::span<const float> values) {
+  const Range range = layout_.range(parameter);
+  if (master_is_whole()) {
+    std::ranges::copy(values, Part(master, range.begin, range.size()).begin());
+  } else {
+    for (const OwnedPiece& piece : OwnedOf(range))
+      std::ranges::copy(
+          values.subspan(static_cast<size_t>(piece.flat.begin - range.begin), static_cast<size_t>(piece.flat.size())),
+          MasterOf(piece).begin());
+  }
+  // The leaf is the master, or apart from it.
+  Convert(values, leaves_[parameter].detach().view({range.size()}));
 }
 
-void FlatState::PublishParameters() {
+void FlatState::RefreshOwned() {
   if (!compute_.defined()) return;
-  const float* from = master.data_ptr<float>();
-  auto* to = reinterpret_cast<kernels::Bf16*>(compute_.data_ptr());
-  ParallelFor(0, layout_.total(), kElementsPerTask,
-              [&](int64_t begin, int64_t end) { kernels::Kernels().to_bf16(from + begin, to + begin, end - begin); });
+  for (const OwnedPiece& piece : owned_)
+    Convert(MasterOf(piece), compute_.narrow(0, piece.flat.begin, piece.flat.size()));
+  if (!wide_.defined()) return;
+  std::ranges::fill(Floats(wide_), -0.f);
+  for (size_t i = 0; i < layout_.parameters().size(); ++i) {
+    const Range range = layout_.range(i);
+    if (wide_offsets_[i] < 0) continue;
+    for (const OwnedPiece& piece : OwnedOf(range))
+      Convert(MasterOf(piece), wide_.narrow(0, wide_offsets_[i] + piece.flat.begin - range.begin, piece.flat.size()));
+  }
 }
 
 }  // namespace trainyard

@@ -15,35 +15,65 @@
 
 namespace trainyard {
 
+// A run of elements that a rank owns: it updates and saves them.
+struct OwnedPiece {
+  Range flat;      // in the layout
+  int64_t at = 0;  // of its first element among all that the rank owns
+};
+
 class FlatState {
  public:
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
   // master, or with kBf16 bf16 copies of it (except those declared as DType::kFloat32).
-  FlatState(FlatLayout layout, Precision precision);
+  // `shard`: what this rank owns, ascending; empty: everything, alone or as every other rank does. Of a shard the
+  // moments and, with kBf16, the master are held, and nothing of them beyond it.
+  FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {});
 
   const FlatLayout& layout() const { return layout_; }
+  bool sharded() const { return sharded_; }
 
-  // (total) float32 each.
+  // Float32. The gradient: (total). The moments: (owned). The master: (total) where it is what forward computes with
+  // or the rank owns everything, else (owned).
   at::Tensor master, gradient, exp_avg, exp_avg_sq;
+  bool master_is_whole() const { return master.numel() == layout_.total(); }
 
-  // What the optimizer works on.
-  AdamWBuffers UpdateBuffers() const;
+  // Ascending; together what the rank owns.
+  const std::vector<OwnedPiece>& owned() const { return owned_; }
+  // The parts of `range` that the rank owns, ascending.
+  std::vector<OwnedPiece> OwnedOf(Range range) const;
+  std::span<float> MasterOf(const OwnedPiece& piece) const;
+  static std::span<float> MomentsOf(const at::Tensor& moments, const OwnedPiece& piece);
+  // What the optimizer works on: element 0 is the piece's first.
+  AdamWBuffers UpdateBuffers(const OwnedPiece& piece) const;
 
   // Leaf i belongs to parameter i of the layout, in its shape; requires_grad.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
+  // What forward computes with in bfloat16: (total); undefined in float32.
+  const at::Tensor& compute() const { return compute_; }
+  // The leaves that stay float32 beside `compute` where the master is not whole: (n), undefined where there are none.
+  const at::Tensor& wide() const { return wide_; }
 
-  // Fills the master from the parameters' Initial, the same for every world size.
+  // Sets every parameter to its Initial, the same for every world size. Uses `gradient`.
   void Initialize(uint64_t seed);
-  // After the master changed: refreshes what the model computes with.
-  void PublishParameters();
+  // Sets the whole of a parameter: what the rank owns of its master, and what forward computes with.
+  void Set(size_t parameter, std::span<const float> values);
+  // After what is owned of the master has changed: that part of what forward computes with. The rest of `wide` becomes
+  // -0, which leaves every float as it is when it is added to it.
+  void RefreshOwned();
 
  private:
   FlatLayout layout_;
-  at::Tensor compute_;  // (total) bfloat16, or undefined
+  bool sharded_;
+  std::vector<OwnedPiece> owned_;
+  at::Tensor compute_, wide_;
+  std::vector<int64_t> wide_offsets_;  // of each parameter in `wide`; -1: it is not there
   std::vector<at::Tensor> leaves_;
 };
 
 std::span<float> Floats(const at::Tensor& flat);
+
+// A parameter's values in the type that forward computes with, float32 or bfloat16, from float32.
+void Convert(std::span<const float> from, const at::Tensor& to);
 
 }  // namespace trainyard
 

@@ -27,7 +27,10 @@ struct GradientReducer::Hook : torch::autograd::PostAccumulateGradHook {
 GradientReducer::GradientReducer(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
     : state_(state), collectives_(collectives) {
   const FlatLayout& layout = state_.layout();
-  for (Range range : layout.Buckets(bucket_bytes)) buckets_.push_back({.range = range});
+  for (Range range : layout.Buckets(bucket_bytes)) {
+    const int64_t share = range.size() / collectives_.size(), begin = range.begin + share * collectives_.rank();
+    buckets_.push_back({.range = range, .mine = state_.sharded() ? Range{begin, begin + share} : range});
+  }
   buckets_of_.resize(layout.parameters().size());
   for (size_t p = 0; p < buckets_of_.size(); ++p) {
     const Range range = layout.range(p);
@@ -99,8 +102,11 @@ void GradientReducer::SendReady(bool all) {
   for (; next_ < buckets_.size() && (all || (!held_ && buckets_[next_].waiting == 0)); ++next_) {
     Bucket& bucket = buckets_[next_];
     if (collectives_.size() == 1) continue;
-    bucket.ticket = collectives_.AllReduce(state_.gradient.narrow(0, bucket.range.begin, bucket.range.size()),
-                                           Format("bucket %zu", next_));
+    const at::Tensor whole = state_.gradient.narrow(0, bucket.range.begin, bucket.range.size());
+    const at::Tensor mine = state_.gradient.narrow(0, bucket.mine.begin, bucket.mine.size());
+    const std::string unit = Format("bucket %zu", next_);
+    bucket.ticket =
+        state_.sharded() ? collectives_.ReduceScatter(whole, mine, unit) : collectives_.AllReduce(whole, unit);
   }
 }
 

@@ -1,9 +1,10 @@
-// DDP: gradients are summed over micro-batches and ranks while backward still runs.
+// Gradients are summed over micro-batches and ranks while backward still runs.
 //
 // A hook on each leaf moves its gradient into the flat buffer when backward has finished it. On the
 // last micro-batch a bucket is sent as soon as all its parameters have arrived, strictly in the
 // layout's order on every rank; Finish sends what is left. A parameter without a gradient counts as
-// zero, so ranks never disagree about a bucket.
+// zero, so ranks never disagree about a bucket. Where ranks own shards, each gets the sum of its part of a bucket, and
+// the rest of the buffer is of no use; it is the same sum, to the bit.
 #ifndef TRAINYARD_TRAINER_PARALLEL_GRADIENT_REDUCER_H_
 #define TRAINYARD_TRAINER_PARALLEL_GRADIENT_REDUCER_H_
 
@@ -31,7 +32,7 @@ class GradientReducer {
   void BeginBackward(bool last);
   // While held, full buckets stay: another collective has its turn first.
   void Hold(bool held);
-  // After the last backward: returns when state.gradient holds the sum over all ranks.
+  // After the last backward: returns when state.gradient holds the sum over all ranks, of what this rank owns.
   // Throws PeerError when a collective failed.
   void Finish();
   // Of the step that was finished last: the share of buckets whose sum was there when backward ended,
@@ -45,6 +46,7 @@ class GradientReducer {
   struct Hook;
   struct Bucket {
     Range range;
+    Range mine;       // what this rank gets the sum of
     int waiting = 0;  // parameters that overlap it and have not arrived on the last micro-batch
     int parameters = 0;
     Collectives::Ticket ticket = 0;

@@ -33,9 +33,17 @@ int64_t InFlight(const ModelDeclaration& declaration, int world, const std::vect
 
 }  // namespace
 
-MemoryPlan PlanDdpEngine(const ModelDeclaration& declaration, Precision precision, int world,
-                         const std::vector<std::string>& trainable) {
-  const int64_t flat = FlatLayout(Trained(declaration, trainable), world).total();
+MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& shape,
+                      const std::vector<std::string>& trainable) {
+  const FlatLayout layout(Trained(declaration, trainable), shape.world);
+  const Precision precision = shape.precision;
+  const bool half = precision == Precision::kBf16, sharded = shape.stage != ZeroStage::kDdp && shape.world > 1;
+  // Buckets are cut evenly, so each rank owns as much.
+  const int64_t flat = layout.total(), owned = sharded ? flat / shape.world : flat;
+  int64_t wide = 0;
+  for (const ParameterSpec& spec : layout.parameters()) {
+    if (half && sharded && spec.dtype == DType::kFloat32) wide += (spec.numel() + kBlock - 1) / kBlock * kBlock;
+  }
   int64_t frozen = 0, resting = 0, buffers = 0;
   for (const ParameterSpec& spec : declaration.parameters) {
     const int64_t bytes = ElementBytes(spec.dtype, precision);
@@ -45,33 +53,35 @@ MemoryPlan PlanDdpEngine(const ModelDeclaration& declaration, Precision precisio
   }
   for (const BufferSpec& spec : declaration.buffers) buffers += spec.numel() * 4;
   MemoryPlan plan;
-  plan.Add("master parameters, fp32", flat * 4);
-  plan.Add("parameters, bf16", precision == Precision::kBf16 ? flat * 2 : 0);
+  // In float32 the master is what forward computes with, so every rank has the whole.
+  plan.Add("master parameters, fp32", (half ? owned : flat) * 4);
+  plan.Add("parameters, bf16", half ? flat * 2 : 0);
+  plan.Add("parameters that stay fp32", wide * 4);
   plan.Add("gradients, fp32", flat * 4);
-  plan.Add("AdamW moments, fp32", flat * 8);
+  plan.Add("AdamW moments, fp32", owned * 8);
   plan.Add("parameters of other stages", resting);
   plan.Add("frozen parameters", frozen);
   plan.Add("buffers", buffers);
   return plan;
 }
 
-MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
-                         const std::vector<std::string>& trainable) {
-  MemoryPlan plan = PlanDdpEngine(declaration, precision, world, trainable);
-  plan.Add("checkpoint in flight", InFlight(declaration, world, trainable));
+MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
+                      const std::vector<std::string>& trainable) {
+  MemoryPlan plan = PlanEngine(declaration, shape, trainable);
+  plan.Add("checkpoint in flight", InFlight(declaration, shape.world, trainable));
   return plan;
 }
 
-MemoryPlan PlanDdpHandOver(const ModelDeclaration& declaration, Precision precision, int world,
-                           const std::vector<std::string>& before, const std::vector<std::string>& after) {
-  int64_t left = FlatLayout(Trained(declaration, before), world).total() * 4;
+MemoryPlan PlanHandOver(const ModelDeclaration& declaration, const ParallelShape& shape,
+                        const std::vector<std::string>& before, const std::vector<std::string>& after) {
+  int64_t left = FlatLayout(Trained(declaration, before), shape.world).total() * 4;
   for (const ParameterSpec& spec : declaration.parameters) {
     if (!IsTrained(spec, before) && IsTrained(spec, after)) left += spec.numel() * 4;
   }
   for (const BufferSpec& spec : declaration.buffers) left += spec.numel() * 4;
-  MemoryPlan plan = PlanDdpEngine(declaration, precision, world, after);
+  MemoryPlan plan = PlanEngine(declaration, shape, after);
   plan.Add("what the stage before leaves", left);
-  plan.Add("checkpoint in flight", InFlight(declaration, world, before));
+  plan.Add("checkpoint in flight", InFlight(declaration, shape.world, before));
   return plan;
 }
 

@@ -14,6 +14,17 @@ namespace trainyard {
 // What forward computes with; the optimizer's master is float32 either way.
 enum class Precision { kFp32, kBf16 };
 
+// What is shared out over the ranks instead of being held by each: nothing; the optimizer's state, with the float32
+// master where forward computes with something else. (zero2 is zero1 where gradients are reduced on the last
+// micro-batch.)
+enum class ZeroStage { kDdp, kZero1, kZero2 };
+
+struct ParallelShape {
+  ZeroStage stage = ZeroStage::kDdp;
+  Precision precision = Precision::kFp32;
+  int world = 1;
+};
+
 struct MemoryPlan {
   struct Component {
     std::string name;  // for people: "master parameters", "gradients", ...
@@ -25,18 +36,18 @@ struct MemoryPlan {
   void Add(const char* name, int64_t bytes);
 };
 
-// What an engine of stage ddp allocates. `trainable`: as in EngineOptions.
-MemoryPlan PlanDdpEngine(const ModelDeclaration& declaration, Precision precision, int world,
-                         const std::vector<std::string>& trainable = {});
+// What an engine allocates on one rank. `trainable`: as in EngineOptions.
+MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& shape,
+                      const std::vector<std::string>& trainable = {});
 
 // The same while it trains, with a checkpoint in flight; activations and what the allocator keeps are not in it.
-MemoryPlan PlanDdpMemory(const ModelDeclaration& declaration, Precision precision, int world,
-                         const std::vector<std::string>& trainable = {});
+MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
+                      const std::vector<std::string>& trainable = {});
 
 // While one stage's engine becomes the next one's (MakeEngine of what Release has handed over): the new engine, and the
 // values that it does not take over as they are; the last checkpoint of the stage before may be in flight.
-MemoryPlan PlanDdpHandOver(const ModelDeclaration& declaration, Precision precision, int world,
-                           const std::vector<std::string>& before, const std::vector<std::string>& after);
+MemoryPlan PlanHandOver(const ModelDeclaration& declaration, const ParallelShape& shape,
+                        const std::vector<std::string>& before, const std::vector<std::string>& after);
 
 // Bytes of one element as forward computes with it.
 int64_t ElementBytes(DType dtype, Precision precision);

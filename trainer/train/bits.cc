@@ -36,7 +36,7 @@ std::string TextOf(const Json& bits, const std::string& name) {
 Json BitsOf(const Config& config, const Plan& plan) {
   return {{"world", plan.world},
           {"micro", plan.micro},
-          {"stage", "ddp"},
+          {"stage", "ddp"},  // zero1 and zero2 make the same bits
           {"precision", plan.precision == Precision::kBf16 ? "bf16" : "fp32"},
           {"run.deterministic", config.run.deterministic},
           {"threads", at::get_num_threads()},

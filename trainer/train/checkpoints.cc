@@ -30,14 +30,18 @@ using Json = nlohmann::json;
 
 const std::string kFailed = "failed: ";  // what a rank says instead of how much it has loaded
 
-// What of these a checkpoint fills; `prefix` chooses the keys.
-TensorTargets TargetsOf(const std::vector<StateSlice>& slices, const std::string& prefix = "") {
+// What a checkpoint fills of those slices that `wanted` takes.
+template <class Wanted>
+TensorTargets TargetsOf(const std::vector<StateSlice>& slices, const Wanted& wanted) {
   TensorTargets targets;
   for (const StateSlice& slice : slices) {
-    if (slice.key.starts_with(prefix)) targets[slice.key] = {slice.shape, slice.values};
+    if (wanted(slice)) targets.emplace(slice.key, TensorTarget{slice.shape, slice.values, slice.begin});
   }
   return targets;
 }
+
+bool IsReplicated(const StateSlice& slice) { return slice.replicated; }
+bool IsOwned(const StateSlice& slice) { return !slice.replicated; }
 
 // What leaves every other float as it is when it is added to it, a zero of either sign included.
 void FillNeutral(const TensorTargets& targets) {
@@ -94,29 +98,41 @@ void Checkpoints::Load() {
       throw PeerError(Format("rank %d could not load the weights: %s", rank, values.substr(kFailed.size()).c_str()));
     read += std::stoll(values);
   }
-  if (resumed_ && read != CountValues(TargetsOf(State())))
+  const std::vector<StateSlice> state = State();
+  if (resumed_ && read != CountValues(TargetsOf(state, IsReplicated)))
     throw StorageError("the ranks have not read every value of the checkpoint");
   Communicator& communicator = *session_.communicator;
-  for (const StateSlice& slice : State()) {
+  for (const StateSlice& slice : state) {
+    if (IsOwned(slice)) continue;
     at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
     communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
                                : communicator.Broadcast(values, 0, "loading"));
   }
-  if (!config_.init.from.empty()) LoadFrozen(config_.init.from, *engine_, communicator, session_.store);
+  // What a rank owns of a file that rank 0 alone reads, it takes from the whole.
+  const bool whole = !resumed_ && std::ranges::any_of(state, IsOwned);
+  if (!config_.init.from.empty())
+    LoadFrom(config_.init.from, whole ? LoadedPart::kEverything : LoadedPart::kFrozen, *engine_, communicator,
+             session_.store);
   engine_->Publish();
   source_.reset();
 }
 
-// What this rank has to read; returns how many values of the checkpoint it has read. Everywhere else
-// stand values that change no sum.
+// What this rank has to read; returns how many values of the checkpoint it has read of what every rank holds.
+// Everywhere else stand values that change no sum. What it owns it reads itself, from whichever files hold it.
 int64_t Checkpoints::LoadPart(const Tick& tick) {
   if (!resumed_) {
     if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_, tick);
     return 0;
   }
-  const TensorTargets targets = TargetsOf(State());
-  FillNeutral(targets);
-  return source_ ? LoadOpenFiles(*source_, targets, tick) : 0;
+  const std::vector<StateSlice> state = State();
+  const TensorTargets replicated = TargetsOf(state, IsReplicated), owned = TargetsOf(state, IsOwned);
+  FillNeutral(replicated);
+  if (!owned.empty()) {
+    OpenCheckpoint every = OpenCheckpoint::Open(source_->path);
+    OpenVerified(every);
+    LoadTensors(every, owned, tick);
+  }
+  return source_ ? LoadOpenFiles(*source_, replicated, tick) : 0;
 }
 
 std::vector<StateSlice> Checkpoints::State() const {
@@ -185,9 +201,9 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
   for (const std::string& note : RequireSameModel("--checkpoint: " + found.path.string(), saved.config.dump(),
                                                   saved.data_fingerprint, config, fingerprint, frozen))
     std::fprintf(stderr, "note: %s\n", note.c_str());
-  TensorTargets targets = TargetsOf(engine.Slices(), "model.");
-  targets.merge(TargetsOf(engine.Slices(), "buffer."));
-  LoadTensors(found, targets);
+  LoadTensors(found, TargetsOf(engine.Slices(), [](const StateSlice& slice) {
+                return slice.key.starts_with("model.") || slice.key.starts_with("buffer.");
+              }));
   engine.Publish();
 }
 
@@ -259,7 +275,6 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
     const std::vector<float> whole = file.Floats(name, tick);
     std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
   }
-  engine.Publish();
 } catch (const DataError& error) {  // what a person has named, not what a run was to train on
   throw ConfigError(field + ": " + error.what());
 }

@@ -35,20 +35,22 @@ std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const Model
   throw ConfigError(std::string("init.from: ") + error.what());
 }
 
-void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator, std::shared_ptr<Store> store) {
+void LoadFrom(const std::string& path, LoadedPart part, Engine& engine, Communicator& communicator,
+              std::shared_ptr<Store> store) {
   const ModelDeclaration& model = engine.declaration();
-  if (!HasFrozen(model)) return;
+  const bool frozen_only = part == LoadedPart::kFrozen;
+  if (frozen_only && !HasFrozen(model)) return;
   RankZero rank_zero(std::make_shared<PrefixStore>(std::move(store), "frozen/"), communicator);
-  const std::string what = "reading the frozen parameters";
+  const std::string what = frozen_only ? "reading the frozen parameters" : "reading the parameters";
   std::unique_ptr<SafetensorsFile> file;
   rank_zero.Do(what, [&](const Tick&) { file = OpenFrozen(path, model); });
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     const ParameterSpec& spec = model.parameters[i];
-    if (spec.trainable) continue;
+    if (spec.trainable && frozen_only) continue;
     std::vector<float> values(static_cast<size_t>(spec.numel()));
     rank_zero.Do(what, [&](const Tick& tick) { values = file->Floats(spec.name, tick); });
     at::Tensor tensor = at::from_blob(values.data(), {spec.numel()}, at::kFloat);
-    communicator.Wait(communicator.Broadcast(tensor, 0, "frozen parameters"));
+    communicator.Wait(communicator.Broadcast(tensor, 0, "parameters"));
     engine.SetParameter({static_cast<int32_t>(i)}, values);
   }
 }

@@ -17,11 +17,14 @@ bool HasFrozen(const ModelDeclaration& model);
 // Throws ConfigError when the file is not there or lacks a frozen parameter of the model.
 std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const ModelDeclaration& model);
 
-// Fills the frozen parameters of every rank from a safetensors file that rank 0 reads, one after the other, while the
-// others wait as RankZero says. Nothing happens when the model has none. All ranks call it; call Engine::Publish
-// afterwards. Throws on rank 0 ConfigError when the file is not there or lacks one of them, StorageError when it cannot
-// be read, and PeerError elsewhere.
-void LoadFrozen(const std::string& path, Engine& engine, Communicator& communicator, std::shared_ptr<Store> store);
+enum class LoadedPart { kFrozen, kEverything };
+
+// Sets the frozen parameters of every rank, or all of them, from a safetensors file that rank 0 reads, one after the
+// other, while the others wait as RankZero says. All ranks call it; call Engine::Publish afterwards. REQUIRES, for all
+// of them: LoadWeights has checked the file on rank 0. Throws on rank 0 ConfigError when the file is not there or lacks
+// a frozen one, StorageError when it cannot be read, and PeerError elsewhere.
+void LoadFrom(const std::string& path, LoadedPart part, Engine& engine, Communicator& communicator,
+              std::shared_ptr<Store> store);
 
 }  // namespace trainyard
 

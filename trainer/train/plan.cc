@@ -52,6 +52,23 @@ Precision PrecisionOf(const Config& config) {
   return config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
 }
 
+ZeroStage StageOf(const Config& config) {
+  if (config.parallel.stage == "zero1") return ZeroStage::kZero1;
+  return config.parallel.stage == "zero2" ? ZeroStage::kZero2 : ZeroStage::kDdp;
+}
+
+const char* NameOf(ZeroStage stage) {
+  switch (stage) {
+    case ZeroStage::kZero1:
+      return "zero1";
+    case ZeroStage::kZero2:
+      return "zero2";
+    case ZeroStage::kDdp:
+      break;
+  }
+  return "ddp";
+}
+
 Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global) {
   const int64_t num_samples = task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items();
   Plan plan;
@@ -88,6 +105,7 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
   plan.total_steps = config.train.steps ? *config.train.steps
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
+  plan.stage = StageOf(config);
   plan.precision = PrecisionOf(config);
   plan.peak_lr = ScaledRate(config.optim, world);
   return plan;
@@ -122,7 +140,7 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
                                ? ""
                                : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
                            config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip));
-  line("parallel", Format("ddp, buckets of %g MiB", config.parallel.bucket_mib));
+  line("parallel", Format("%s, buckets of %g MiB", NameOf(plan.stage), config.parallel.bucket_mib));
   line("run.dir", config.run.dir);
   line("checkpoints", config.checkpoint.dir + DescribeInterval(config.checkpoint));
   return text;

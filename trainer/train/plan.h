@@ -21,6 +21,7 @@ struct Plan {
   int64_t total_steps = 0;
   int64_t schedule_steps = 0;  // of the stage: what schedules run over
   int64_t epoch_samples = 0;   // what an epoch trains on; epochs follow each other without a gap
+  ZeroStage stage = ZeroStage::kDdp;
   Precision precision = Precision::kFp32;
   double peak_lr = 0;
 
@@ -31,6 +32,10 @@ struct Plan {
 
 // What precision.compute means on this machine.
 Precision PrecisionOf(const Config& config);
+
+// What parallel.stage means.
+ZeroStage StageOf(const Config& config);
+const char* NameOf(ZeroStage stage);
 
 // `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
 // resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.

@@ -63,6 +63,7 @@ Json ToJson(const Printed& p) {
           {"parameters", p.model.num_parameters()},
           {"trained_parameters", p.model.num_parameters(true)},
           {"ranks", p.ranks},
+          {"stage", NameOf(StageOf(p.config))},
           {"moments", stages},
           {"bytes_per_rank", BytesOf(Largest(p.moments).memory)},
           {"bytes", p.Needed()},
@@ -91,16 +92,18 @@ void Print(const Printed& p) {
   Line("task", p.config.task.name + ", " + p.config.task.options->Describe());
   Line("parameters", Format("%lld, of them %lld trained", static_cast<long long>(p.model.num_parameters()),
                             static_cast<long long>(p.model.num_parameters(true))));
-  std::printf("  on each of %d rank%s (stage ddp):\n", p.ranks, p.ranks == 1 ? "" : "s");
+  std::printf("  on each of %d rank%s (stage %s):\n", p.ranks, p.ranks == 1 ? "" : "s", NameOf(StageOf(p.config)));
   for (const PlannedMoment& moment : p.moments) PrintMoment(p, moment);
   const std::string peak = NameOf(Largest(p.moments), p.stages);
   Line("together", HumanBytes(static_cast<double>(p.Needed())) + (peak.empty() ? "" : ", in the " + peak));
   Line(p.limit.source, HumanBytes(static_cast<double>(p.limit.bytes)));
   const std::optional<int64_t> micro = p.config.batch.micro;
   Line("not counted", Format("%s (batch.micro is %s)", kNotCounted, micro ? std::to_string(*micro).c_str() : "auto"));
-  Line("verdict", p.Fits() ? HumanBytes(static_cast<double>(p.limit.bytes) - static_cast<double>(p.Needed())) +
-                                 " are left for what is not counted"
-                           : "does not fit: choose a smaller model, fewer ranks, or a machine with more memory");
+  Line("verdict",
+       p.Fits()
+           ? HumanBytes(static_cast<double>(p.limit.bytes) - static_cast<double>(p.Needed())) +
+                 " are left for what is not counted"
+           : "does not fit: choose a smaller model, fewer ranks, parallel.stage: zero1, or a machine with more memory");
 }
 
 }  // namespace
@@ -108,7 +111,7 @@ void Print(const Printed& p) {
 int PrintPlan(const Config& config, int ranks, bool json) {
   Printed p{config, ranks, {}, StagesOf(config), {}, MemoryLimitHere()};
   DeclareModel(config, p.model);
-  p.moments = PlanMoments(p.model, PrecisionOf(config), ranks, p.stages);
+  p.moments = PlanMoments(p.model, {StageOf(config), PrecisionOf(config), ranks}, p.stages);
   if (json) {
     std::printf("%s\n", ToJson(p).dump(1).c_str());
   } else {

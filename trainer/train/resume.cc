@@ -14,6 +14,7 @@
 #include "trainer/comm/signs_of_life.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/places.h"
+#include "trainer/train/plan.h"
 #include "trainer/train/run_directory.h"
 #include "trainer/train/saved_state.h"
 
@@ -134,6 +135,10 @@ class Chooser {
     Fence::Take(directory_, writer_, StopRequested);
     RemoveUnfinished();
     result_.shared = EveryoneSeesTheDirectory();
+    if (!result_.shared && StageOf(config_) != ZeroStage::kDdp)
+      throw ConfigError("checkpoint.dir: " + directory_.string() + " is not the same for every rank, and with " +
+                        "parallel.stage " + config_.parallel.stage + " each saves a part: give the job one volume " +
+                        "(checkpoint.volume), or choose parallel.stage ddp");
     if (said && !holds) {
       result_.message = "checkpoint.resume: " + resume +
                         " counts for a job's first attempt, and this is a later one; to start afresh, name another "

@@ -26,7 +26,8 @@ void RequireFeasible(const Config& config, const Task& task, const World& world)
   const Plan plan = MakePlan(config, task, world.size, 0);
   PlanStages(config, plan);
   const std::vector<Stage> stages = StagesOf(config);
-  const std::vector<PlannedMoment> moments = PlanMoments(task.model(), plan.precision, world.size, stages);
+  const std::vector<PlannedMoment> moments =
+      PlanMoments(task.model(), {plan.stage, plan.precision, world.size}, stages);
   const PlannedMoment& largest = Largest(moments);
   RequireMemory(largest.memory, NameOf(largest, stages), task.model().num_parameters(), world.local_size);
 }
@@ -46,8 +47,8 @@ struct Alone {
     ApplyDeterminism(config);
     // One engine, and no checkpoint: less than a run takes, whose other stages never come here.
     const ModelDeclaration& model = task->model();
-    RequireMemory(PlanDdpEngine(model, plan().precision, 1, stages.back().stage.trainable), "", model.num_parameters(),
-                  1);
+    RequireMemory(PlanEngine(model, {.precision = plan().precision}, stages.back().stage.trainable), "",
+                  model.num_parameters(), 1);
     engine = BuildEngine(stages.back(), *task, *communicator);
   }
   const Plan& plan() const { return stages.back().plan; }
@@ -115,7 +116,8 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
   LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint({})), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
-    LoadFrozen(config.init.from, *alone.engine, *alone.communicator, std::make_shared<MemoryStore>());
+    LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.communicator,
+             std::make_shared<MemoryStore>());
   alone.engine->Publish();
   std::unique_ptr<Progress> bar;
   const auto result = RunEvaluation(

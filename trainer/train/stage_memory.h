@@ -18,7 +18,7 @@ struct PlannedMoment {
 };
 
 // Of a run of these stages, at least one: each hand-over and each stage, in their order.
-std::vector<PlannedMoment> PlanMoments(const ModelDeclaration& declaration, Precision precision, int world,
+std::vector<PlannedMoment> PlanMoments(const ModelDeclaration& declaration, const ParallelShape& shape,
                                        std::span<const Stage> stages);
 const PlannedMoment& Largest(std::span<const PlannedMoment> moments);
 // "stage heads", "hand-over to stage heads"; empty in a run of one stage.

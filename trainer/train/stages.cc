@@ -41,7 +41,8 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
 std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
                                     ModelValues from) {
   return MakeEngine(task.model(),
-                    {.precision = stage.plan.precision,
+                    {.stage = stage.plan.stage,
+                     .precision = stage.plan.precision,
                      .bucket_bytes = static_cast<int64_t>(stage.config.parallel.bucket_mib * (1 << 20)),
                      .micro_batch = stage.plan.micro,
                      .optim = stage.config.optim,

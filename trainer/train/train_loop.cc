@@ -212,6 +212,7 @@ void TrainLoop::KeepBest(double value) {
     checkpoints_.writer()->WaitCopied();
     best_.Keep(*engine_);
   }
+  engine_->PrepareRead();
   const fs::path folder = stage().best_dir;
   const auto write = [&](const Tick& tick) {
     Replacement weights = ExportModel(*engine_, folder / "model.safetensors", tick);
@@ -241,6 +242,7 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("saving");
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
+  engine_->PrepareRead();
   rank_zero_.Do("writing the export", [&](const Tick& tick) {
     Replacement weights = ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
     checkpoints_.writer()->AsOwner([&] { weights.Commit(); });

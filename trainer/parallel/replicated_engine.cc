@@ -1,5 +1,13 @@
-// Stage 0: every rank holds everything; gradients are summed by all-reduce while backward runs.
+// The stages in which every rank computes with whole parameters.
+//   ddp: every rank owns everything. Gradients are summed by all-reduce, and each rank makes the same update.
+//   zero1, zero2 (Rajbhandari et al., arXiv 1910.02054): a rank owns its part of each bucket. It gets the sum of that
+//   part
+//     by reduce-scatter, updates it, and gathers the others' parts. With gradients reduced on the last micro-batch
+//     there is nothing that zero2 could free earlier, so the two are one.
+// What a rank owns is all that differs: sums of an element depend on the order of the ranks alone, so all of them make
+// the same bits.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +22,7 @@
 #include "trainer/parallel/engine.h"
 #include "trainer/parallel/gather.h"
 #include "trainer/parallel/gradient_reducer.h"
+#include "trainer/parallel/publisher.h"
 #include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
@@ -21,28 +30,40 @@ namespace {
 
 constexpr int64_t kPiece = 1 << 20;  // values
 
-// A parameter's values in the type that forward computes with, from float32.
-void Convert(std::span<const float> from, at::Tensor& to) {
-  if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
-  if (to.scalar_type() == at::kBFloat16) {
-    kernels::Kernels().to_bf16(from.data(), reinterpret_cast<kernels::Bf16*>(to.data_ptr()),
-                               static_cast<int64_t>(from.size()));
-  } else {
-    std::copy(from.begin(), from.end(), to.data_ptr<float>());
-  }
+// What this rank owns, ascending; empty: everything.
+std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options, const Collectives& collectives) {
+  if (options.stage == ZeroStage::kDdp || collectives.size() == 1) return {};
+  std::vector<Range> owned = layout.Owned(collectives.rank(), options.bucket_bytes);
+  std::ranges::reverse(owned);
+  return owned;
 }
 
-class DdpEngine : public Engine {
+// Those of `ranges` that lie in `piece`, counted from its first element.
+std::vector<UpdateRange> Within(const std::vector<UpdateRange>& ranges, Range piece) {
+  std::vector<UpdateRange> within;
+  for (UpdateRange range : ranges) {
+    range.begin = std::max(range.begin, piece.begin) - piece.begin;
+    range.end = std::min(range.end, piece.end) - piece.begin;
+    if (range.begin < range.end) within.push_back(range);
+  }
+  return within;
+}
+
+class ReplicatedEngine : public Engine {
  public:
-  DdpEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives,
-            ModelValues from)
+  ReplicatedEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
+                   Collectives& collectives, FlatLayout layout, ModelValues from)
       : declaration_(declaration),
         collectives_(collectives),
-        state_(FlatLayout(Trained(declaration, options.trainable), collectives.size()), options.precision),
+        state_(layout, options.precision, Shard(layout, options, collectives)),
         reducer_(state_, collectives, options.bucket_bytes),
-        optimizer_(options.optim, UpdateRanges(options.optim, state_.layout())),
+        publisher_(state_, collectives, options.bucket_bytes),
         buffers_(declaration),
         gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
+    const std::vector<UpdateRange> ranges = UpdateRanges(options.optim, state_.layout());
+    for (const OwnedPiece& piece : state_.owned()) optimizers_.emplace_back(options.optim, Within(ranges, piece.flat));
+    blocks_.resize(static_cast<size_t>(state_.layout().total() / kBlock));
+    if (state_.master_is_whole()) whole_ = state_.master;
     const bool first = from.tensors.empty();
     if (first) state_.Initialize(seed);
     size_t trained = 0;
@@ -52,7 +73,7 @@ class DdpEngine : public Engine {
       const at::Tensor left = Take(from, spec.name);
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
-        if (!first) Start(spec, seed, left, MasterOf(held));
+        if (!first) StartTrained(spec, seed, left, *held.trained);
       } else {
         held.still = MakeStill(spec, options.precision, seed, left, rounded);
       }
@@ -61,14 +82,15 @@ class DdpEngine : public Engine {
     for (size_t i = 0; i < declaration.buffers.size(); ++i) {
       if (const at::Tensor left = Take(from, declaration.buffers[i].name); left.defined()) buffers_.committed(i) = left;
     }
-    if (!first) state_.PublishParameters();
   }
 
   const ModelDeclaration& declaration() const override { return declaration_; }
 
   at::Tensor Parameter(ParameterId id) override {
     const Held& held = HeldOf(id);
-    return held.trained ? state_.leaves()[*held.trained] : held.still.compute;
+    if (!held.trained) return held.still.compute;
+    publisher_.Await(*held.trained);
+    return state_.leaves()[*held.trained];
   }
   at::Tensor Buffer(BufferId id) override { return buffers_.Get(id); }
   void StageBuffer(BufferId id, const at::Tensor& value) override { buffers_.Stage(id, value); }
@@ -97,30 +119,38 @@ class DdpEngine : public Engine {
 
   UpdateResult Update(const UpdateInput& input) override {
     UpdateResult result;
-    result.grad_norm = BlockNorm(Floats(state_.gradient), norm_scratch_);
+    result.grad_norm = Norm();
     result.applied = input.finite && std::isfinite(result.grad_norm);
     if (!result.applied) {
       buffers_.Discard();
       return result;
     }
     if (input.before) input.before();
-    optimizer_.Step(state_.UpdateBuffers(), input.update, input.lr, ClipScale(result.grad_norm, input.clip));
+    publisher_.AwaitAll();
+    const float scale = ClipScale(result.grad_norm, input.clip);
+    for (size_t i = 0; i < optimizers_.size(); ++i)
+      optimizers_[i].Step(state_.UpdateBuffers(state_.owned()[i]), input.update, input.lr, scale);
     buffers_.Commit();
-    state_.PublishParameters();
+    publisher_.Begin();
     return result;
   }
 
   std::vector<StateSlice> Slices() override {
+    publisher_.AwaitAll();
     std::vector<StateSlice> slices;
-    const std::pair<const char*, at::Tensor*> kinds[] = {
-        {"model.", &state_.master}, {"adamw.exp_avg.", &state_.exp_avg}, {"adamw.exp_avg_sq.", &state_.exp_avg_sq}};
-    const FlatLayout& layout = state_.layout();
-    for (const auto& [prefix, flat] : kinds) {
+    const auto add = [&](const char* prefix, const auto& values_of) {
+      const FlatLayout& layout = state_.layout();
       for (size_t i = 0; i < layout.parameters().size(); ++i) {
         const ParameterSpec& spec = layout.parameters()[i];
-        slices.push_back({prefix + spec.name, spec.shape, 0, spec.numel(), Part(*flat, layout.range(i)), true});
+        const int64_t begin = layout.range(i).begin;
+        for (const OwnedPiece& piece : state_.OwnedOf(layout.range(i)))
+          slices.push_back({prefix + spec.name, spec.shape, piece.flat.begin - begin, piece.flat.end - begin,
+                            values_of(piece), !state_.sharded()});
       }
-    }
+    };
+    add("model.", [&](const OwnedPiece& piece) { return state_.MasterOf(piece); });
+    add("adamw.exp_avg.", [&](const OwnedPiece& piece) { return FlatState::MomentsOf(state_.exp_avg, piece); });
+    add("adamw.exp_avg_sq.", [&](const OwnedPiece& piece) { return FlatState::MomentsOf(state_.exp_avg_sq, piece); });
     for (size_t i = 0; i < held_.size(); ++i) {
       const ParameterSpec& spec = declaration_.parameters[i];
       if (held_[i].still.master.defined())
@@ -135,24 +165,25 @@ class DdpEngine : public Engine {
 
   void SetParameter(ParameterId id, std::span<const float> values) override {
     Held& held = HeldOf(id);
-    if (!held.trained && !held.still.master.defined()) {
-      Convert(values, held.still.compute);
-    } else {
-      const std::span<float> master = MasterOf(held);
-      std::copy(values.begin(), values.end(), master.begin());
-    }
+    publisher_.AwaitAll();
+    if (held.trained) return state_.Set(*held.trained, values);
+    if (held.still.master.defined()) std::ranges::copy(values, Floats(held.still.master).begin());
+    Convert(values, held.still.compute);
   }
 
   void Publish() override {
-    state_.PublishParameters();
+    publisher_.Begin();
     for (Held& held : held_) {
       if (held.still.master.defined()) Convert(Floats(held.still.master), held.still.compute);
     }
   }
 
+  void PrepareRead() override { whole_ = publisher_.WholeMaster(); }
+
   void Read(ParameterId id, const Pieces& piece) override {
     const Held& held = HeldOf(id);
-    if (held.trained || held.still.master.defined()) return piece(MasterOf(held));
+    if (held.trained) return piece(Part(whole_, state_.layout().range(*held.trained)));
+    if (held.still.master.defined()) return piece(Floats(held.still.master));
     // Not widened as a whole: what is frozen costs two bytes, also while it is written.
     const at::Tensor flat = held.still.compute.flatten();
     for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
@@ -166,12 +197,13 @@ class DdpEngine : public Engine {
 
   ModelValues Release() override {
     ModelValues values;
+    const at::Tensor whole = publisher_.WholeMaster();
     for (size_t i = 0; i < held_.size(); ++i) {
       const Held& held = held_[i];
       at::Tensor& left = values.tensors[declaration_.parameters[i].name];
       if (held.trained) {
         const Range range = state_.layout().range(*held.trained);
-        left = state_.master.narrow(0, range.begin, range.size());
+        left = whole.narrow(0, range.begin, range.size());
       } else {
         left = held.still.master.defined() ? held.still.master : held.still.compute;
       }
@@ -198,6 +230,13 @@ class DdpEngine : public Engine {
   static at::Tensor Take(ModelValues& from, const std::string& name) {
     auto node = from.tensors.extract(name);
     return node ? std::move(node.mapped()) : at::Tensor();
+  }
+
+  void StartTrained(const ParameterSpec& spec, uint64_t seed, const at::Tensor& left, size_t trained) {
+    if (left.defined()) return state_.Set(trained, Floats(left));
+    std::vector<float> values(static_cast<size_t>(spec.numel()));
+    FillInitial(spec, seed, values);
+    state_.Set(trained, values);
   }
 
   static void Start(const ParameterSpec& spec, uint64_t seed, const at::Tensor& left, std::span<float> to) {
@@ -237,20 +276,29 @@ class DdpEngine : public Engine {
     return Floats(flat).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
   }
 
-  // REQUIRES: it has one.
-  std::span<float> MasterOf(const Held& held) const {
-    return held.trained ? Part(state_.master, state_.layout().range(*held.trained)) : Floats(held.still.master);
+  // Of the whole gradient, which nobody may hold: from the sums over blocks, each of which one rank owns, in their
+  // order.
+  double Norm() {
+    if (state_.sharded()) std::ranges::fill(blocks_, 0);
+    for (const OwnedPiece& piece : state_.owned())
+      SumBlocks(Floats(state_.gradient), piece.flat.begin, piece.flat.end, blocks_);
+    if (state_.sharded())
+      collectives_.Wait(collectives_.AllReduce(
+          at::from_blob(blocks_.data(), {static_cast<int64_t>(blocks_.size())}, at::kDouble), "gradient norm"));
+    return NormOf(blocks_);
   }
 
   const ModelDeclaration& declaration_;
   Collectives& collectives_;
   FlatState state_;
   GradientReducer reducer_;
-  AdamW optimizer_;
+  Publisher publisher_;
+  std::vector<AdamW> optimizers_;  // of each piece that is owned
   Buffers buffers_;
   GatherSchedule gathers_;
-  std::vector<Held> held_;  // per declared parameter
-  std::vector<double> norm_scratch_;
+  std::vector<Held> held_;      // per declared parameter
+  std::vector<double> blocks_;  // of the gradient
+  at::Tensor whole_;            // the master; where a rank holds a shard of it, after PrepareRead
 };
 
 }  // namespace
@@ -262,7 +310,9 @@ std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const En
     if (Trained(declaration, {pattern}).empty())
       throw std::logic_error("a stage trains " + pattern + ", which matches no parameter");
   }
-  return std::make_unique<DdpEngine>(declaration, options, seed, collectives, std::move(from));
+  FlatLayout layout(Trained(declaration, options.trainable), collectives.size());
+  return std::make_unique<ReplicatedEngine>(declaration, options, seed, collectives, std::move(layout),
+                                            std::move(from));
 }
 
 }  // namespace trainyard

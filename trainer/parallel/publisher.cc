@@ -1,0 +1,73 @@
+#include "trainer/parallel/publisher.h"
+
+#include <algorithm>
+
+#include "trainer/base/text.h"
+
+namespace trainyard {
+
+Publisher::Publisher(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
+    : state_(state), collectives_(collectives) {
+  if (!state_.sharded()) return;
+  const FlatLayout& layout = state_.layout();
+  buckets_ = layout.Buckets(bucket_bytes);
+  std::ranges::reverse(buckets_);
+  tickets_.resize(buckets_.size());
+  awaited_ = buckets_.size();
+  for (size_t p = 0; p < layout.parameters().size(); ++p) {
+    const auto after = std::ranges::lower_bound(buckets_, layout.range(p).end, {}, &Range::end);
+    last_bucket_.push_back(static_cast<size_t>(after - buckets_.begin()));
+  }
+}
+
+Publisher::~Publisher() {
+  try {
+    AwaitAll();
+  } catch (const std::exception&) {  // then nothing is on its way any more
+  }
+}
+
+void Publisher::Begin() {
+  AwaitAll();
+  state_.RefreshOwned();
+  if (!state_.sharded()) return;
+  // Without the leaves' count of changes, by which autograd would take a bucket that comes while forward runs for a change
+  // of what forward has used.
+  const auto values = [](const at::Tensor& flat) { return flat.variable_data(); };
+  // Summed: what a rank does not own holds zeros that change no sum.
+  if (state_.wide().defined()) collectives_.AllReduce(values(state_.wide()), "parameters in float32");
+  const at::Tensor whole = values(state_.compute().defined() ? state_.compute() : state_.master);
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const Range mine = state_.owned()[b].flat;
+    tickets_[b] =
+        collectives_.AllGather(whole.narrow(0, mine.begin, mine.size()),
+                               whole.narrow(0, buckets_[b].begin, buckets_[b].size()), Format("parameters %zu", b));
+  }
+  awaited_ = 0;
+}
+
+void Publisher::Await(size_t parameter) {
+  if (!state_.sharded() || last_bucket_[parameter] < awaited_) return;
+  collectives_.Wait(tickets_[last_bucket_[parameter]]);
+  awaited_ = last_bucket_[parameter] + 1;
+}
+
+void Publisher::AwaitAll() {
+  if (awaited_ == buckets_.size()) return;
+  collectives_.Wait(tickets_.back());
+  awaited_ = buckets_.size();
+}
+
+at::Tensor Publisher::WholeMaster() {
+  AwaitAll();
+  if (state_.master_is_whole()) return state_.master;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const OwnedPiece& mine = state_.owned()[b];
+    collectives_.Wait(collectives_.AllGather(state_.master.narrow(0, mine.at, mine.flat.size()),
+                                             state_.gradient.narrow(0, buckets_[b].begin, buckets_[b].size()),
+                                             Format("master parameters %zu", b)));
+  }
+  return state_.gradient;
+}
+
+}  // namespace trainyard
