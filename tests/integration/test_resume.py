@@ -116,7 +116,7 @@ def test_interruptions_change_no_bit(tmp_path, small_job, stage):
             process.communicate()
             check(directory, reference, reference_weights)
             runs += 1
-            config, directory = configuration(tmp_path, small_job, f"run{runs}")
+            config, directory = configuration(tmp_path, small_job, f"run{runs}", stage)
             continue
         output = interrupt(rng, process, directory, action)
         codes.append((phase, action, process.returncode))
