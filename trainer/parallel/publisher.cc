@@ -31,8 +31,8 @@ void Publisher::Begin() {
   AwaitAll();
   state_.RefreshOwned();
   if (!state_.sharded()) return;
-  // Without the leaves' count of changes, by which autograd would take a bucket that comes while forward runs for a change
-  // of what forward has used.
+  // Without the leaves' count of changes, by which autograd would take a bucket that comes while forward runs for a
+  // change of what forward has used.
   const auto values = [](const at::Tensor& flat) { return flat.variable_data(); };
   // Summed: what a rank does not own holds zeros that change no sum.
   if (state_.wide().defined()) collectives_.AllReduce(values(state_.wide()), "parameters in float32");

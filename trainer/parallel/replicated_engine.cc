@@ -1,9 +1,8 @@
 // The stages in which every rank computes with whole parameters.
 //   ddp: every rank owns everything. Gradients are summed by all-reduce, and each rank makes the same update.
 //   zero1, zero2 (Rajbhandari et al., arXiv 1910.02054): a rank owns its part of each bucket. It gets the sum of that
-//   part
-//     by reduce-scatter, updates it, and gathers the others' parts. With gradients reduced on the last micro-batch
-//     there is nothing that zero2 could free earlier, so the two are one.
+//   part by reduce-scatter, updates it, and gathers the others' parts. With gradients reduced on the last micro-batch
+//   there is nothing that zero2 could free earlier, so the two are one.
 // What a rank owns is all that differs: sums of an element depend on the order of the ranks alone, so all of them make
 // the same bits.
 #include <ATen/ops/empty.h>
