@@ -99,8 +99,12 @@ class Cluster:
         threads = [threading.Thread(target=work) for _ in range(connections)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException as stopped:
+            failures.append(stopped)  # the others stop as well, and not after the last of ten thousand
+            raise
         if failures:
             raise failures[0]
 
