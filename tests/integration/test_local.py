@@ -475,7 +475,8 @@ def test_what_a_container_leaves_behind_goes_with_it(local, tmp_path, end):
         run.process.kill()
         run.process.wait()
         if end != "killed":
-            next((run.state / "pods").glob("*/processes")).unlink(missing_ok=True)
+            for file in (run.state / "pods").glob("*/processes"):  # on a busy machine it was killed in time by itself
+                file.unlink()
         run.start()
         harness.wait_until(lambda: len(pids.read_text().split()) == 6, what="the next attempt")
         run.process.send_signal(signal.SIGINT)

@@ -14,7 +14,9 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
+#include "operator/base/file.h"
 #include "operator/local/node/session.h"
 #include "tests/operator/builders.h"
 
@@ -211,6 +213,47 @@ TEST(SessionTest, ACarrierSparesItself) {
   const std::string mark = name + "=" + std::getenv(name.c_str());
   EXPECT_EXIT(_exit(KillCarriers(mark) ? 1 : 0), testing::ExitedWithCode(0), "");
   unsetenv(name.c_str());
+}
+
+pid_t Spawn(const std::string& program, const std::string& variable) {
+  std::string name = program, entry = variable;
+  char* arguments[] = {name.data(), nullptr};
+  char* environment[] = {entry.data(), nullptr};
+  pid_t pid = 0;
+  EXPECT_EQ(posix_spawn(&pid, name.c_str(), nullptr, nullptr, arguments, environment), 0);
+  return pid;
+}
+
+// What has ended between the look for it and the look at it cannot be read any more.
+TEST(SessionTest, ProcessesThatComeAndGoMeanwhileAreNoError) {
+  std::atomic<int> left = 4;
+  std::vector<std::jthread> others;
+  for (int t = left; t > 0; --t) {
+    others.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) waitpid(Spawn("/bin/true", "TRAINYARD_TEST_OTHER=1"), nullptr, 0);
+      --left;
+    });
+  }
+  while (left > 0) EXPECT_FALSE(KillCarriers("TRAINYARD_TEST_NOBODY=1"));
+}
+
+// While a process becomes another program it shows no environment for a moment: it is looked at again.
+TEST(SessionTest, AProcessThatBecomesAnotherProgramIsKilled) {
+  const fs::path script = fs::path(testing::TempDir()) / ("becomes-" + std::to_string(getpid()));
+  ASSERT_TRUE(WriteWhole(script, "#!/bin/sh\nexec \"$0\"\n", 0700, false).ok());
+  const std::string mark = "TRAINYARD_TEST_MARK=" + std::to_string(getpid());
+  for (int i = 0; i < 100; ++i) {
+    const pid_t pid = Spawn(script, mark);
+    usleep(1000 + 37 * i);
+    EXPECT_TRUE(KillCarriers(mark)) << i;
+    int end = 0;
+    const pid_t got = waitpid(pid, &end, WNOHANG);
+    EXPECT_EQ(got, pid) << i << ": it is left";
+    if (got == pid) continue;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  fs::remove(script);
 }
 
 // For the next life of `local`, which may be one after a reboot.

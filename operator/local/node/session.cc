@@ -4,14 +4,15 @@
 
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <sstream>
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/base/file.h"
 
 namespace trainyard::local {
 namespace {
@@ -19,14 +20,17 @@ namespace {
 constexpr double kKillSeconds = 1;
 constexpr int kPauseMicroseconds = 10000;
 
-std::string ReadProc(pid_t pid, const char* file) {
-  std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(stream), {});
+std::filesystem::path ProcOf(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+// Empty as well where the process ends meanwhile: then reading is an error (ESRCH).
+std::string ReadProc(const std::filesystem::path& path) {
+  Result<std::string> text = ReadWhole(path);
+  return text.ok() ? *std::move(text) : "";
 }
 
 // The fields of /proc/PID/stat from the third, the state, on (proc(5)); empty when there is no such process.
 std::vector<std::string> StatFields(pid_t pid) {
-  const std::string text = ReadProc(pid, "stat");
+  const std::string text = ReadProc(ProcOf(pid) / "stat");
   // The second, the name, may hold anything up to the last parenthesis.
   const size_t name = text.rfind(')');
   if (name == std::string::npos) return {};
@@ -34,8 +38,8 @@ std::vector<std::string> StatFields(pid_t pid) {
   return {std::istream_iterator<std::string>(rest), {}};
 }
 
-// Those for which `ours` holds, but for this one, which would end nothing more if it ended itself.
-std::vector<pid_t> Processes(const std::function<bool(pid_t)>& ours) {
+// All but this one, which would end nothing more if it ended itself.
+std::vector<pid_t> Processes() {
   std::vector<pid_t> found;
   std::error_code error;
   std::filesystem::directory_iterator entry("/proc", error);
@@ -43,7 +47,7 @@ std::vector<pid_t> Processes(const std::function<bool(pid_t)>& ours) {
     const std::string name = entry->path().filename().string();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
-    if (pid != getpid() && ours(pid)) found.push_back(pid);
+    if (pid != getpid()) found.push_back(pid);
   }
   return found;
 }
@@ -54,45 +58,63 @@ bool RunsWithoutItsFirst(const std::vector<std::string>& fields) {
   return fields.size() > kThreads && fields[kState] == "Z" && fields[kThreads] != "1";
 }
 
-// Whether it has not ended and is of session `id`.
-bool IsMember(pid_t pid, pid_t id) {
+enum class Belongs { kNo, kYes, kUnclear };
+
+// What has ended belongs to nothing.
+Belongs MemberOf(pid_t pid, pid_t id) {
   constexpr size_t kState = 0, kSession = 3;
   const std::vector<std::string> fields = StatFields(pid);
-  return fields.size() > kSession && fields[kSession] == std::to_string(id) &&
-         (fields[kState] != "Z" || RunsWithoutItsFirst(fields));
+  const bool member = fields.size() > kSession && fields[kSession] == std::to_string(id) &&
+                      (fields[kState] != "Z" || RunsWithoutItsFirst(fields));
+  return member ? Belongs::kYes : Belongs::kNo;
 }
 
 std::string EnvironmentOf(pid_t pid) {
-  if (std::string own = ReadProc(pid, "environ"); !own.empty()) return own;
+  if (std::string own = ReadProc(ProcOf(pid) / "environ"); !own.empty()) return own;
   if (!RunsWithoutItsFirst(StatFields(pid))) return "";
   std::error_code error;
-  std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", error);
+  std::filesystem::directory_iterator thread(ProcOf(pid) / "task", error);
   for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
-    std::ifstream stream(thread->path() / "environ", std::ios::binary);
-    std::string text(std::istreambuf_iterator<char>(stream), {});
-    if (!text.empty()) return text;
+    if (std::string text = ReadProc(thread->path() / "environ"); !text.empty()) return text;
   }
   return "";
 }
 
-// What has ended carries nothing.
-bool Carries(pid_t pid, const std::string& variable) {
-  const std::string text = '\0' + EnvironmentOf(pid) + '\0';
-  return text.find('\0' + variable + '\0') != std::string::npos;
+// Of a process that has just shown no environment: whether that says nothing, because it was becoming another program
+// (execve(2)) or is about to have ended. Where its code and its environment lie the kernel says as 0 then, as 1 and 0
+// of a process that we may not look into, and as an empty range of one that has none.
+bool WasInTransition(pid_t pid) {
+  constexpr size_t kState = 0, kFlags = 6, kCodeStart = 23, kEnvironmentStart = 47, kEnvironmentEnd = 48;
+  constexpr unsigned long kKernelThread = 0x00200000;  // PF_KTHREAD, which never has either
+  const std::vector<std::string> fields = StatFields(pid);
+  if (fields.size() <= kEnvironmentEnd || fields[kState] == "Z" || fields[kCodeStart] == "1" ||
+      (std::strtoul(fields[kFlags].c_str(), nullptr, 10) & kKernelThread) != 0)
+    return false;
+  return fields[kEnvironmentStart] == "0" || fields[kEnvironmentStart] != fields[kEnvironmentEnd];
 }
 
-// More than once: what is being killed may be starting others.
-bool KillAll(const std::function<bool(pid_t)>& ours) {
+// What has ended carries nothing.
+Belongs CarrierOf(pid_t pid, const std::string& variable) {
+  const std::string text = EnvironmentOf(pid);
+  if (text.empty()) return WasInTransition(pid) ? Belongs::kUnclear : Belongs::kNo;
+  const bool carries = ('\0' + text + '\0').find('\0' + variable + '\0') != std::string::npos;
+  return carries ? Belongs::kYes : Belongs::kNo;
+}
+
+// More than once: what is being killed may be starting others, and has not ended before it is seen to have.
+bool KillAll(const std::function<Belongs(pid_t)>& ours) {
   bool any = false;
   // A look at all processes may take as long as one likes on a machine that has many.
   const Instant end = After(SteadyNow(), kKillSeconds);
   do {
-    bool left = false;
-    for (const pid_t pid : Processes(ours)) {
-      if (kill(pid, SIGKILL) == 0) left = true;
+    bool again = false;
+    for (const pid_t pid : Processes()) {
+      const Belongs belongs = ours(pid);
+      const bool killed = belongs == Belongs::kYes && kill(pid, SIGKILL) == 0;
+      any |= killed;
+      again |= killed || belongs == Belongs::kUnclear;
     }
-    if (!left) break;
-    any = true;
+    if (!again) break;
     usleep(kPauseMicroseconds);
   } while (SteadyNow() < end);
   return any;
@@ -107,26 +129,29 @@ std::optional<std::string> StartTime(pid_t pid) {
 }
 
 std::string BootId() {
-  std::ifstream stream("/proc/sys/kernel/random/boot_id");
+  std::istringstream text(ReadProc("/proc/sys/kernel/random/boot_id"));
   std::string id;
-  stream >> id;
+  text >> id;
   return id;
 }
 
 void KillSession(pid_t id) {
-  KillAll([id](pid_t pid) { return IsMember(pid, id); });
+  KillAll([id](pid_t pid) { return MemberOf(pid, id); });
 }
 
 void KillContainer(pid_t id, const std::string& variable) {
-  KillAll([&](pid_t pid) { return IsMember(pid, id) || Carries(pid, variable); });
+  KillAll([&](pid_t pid) {
+    const Belongs member = MemberOf(pid, id);
+    return member == Belongs::kYes ? member : CarrierOf(pid, variable);
+  });
 }
 
 bool KillOldSession(pid_t id, const std::string& start) {
-  return StartTime(id) == start && KillAll([id](pid_t pid) { return IsMember(pid, id); });
+  return StartTime(id) == start && KillAll([id](pid_t pid) { return MemberOf(pid, id); });
 }
 
 bool KillCarriers(const std::string& variable) {
-  return KillAll([&](pid_t pid) { return Carries(pid, variable); });
+  return KillAll([&](pid_t pid) { return CarrierOf(pid, variable); });
 }
 
 }  // namespace trainyard::local
