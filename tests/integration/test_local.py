@@ -482,8 +482,9 @@ def test_what_a_container_leaves_behind_goes_with_it(local, tmp_path, end):
         run.process.send_signal(signal.SIGINT)
         run.process.send_signal(signal.SIGINT)
         assert run.finish(60) == 75
-    left = [pid for pid in map(int, pids.read_text().split()) if alive(pid)]
-    assert not left
+    started = list(map(int, pids.read_text().split()))
+    left = {pid: pathlib.Path(f"/proc/{pid}/stat").read_text() for pid in started if alive(pid)}
+    assert not left, (started, run.output)
 
 
 def test_what_another_boot_called_the_same_is_left_alone(local):

@@ -150,6 +150,19 @@ TEST_F(PodRunnerTest, AStatusThatSomeoneElseWroteIsReadWithCare) {
   EXPECT_EQ(End(runner)["exitCode"], 0);
 }
 
+// A node that leaves at once, without having seen the container's end.
+TEST_F(PodRunnerTest, WhatAContainerPutIntoASessionOfItsOwnGoesWithItsRunner) {
+  const fs::path file = folder_ / "daemon";
+  pid_t daemon = 0;
+  {
+    PodRunner runner(node_, Pod("setsid sh -c 'echo $$$$ > " + file.string() + "; exec sleep 600' & sleep 600"), clock_);
+    AdvanceUntil(runner, [&] { return (std::ifstream(file) >> daemon) && daemon > 0; });
+  }
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + std::to_string(daemon) + "/stat"), stat);
+  EXPECT_TRUE(stat.empty() || stat.find(") Z ") != std::string::npos) << stat;
+}
+
 TEST_F(PodRunnerTest, AConditionKeepsItsTime) {
   PodRunner runner(node_, Pod("exit 0"), clock_);
   Json pod = Pod("exit 0");

@@ -83,8 +83,11 @@ PodRunner::~PodRunner() {
   Kill();
   for (std::vector<Container>* list : {&init_, &main_}) {
     for (Container& container : *list) {
+      if (!container.process || !container.terminated.is_null()) continue;
       // SIGKILL cannot be refused: the wait is short.
-      for (int i = 0; container.process && !container.process->Poll() && i < 500; ++i) usleep(10000);
+      for (int i = 0; !container.process->Poll() && i < 500; ++i) usleep(10000);
+      // What it has put into sessions of its own goes with it also where nobody waits for its end.
+      KillContainer(container.process->pid(), files_.Mark(container.name));
     }
   }
 }
