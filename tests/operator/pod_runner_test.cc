@@ -155,7 +155,8 @@ TEST_F(PodRunnerTest, WhatAContainerPutIntoASessionOfItsOwnGoesWithItsRunner) {
   const fs::path file = folder_ / "daemon";
   pid_t daemon = 0;
   {
-    PodRunner runner(node_, Pod("setsid sh -c 'echo $$$$ > " + file.string() + "; exec sleep 600' & sleep 600"), clock_);
+    PodRunner runner(node_, Pod("setsid sh -c 'echo $$$$ > " + file.string() + "; exec sleep 600' & sleep 600"),
+                     clock_);
     AdvanceUntil(runner, [&] { return (std::ifstream(file) >> daemon) && daemon > 0; });
   }
   std::string stat;
