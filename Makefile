@@ -46,9 +46,9 @@ sanitize-without-torch: deps sanitize-threads ## The same without LibTorch's pro
 	@cmake --preset asan-without-torch >/dev/null && cmake --build --preset asan-without-torch
 	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan-without-torch --output-on-failure --no-tests=error -j 2 -E PpoLearning
 
-sanitize-threads: deps
+sanitize-threads: deps ## Of those, the ones under the thread sanitizer
 	@cmake --preset tsan >/dev/null && cmake --build --preset tsan
-	@TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --no-tests=error -j 2 -E PpoLearning
+	@TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --no-tests=error -j 3 -E PpoLearning
 
 bench: build ## Figures against PyTorch on this machine; docs/benchmarks.md holds ours
 	@LD_LIBRARY_PATH=$$(cmake/deps.sh --stubs) $(PYTHON) tests/bench/step_time.py
@@ -64,9 +64,9 @@ docs: deps ## Builds the documentation's site into build/site; a dead link is an
 
 verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
-	@# The compile commands of tsan are the sources without LibTorch; `make tidy` takes the others as well.
+	@# The compile commands of tsan are the sources without LibTorch, several to a unit; `make tidy` takes the others as well, one by one.
 	@cmake --preset tsan >/dev/null && cmake --build --preset tsan --target commit >/dev/null # a header that is made
-	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 4 clang-tidy -p build/tsan --quiet 2>/dev/null
+	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 1 clang-tidy -p build/tsan --quiet --checks=-bugprone-suspicious-include 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
 	@tools/cli_reference.sh $(BIN) | diff -u docs/cli.md - || { echo "docs/cli.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd --reference | diff -u docs/api.md - || { echo "docs/api.md is out of date: run make generate"; exit 1; }

@@ -9,7 +9,7 @@
 namespace trainyard::kube {
 namespace {
 
-constexpr double kFirstWait = 0.8, kLongestWait = 30, kRetrySeconds = 60;
+constexpr double kFirstBackoff = 0.8, kLongestBackoff = 30, kRetrySeconds = 60;
 // A watch that lived so long was healthy: with an event, or without one.
 constexpr double kLifeWithEvent = 1, kLifeWithout = 10;
 
@@ -192,7 +192,7 @@ double Reflector::Wait(const Status& status) {
     ++counters_.gone;
     version_.clear();
     if (backoff_ == 0) {  // The usual way of things, not a fault: list at once.
-      backoff_ = kFirstWait;
+      backoff_ = kFirstBackoff;
       return 0;
     }
   }
@@ -209,10 +209,10 @@ double Reflector::Wait(const Status& status) {
   } else if (!waits || (status.Is(Code::kUnavailable) && SecondsBetween(since, clock_.Steady()) > kRetrySeconds)) {
     version_.clear();
   }
-  backoff_ = std::clamp(backoff_ * 2, kFirstWait, kLongestWait);
+  backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLongestBackoff);
   std::uniform_real_distribution<double> jitter(1, 2);
   // A server, or what stands before it, may ask for any time: our cache would be old for so long.
-  const double asked = std::min(status.retry_after_seconds().value_or(0), kLongestWait);
+  const double asked = std::min(status.retry_after_seconds().value_or(0), kLongestBackoff);
   return std::max(asked, backoff_ * jitter(random_) / 2);
 }
 

@@ -6,7 +6,7 @@ namespace trainyard::kube {
 namespace {
 
 constexpr int kRepeats = 10;
-constexpr double kDefaultWait = 1, kLongestWait = 30;
+constexpr double kDefaultWait = 1, kLongestDelay = 30;
 
 }  // namespace
 
@@ -15,7 +15,7 @@ std::optional<double> RetryingClient::WaitAfter(const Status& status, int repeat
   if (repeated >= kRepeats || !(status.Is(Code::kThrottled) || asked)) return std::nullopt;
   const MutexLock lock(mutex_);
   std::uniform_real_distribution<double> jitter(1, 1.25);
-  return std::clamp(status.retry_after_seconds().value_or(kDefaultWait), 0.1, kLongestWait) * jitter(random_);
+  return std::clamp(status.retry_after_seconds().value_or(kDefaultWait), 0.1, kLongestDelay) * jitter(random_);
 }
 
 Result<Json> RetryingClient::Around(Kind kind, const Call& call) {

@@ -53,6 +53,7 @@ class Store : public ReflectorSink {
     for (const auto& record : found->second) out.push_back(record->second.record);
     return out;
   }
+  // How many those are.
   size_t CountIndexed(const std::string& index_key) const {
     const MutexLock lock(mutex_);
     const auto found = shelf_.index.find(index_key);

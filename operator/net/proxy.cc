@@ -50,7 +50,7 @@ bool SplitPort(std::string& host, int& port) {
 }
 
 // The bytes of an address; empty when it is none.
-std::string Bytes(const std::string& text) {
+std::string AddressBytes(const std::string& text) {
   const std::optional<Address> address = ParseAddress(text, 0);
   if (!address) return "";
   if (address->family() == AF_INET) {
@@ -63,7 +63,7 @@ std::string Bytes(const std::string& text) {
 
 bool InNetwork(const std::string& host, const std::string& network) {
   const size_t slash = network.find('/');
-  const std::string bytes = Bytes(host), base = Bytes(network.substr(0, slash));
+  const std::string bytes = AddressBytes(host), base = AddressBytes(network.substr(0, slash));
   unsigned bits = 0;
   const char* end = network.data() + network.size();
   if (bytes.empty() || bytes.size() != base.size() ||
@@ -77,8 +77,8 @@ bool InNetwork(const std::string& host, const std::string& network) {
 }
 
 bool IsThisMachine(const std::string& host) {
-  const std::string bytes = Bytes(host);
-  return host == "localhost" || (bytes.size() == 4 && bytes[0] == 127) || bytes == Bytes("::1");
+  const std::string bytes = AddressBytes(host);
+  return host == "localhost" || (bytes.size() == 4 && bytes[0] == 127) || bytes == AddressBytes("::1");
 }
 
 bool Excepts(std::string entry, const std::string& host, int port) {
@@ -86,7 +86,7 @@ bool Excepts(std::string entry, const std::string& host, int port) {
   if (entry.find('/') != std::string::npos) return InNetwork(host, entry);
   int only = port;
   if (!SplitPort(entry, only) || only != port || entry.empty()) return false;
-  if (const std::string bytes = Bytes(entry); !bytes.empty()) return bytes == Bytes(host);
+  if (const std::string bytes = AddressBytes(entry); !bytes.empty()) return bytes == AddressBytes(host);
   if (entry.starts_with("*.")) entry.erase(0, 1);
   if (entry.starts_with(".")) return host.ends_with(entry);
   return host == entry || host.ends_with("." + entry);

@@ -6,7 +6,8 @@ version="${KUBERNETES:-1.34.4}" etcd_version=3.6.8 kwok_version=0.7.0
 helm_version=3.19.5 kubeconform_version=0.7.0 prometheus_operator_version=0.83.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}/cluster-$version"
 mkdir -p "$cache/bin" "$cache/kubernetes" "$cache/etcd"
-export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-buildvcs=false -modcacherw" GOMODCACHE="$cache/modules" GOCACHE="$cache/build"
+export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-buildvcs=false -modcacherw -gcflags=all=-dwarf=false" GOMODCACHE="$cache/modules" GOCACHE="$cache/build"
+export GOGC="${GOGC:-400}" # the compiler's own: memory for a tenth of the time
 command -v go >/dev/null || { echo "test-cluster: Go 1.26 or newer is not on PATH" >&2; exit 1; }
 
 # A module of our own with the release's pinned dependencies: the staging folders of the release are
@@ -28,7 +29,7 @@ build_kubernetes() {
   flags="-s -w -X $client.gitVersion=v$version"
   flags+=" -X $package.gitVersion=v$version -X $package.gitMajor=${version%%.*} -X $package.gitMinor=$(cut -d. -f2 <<<"$version")"
   flags+=" -X $package.gitTreeState=clean -X $package.gitCommit=$(printf '0%.0s' {1..40}) -X $package.buildDate=1970-01-01T00:00:00Z"
-  go build -mod=mod -trimpath -ldflags "$flags" -o "$cache/bin/$1" "k8s.io/kubernetes/cmd/$1"
+  go build -mod=mod -trimpath -ldflags "$flags" -o "$cache/bin/" "${@/#/k8s.io/kubernetes/cmd/}"
 }
 
 build_etcd() {
@@ -74,12 +75,14 @@ build_monitoring() {
   mv "$cache/bin/monitoring.new" "$cache/bin/monitoring"
 }
 
+kubernetes=()
 for name in "${@:-kube-apiserver}"; do
   [ -x "$cache/bin/$name" ] && continue
   echo "test-cluster: building $name (once; some minutes)"
   case "$name" in
     etcd | kwok | helm | kubeconform | monitoring) "build_$name" ;;
-    *) build_kubernetes "$name" ;;
+    *) kubernetes+=("$name") ;;
   esac
 done
+[ ${#kubernetes[@]} = 0 ] || build_kubernetes "${kubernetes[@]}" # at once: one links while others compile
 echo "$cache/bin"

@@ -14,6 +14,6 @@ def small_jobs(tmp_path_factory):
     return {task: job.make(tmp_path_factory.mktemp(task)) for task, job in harness.SMALL_JOBS.items()}
 
 
-@pytest.fixture(params=harness.EVERY_TASK)
+@pytest.fixture(params=harness.every_task(quick="language_model"))
 def small_job(request, small_jobs):
     return small_jobs[request.param]

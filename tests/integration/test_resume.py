@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 import harness
 
+pytestmark = pytest.mark.parametrize("small_job", harness.every_task(quick="patchwork"), indirect=True)
 SEED = int(os.environ.get("TRAINYARD_TEST_SEED", "20"))
 INTERRUPTIONS = 20 if harness.THOROUGH else 8
 PHASES = ["loading", "rendezvous", "step", "evaluation", "saving"]

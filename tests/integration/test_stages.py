@@ -95,7 +95,7 @@ def test_the_next_stage_starts_from_the_best_weights_and_not_the_last(tmp_path):
 
 
 # Before and behind the best one, and at the boundary.
-@pytest.mark.parametrize("steps", [2, FIRST - 1, FIRST, FIRST + 1])
+@pytest.mark.parametrize("steps", [pytest.param(2, marks=harness.thorough), FIRST - 1, pytest.param(FIRST, marks=harness.thorough), FIRST + 1])
 def test_what_was_best_is_found_again_whatever_became_of_the_run_directory(tmp_path, steps):
     assert train(tmp_path, "whole", 2, **FROM_BEST).returncode == 0
     assert train(tmp_path, "broken", 2, fault=f"forward:1:{steps}", **FROM_BEST).returncode == 70

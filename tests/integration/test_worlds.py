@@ -20,7 +20,7 @@ def train(tmp_path, job, name, world, threads=1, **sections):
     return harness.records(record), load_file(directory / "export" / "model.safetensors")
 
 
-JOBS = [pytest.param(*task.values, {}, id=task.values[0], marks=task.marks) for task in harness.EVERY_TASK] + [
+JOBS = [pytest.param(*task.values, {}, id=task.values[0], marks=task.marks) for task in harness.every_task(quick="language_model")] + [
     pytest.param("algorithm_distillation", COMPRESSED, id="compressed")
 ]
 
@@ -56,7 +56,7 @@ def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, 
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("task", harness.EVERY_TASK)
+@pytest.mark.parametrize("task", harness.every_task(quick="language_model"))
 def test_threads_do_not_change_a_bit(tmp_path, small_jobs, task, precision):
     """With the threads that read and collate the samples: they may change the order of nothing either."""
     job = harness.merged(small_jobs[task], train={"steps": 4}, model={"dropout": 0.1}, precision={"compute": precision})

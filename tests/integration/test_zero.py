@@ -31,7 +31,7 @@ def outcome(tmp_path, name):
 
 
 @pytest.mark.parametrize("world, precision", [(2, "bf16"), (3, "fp32")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "bf16"), (4, "fp32"), (4, "bf16"))])
-@pytest.mark.parametrize("task", harness.EVERY_TASK)
+@pytest.mark.parametrize("task", harness.every_task(quick="patchwork"))
 def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, precision):
     """With unequal shares (14 samples), accumulation where the task allows it, dropout, and buckets that cut parameters anywhere."""
     job = harness.merged(

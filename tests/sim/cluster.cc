@@ -6,7 +6,6 @@ namespace trainyard::sim {
 namespace {
 
 constexpr int kNodes = 4;
-constexpr char kNamespace[] = "default";
 
 }  // namespace
 

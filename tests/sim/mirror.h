@@ -19,6 +19,9 @@ namespace trainyard::sim {
 
 using kube::Json;
 
+// Of every job of a simulation.
+inline constexpr char kNamespace[] = "default";
+
 // How the trainer's container ended.
 struct ContainerEnd {
   int64_t code = 0;

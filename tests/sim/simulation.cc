@@ -5,11 +5,6 @@
 #include "tests/operator/builders.h"
 
 namespace trainyard::sim {
-namespace {
-
-constexpr char kNamespace[] = "default";
-
-}  // namespace
 
 Scenario::Scenario(Dice& dice)
     : operators(dice.Chance(0.35) ? 2 : 1),

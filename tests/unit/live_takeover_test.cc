@@ -14,11 +14,11 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kValues = 1000;
+constexpr size_t kElements = 1000;
 constexpr int kTakeovers = 100;  // for each keep_last
 
 std::vector<float> ValuesOf(int64_t attempt, int64_t step) {
-  return std::vector<float>(kValues, static_cast<float>(attempt * 100000 + step));
+  return std::vector<float>(kElements, static_cast<float>(attempt * 100000 + step));
 }
 
 // An attempt that trains, i.e. saves step after step in a thread, until it is fenced off.
@@ -43,7 +43,7 @@ class Attempt {
     try {
       for (int64_t step = announced_ + 1;; ++step) {
         const std::vector<float> values = ValuesOf(number_, step);
-        writer_.Begin(step, {{"model.w", {kValues}, 0, kValues, values.data()}}, {});
+        writer_.Begin(step, {{"model.w", {kElements}, 0, kElements, values.data()}}, {});
         writer_.Finish();
         announced_ = step;
       }
@@ -94,8 +94,8 @@ TEST_P(LiveTakeoverTest, NothingIsLostAndNothingFencedOffIsRead) {
       EXPECT_TRUE(later <= writer || step <= from) << "attempt " << later << " had fenced it off";
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
-    std::vector<float> values(kValues);
-    LoadTensors(*choice.found, {{"model.w", {{kValues}, values}}});
+    std::vector<float> values(kElements);
+    LoadTensors(*choice.found, {{"model.w", {{kElements}, values}}});
     EXPECT_EQ(values, ValuesOf(writer, step));
     Fence::Record(directory_, {"uid", attempt}, step, "");
     EXPECT_TRUE(fs::exists(directory_ / StepName(step))) << "the old attempt has removed what is gone on from";

@@ -27,10 +27,9 @@ struct GradientReducer::Hook : torch::autograd::PostAccumulateGradHook {
 GradientReducer::GradientReducer(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
     : state_(state), collectives_(collectives) {
   const FlatLayout& layout = state_.layout();
-  for (Range range : layout.Buckets(bucket_bytes)) {
-    const int64_t share = range.size() / collectives_.size(), begin = range.begin + share * collectives_.rank();
-    buckets_.push_back({.range = range, .mine = state_.sharded() ? Range{begin, begin + share} : range});
-  }
+  const std::vector<Range> owned = layout.Owned(collectives_.rank(), bucket_bytes);
+  for (const Range range : layout.Buckets(bucket_bytes))
+    buckets_.push_back({.range = range, .mine = state_.sharded() ? owned[buckets_.size()] : range});
   buckets_of_.resize(layout.parameters().size());
   for (size_t p = 0; p < buckets_of_.size(); ++p) {
     const Range range = layout.range(p);

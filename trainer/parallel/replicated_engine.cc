@@ -72,7 +72,7 @@ class ReplicatedEngine : public Engine {
       const at::Tensor left = Take(from, spec.name);
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
-        if (!first) StartTrained(spec, seed, left, *held.trained);
+        if (!first) state_.Set(*held.trained, Floats(left));
       } else {
         held.still = MakeStill(spec, options.precision, seed, left, rounded);
       }
@@ -229,13 +229,6 @@ class ReplicatedEngine : public Engine {
   static at::Tensor Take(ModelValues& from, const std::string& name) {
     auto node = from.tensors.extract(name);
     return node ? std::move(node.mapped()) : at::Tensor();
-  }
-
-  void StartTrained(const ParameterSpec& spec, uint64_t seed, const at::Tensor& left, size_t trained) {
-    if (left.defined()) return state_.Set(trained, Floats(left));
-    std::vector<float> values(static_cast<size_t>(spec.numel()));
-    FillInitial(spec, seed, values);
-    state_.Set(trained, values);
   }
 
   static void Start(const ParameterSpec& spec, uint64_t seed, const at::Tensor& left, std::span<float> to) {

@@ -1,10 +1,9 @@
 #include "operator/local/api/scale.h"
 
-#include <algorithm>
-
 #include "operator/api/crd.h"
 #include "operator/base/json_access.h"
 #include "operator/local/api/object_limits.h"
+#include "operator/local/api/object_path.h"
 
 namespace trainyard::local {
 namespace {
@@ -16,25 +15,15 @@ const Json& Paths(const Resource& resource) {
   return json::Field(json::Field(crd["spec"]["versions"][0], "subresources"), "scale");
 }
 
-Json::json_pointer Pointer(const std::string& path) {
-  std::string pointer = path;
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
-  return Json::json_pointer(pointer);
-}
-
-Json At(const Json& object, const std::string& path) {
-  return path.empty() || !object.contains(Pointer(path)) ? Json() : object[Pointer(path)];
-}
-
 Json ScaleOf(const Json& object, const Json& paths) {
   const Json& metadata = object["metadata"];
   Json scale = {{"kind", "Scale"}, {"apiVersion", "autoscaling/v1"}, {"metadata", Json::object()}};
   for (const char* key : {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"})
     scale["metadata"][key] = json::Field(metadata, key);
-  scale["spec"]["replicas"] = At(object, json::Text(paths, "specReplicasPath"));
-  const Json now = At(object, json::Text(paths, "statusReplicasPath"));
+  scale["spec"]["replicas"] = AtPath(object, json::Text(paths, "specReplicasPath"));
+  const Json now = AtPath(object, json::Text(paths, "statusReplicasPath"));
   scale["status"]["replicas"] = now.is_null() ? Json(0) : now;
-  if (const Json selector = At(object, json::Text(paths, "labelSelectorPath")); selector.is_string())
+  if (const Json selector = AtPath(object, json::Text(paths, "labelSelectorPath")); selector.is_string())
     scale["status"]["selector"] = selector;
   return scale;
 }
@@ -56,7 +45,7 @@ ApiResult PutScale(MemoryApi& api, const Resource& resource, const std::string& 
   const Json& replicas = json::Field(json::Field(scale, "spec"), "replicas");
   if (!replicas.is_number_integer()) return BadRequest("spec.replicas: allowed: an integer");
   Json patch = Json::object();
-  patch[Pointer(json::Text(paths, "specReplicasPath"))] = replicas;
+  patch[PathPointer(json::Text(paths, "specReplicasPath"))] = replicas;
   // Someone else's write in between is a conflict for those who say what they have seen.
   const Json& metadata = json::Field(scale, "metadata");
   if (const std::string version = json::Text(metadata, "resourceVersion"); !version.empty())

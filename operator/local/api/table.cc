@@ -4,6 +4,7 @@
 
 #include "operator/api/crd.h"
 #include "operator/base/json_access.h"
+#include "operator/local/api/object_path.h"
 
 namespace trainyard::local {
 namespace {
@@ -14,15 +15,8 @@ struct Column {
   int priority = 0;
 };
 
-Json At(const Json& object, const std::string& path) {
-  std::string pointer = path;
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
-  const Json::json_pointer at(pointer);
-  return !path.empty() && object.contains(at) ? object[at] : Json();
-}
-
 std::string Age(const Json& object, Time now) {
-  const Json created = At(object, ".metadata.creationTimestamp");
+  const Json created = AtPath(object, ".metadata.creationTimestamp");
   const std::optional<Time> time = created.is_string() ? ParseTime(created.get<std::string>()) : std::nullopt;
   return time ? FormatDuration(SecondsBetween(*time, now)) : "<unknown>";
 }
@@ -138,7 +132,7 @@ Json Cells(const kube::Resource& resource, const Json& object, Time now) {
   if (resource.kind == kube::kEvents.kind) return EventCells(object, now);
   Json cells = Json::array();
   for (const Column& column : ColumnsOf(resource)) {
-    const Json value = column.name == "Access Modes" ? Json(AccessModes(object)) : At(object, column.path);
+    const Json value = column.name == "Access Modes" ? Json(AccessModes(object)) : AtPath(object, column.path);
     cells.push_back(column.type == "date" ? Json(Age(object, now)) : value);
   }
   return cells;
