@@ -620,7 +620,7 @@ class Interrupted(Local):
 
 
 def test_interruptions_change_nothing(tmp_path, data):
-    """Every kind of interruption in every phase (`make test`: eight of them): the record and the weights stay the same, bit for bit."""
+    """Every kind of interruption in every phase (`make test`: each kind in one): the record and the weights stay the same, bit for bit."""
     seed = int(os.environ.get("TRAINYARD_TEST_SEED", "20"))
     print("TRAINYARD_TEST_SEED", seed)
     rng = random.Random(seed)
@@ -631,7 +631,8 @@ def test_interruptions_change_nothing(tmp_path, data):
     weights = load_file(whole.state / "claims/default/ckpt/run/export/model.safetensors")
     waiting = list(INTERRUPTIONS)
     rng.shuffle(waiting)
-    waiting = waiting[: len(waiting) if harness.THOROUGH else 8]
+    if not harness.THOROUGH:
+        waiting = list({kind: (kind, moment) for kind, moment in waiting}.values())
     planned = len(waiting)
     trial, done, culprits = 0, 0, []
     while waiting:
