@@ -49,6 +49,7 @@ Session JoinWorld(const Config& config, const Dataset& data) {
     Claim(config, data, obey, session);
     session.store = std::make_shared<MemoryStore>();
     session.communicator = MakeSingleCommunicator();
+    session.control = MakeSingleCommunicator();
     return session;
   }
   const Seconds deadline(config.parallel.rendezvous_seconds);
@@ -75,14 +76,16 @@ Session JoinWorld(const Config& config, const Dataset& data) {
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
   session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
   const std::string pod_ip = EnvText(env::kPodIp);
-  session.communicator =
-      MakeGlooCommunicator(*connection, {.rank = world.rank,
-                                         .size = world.size,
-                                         .prefix = start + prefix + "gloo",
-                                         .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
-                                         .rendezvous_timeout = deadline,
-                                         .collective_timeout = Seconds(config.parallel.collective_seconds),
-                                         .who_is_silent = [pulse = session.pulse.get()] { return pulse->Verdict(); }});
+  GlooOptions group{.rank = world.rank,
+                    .size = world.size,
+                    .prefix = start + prefix + "gloo",
+                    .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
+                    .rendezvous_timeout = deadline,
+                    .collective_timeout = Seconds(config.parallel.collective_seconds),
+                    .who_is_silent = [pulse = session.pulse.get()] { return pulse->Verdict(); }};
+  session.communicator = MakeGlooCommunicator(*connection, group);
+  group.prefix = start + prefix + "control";
+  session.control = MakeGlooCommunicator(*connection, group);
   return session;
 }
 

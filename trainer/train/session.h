@@ -26,7 +26,9 @@ struct Session {
   std::unique_ptr<RunningMark> mark;  // rank 0
   std::shared_ptr<Store> store;       // keys of this attempt
   std::unique_ptr<Pulse> pulse;
-  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Communicator> communicator;  // tensors
+  // Plain numbers, in a group of its own: they do not stand behind tensors that are in flight.
+  std::unique_ptr<Communicator> control;
 };
 
 // Meets the other ranks. Rank 0 claims run.dir: it refuses one of another identity (ConfigError

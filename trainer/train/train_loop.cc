@@ -46,8 +46,8 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
-      rank_zero_(session_.store, *session_.communicator),
-      step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.communicator, clock_)),
+      rank_zero_(session_.store, *session_.control),
+      step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   ResumeBest(resume.has_best);
@@ -88,7 +88,7 @@ void TrainLoop::ResumeBest(bool saved) {
 
 void TrainLoop::Run() {
   publisher_.board().Progress("training");
-  if (AgreeOnStop(*session_.communicator, "before the first step"))
+  if (AgreeOnStop(*session_.control, "before the first step"))
     throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
   if (train_.evaluation_pending) Evaluate();
   loader_ =
@@ -128,7 +128,7 @@ void TrainLoop::NextStage() {
   engine_.reset();  // two at once would take more than any stage does
   engine_ = BuildEngine(next, *task_, *session_.communicator, std::move(left));
   checkpoints_.SetEngine(*engine_);
-  step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine_, *session_.communicator, clock_);
+  step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine_, *session_.control, clock_);
   train_.BeginStage(train_.stage + 1);
   reporter_.Say(Format("stage %lld of %zu, %s: steps %lld to %lld", static_cast<long long>(train_.stage) + 1,
                        stages_.size(), next.stage.name.c_str(), static_cast<long long>(next.first) + 1,
@@ -144,7 +144,7 @@ StepResult TrainLoop::TakeStep() {
                             static_cast<long long>(skipped.id), skipped.error.c_str()));
   }
   GatheredInputs inputs;
-  if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.communicator);
+  if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.control);
   reporter_.ReportStep(train_, result, inputs, clock_, loader_->times(), *checkpoints_.writer());
   if (!result.finite) OnNonFinite(result, inputs.ids);
   return result;
@@ -180,7 +180,7 @@ void TrainLoop::Evaluate() {
 
 void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
   publisher_.board().Progress("evaluating");
-  const auto result = RunEvaluation(*task_, kind, train_.step, *engine_, *session_.communicator,
+  const auto result = RunEvaluation(*task_, kind, train_.step, *engine_, *session_.control,
                                     [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
   if (!result) SaveAndStop(true);
   reporter_.ReportEvaluation(train_.step, *result);
