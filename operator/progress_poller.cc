@@ -1,8 +1,6 @@
 #include "operator/progress_poller.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -16,33 +14,10 @@
 namespace trainyard {
 namespace {
 
-using json::Count, json::Number;
+using json::Count, json::KnownCount, json::KnownNumber, json::Number;
 
 // The latest moment that a time may be: the year 2255.
 constexpr double kLastSecond = 9e9;
-
-// To six digits: tables of a cluster print all that there are.
-std::optional<double> Rounded(std::optional<double> value) {
-  char text[32];
-  if (value) std::snprintf(text, sizeof text, "%.6g", *value);
-  return value ? std::optional(std::strtod(text, nullptr)) : std::nullopt;
-}
-
-// Nothing for null: rank 0 does not know it yet.
-std::optional<double> Known(const nlohmann::json& answer, const char* key) {
-  const nlohmann::json& field = json::Field(answer, key);
-  return field.is_number() ? std::optional(field.get<double>()) : std::nullopt;
-}
-
-std::optional<int64_t> KnownCount(const nlohmann::json& answer, const char* key) {
-  return Number(answer, key, -1) >= 0 ? std::optional(Count(answer, key)) : std::nullopt;
-}
-
-// What rank 0 measured, in seconds; nothing for what cannot be one.
-std::optional<double> Duration(const nlohmann::json& answer, const char* key) {
-  const std::optional<double> seconds = Known(answer, key);
-  return seconds && *seconds >= 0 && *seconds < kLastSecond ? Rounded(seconds) : std::nullopt;
-}
 
 }  // namespace
 
@@ -59,14 +34,11 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
     const double done = static_cast<double>(*progress.step) / static_cast<double>(*progress.total_steps);
     progress.percent = static_cast<int64_t>(100 * std::min(1.0, done));
   }
-  progress.samples_per_second = Rounded(Known(answer, "samples_per_second"));
+  progress.samples_per_second = KnownNumber(answer, "samples_per_second");
   progress.eta_seconds = KnownCount(answer, "eta_seconds");
-  progress.loss = Rounded(Known(answer, "loss"));
+  progress.loss = KnownNumber(answer, "loss");
   progress.last_update = now;
-  const nlohmann::json& startup = json::Field(answer, "startup");
-  report.startup.rendezvous = Duration(startup, "rendezvous_seconds");
-  report.startup.first_step = Duration(startup, "first_step_seconds");
-  report.startup.from_step = KnownCount(startup, "step");
+  report.startup = reconcile::ReadStartup(json::Field(answer, "startup"));
   if (const double time = Number(answer, "last_progress_time"); time > 0 && time < kLastSecond)
     progress.last_progress = After(Time{}, time);
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint");

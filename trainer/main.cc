@@ -69,7 +69,7 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
   end.checkpoint_step = status.checkpoint.step;
   end.message = message;
   if (std::FILE* file = std::fopen(path.c_str(), "we")) {
-    std::fputs(TerminationMessage(end, status.attempt).c_str(), file);
+    std::fputs(TerminationMessage(end, status.attempt, status.startup).c_str(), file);
     std::fclose(file);
   }
 }

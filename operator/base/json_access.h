@@ -4,7 +4,10 @@
 #define TRAINYARD_OPERATOR_BASE_JSON_ACCESS_H_
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace trainyard::json {
@@ -40,6 +43,20 @@ inline double Number(const nlohmann::json& object, const char* key, double missi
 inline int64_t Count(const nlohmann::json& object, const char* key) {
   const double value = Number(object, key);
   return value >= 1 ? static_cast<int64_t>(value < 9007199254740992.0 ? value : 9007199254740992.0) : 0;
+}
+
+// A count that may be unknown: null, or no number at all.
+inline std::optional<int64_t> KnownCount(const nlohmann::json& object, const char* key) {
+  return Number(object, key, -1) >= 0 ? std::optional(Count(object, key)) : std::nullopt;
+}
+
+// A number that may be unknown, to six digits: tables of a cluster print all that there are.
+inline std::optional<double> KnownNumber(const nlohmann::json& object, const char* key) {
+  const nlohmann::json& field = Field(object, key);
+  if (!field.is_number()) return std::nullopt;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", field.get<double>());
+  return std::strtod(text, nullptr);
 }
 
 inline bool Flag(const nlohmann::json& object, const char* key) {

@@ -20,12 +20,23 @@ std::vector<std::string> LastLines(const std::string& text) {
   return lines;
 }
 
-std::optional<int64_t> Known(const nlohmann::json& said, const char* key) {
-  const bool known = json::Field(said, key).is_number_integer() && json::Number(said, key) >= 0;
-  return known ? std::optional(json::Count(said, key)) : std::nullopt;
+// No attempt starts for as long as that: three hundred years.
+constexpr double kMaxSeconds = 9e9;
+
+std::optional<double> Seconds(const nlohmann::json& told, const char* key) {
+  const std::optional<double> seconds = json::KnownNumber(told, key);
+  return seconds && *seconds >= 0 && *seconds < kMaxSeconds ? seconds : std::nullopt;
 }
 
 }  // namespace
+
+api::Startup ReadStartup(const nlohmann::json& told) {
+  api::Startup startup;
+  startup.rendezvous = Seconds(told, "rendezvous_seconds");
+  startup.first_step = Seconds(told, "first_step_seconds");
+  startup.from_step = json::KnownCount(told, "step");
+  return startup;
+}
 
 LastWords ReadLastWords(const std::string& termination_message) {
   LastWords words;
@@ -36,10 +47,11 @@ LastWords ReadLastWords(const std::string& termination_message) {
     return words;
   }
   words.from_launcher = true;
-  words.rank = Known(said, "rank");
+  words.rank = json::KnownCount(said, "rank");
   words.reason = Cut(json::Text(said, "reason"), kMaxReason);
   words.message = json::Text(said, "message");
-  words.step = Known(said, "step");
+  words.step = json::KnownCount(said, "step");
+  words.startup = ReadStartup(json::Field(said, "startup"));
   // 0 is what a launcher says of a run that has none.
   if (const int64_t step = json::Count(said, "checkpoint_step"); step > 0) words.checkpoint_step = step;
   for (const nlohmann::json& line : json::List(said, "tail")) {

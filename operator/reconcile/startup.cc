@@ -20,6 +20,12 @@ void Measure(std::optional<Time> from, std::optional<Time> to, std::optional<dou
   if (!seconds && from && to) seconds = std::max(0.0, SecondsBetween(*from, *to));
 }
 
+void Take(const api::Startup& told, api::Startup& startup) {
+  if (!startup.rendezvous) startup.rendezvous = told.rendezvous;
+  if (!startup.first_step) startup.first_step = told.first_step;
+  if (!startup.from_step) startup.from_step = told.from_step;
+}
+
 }  // namespace
 
 void MeasureStartup(const Observed& observed, api::JobStatus& status) {
@@ -34,11 +40,9 @@ void MeasureStartup(const Observed& observed, api::JobStatus& status) {
     Measure(created, scheduled, startup.scheduled);
     Measure(scheduled, Last(observed, &PodRecord::started_at), startup.pulled);
   }
-  if (const Report* report = CurrentReport(observed)) {
-    if (!startup.rendezvous) startup.rendezvous = report->startup.rendezvous;
-    if (!startup.first_step) startup.first_step = report->startup.first_step;
-    if (!startup.from_step) startup.from_step = report->startup.from_step;
-  }
+  if (const Report* report = CurrentReport(observed)) Take(report->startup, startup);
+  // An attempt may be over before anybody asked.
+  if (const Pod& first = observed.current.front(); first && first->end) Take(first->end->words.startup, startup);
 }
 
 }  // namespace trainyard::reconcile

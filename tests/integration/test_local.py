@@ -186,7 +186,8 @@ def test_a_job_trains_and_nothing_is_left(local, data, wrapper):
     assert status["progress"]["step"] == 60 and status["world"]["size"] == 2
     assert status["checkpoint"]["step"] == 60, "the last one, which was written after the last poll"
     assert "Succeeded" in run.output
-    assert {"queued", "scheduled", "pulled"} <= status["startup"].keys()
+    assert status["startup"].keys() == {"queued", "scheduled", "pulled", "rendezvous", "firstStep", "fromStep"}, "however short the run"
+    assert status["goodput"]["furthestStep"] == 60 and "replay" in status["goodput"]["lostSeconds"]
     assert_each_second_is_counted_once(run.job())
     records = harness.records(run.state / "claims/default/ckpt/record.jsonl")
     assert len(records) == 60

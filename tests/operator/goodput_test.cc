@@ -247,5 +247,34 @@ TEST(Startup, WhatRankZeroSaysCountsForItsAttemptAlone) {
   EXPECT_FALSE(MakePlan(observed, kNow).status.startup.rendezvous);
 }
 
+TEST(Startup, OfARunThatNobodyAskedInTimeStandsInItsLastWords) {
+  Scene scene(2);
+  SetCondition(scene.status(), kScheduledCondition, true, "Test", "", kNow, 1);
+  SetCondition(scene.status(), kRunningCondition, true, "Test", "", kNow, 1);
+  scene.status().goodput.as_of = After(kNow, -60);
+  scene.status().attempt_time = After(kNow, -60);
+  const std::string words =
+      R"({"v":1,"step":80,"startup":{"step":40,"rendezvous_seconds":1.23456789,"first_step_seconds":20}})";
+  scene.Ended(0, 0, 1, words);
+  scene.Ended(1, 0, 1, R"({"v":1,"step":80,"startup":{"step":7,"rendezvous_seconds":9,"first_step_seconds":9}})");
+  api::JobStatus status = scene.Decide().status;
+  AccountTime(scene.job(), status, kNow);
+  EXPECT_EQ(status.phase, api::kSucceeded);
+  EXPECT_EQ(status.startup.rendezvous, 1.23457) << "rank 0's, to six digits";
+  EXPECT_EQ(status.startup.first_step, 20);
+  EXPECT_EQ(status.startup.from_step, 40);
+  EXPECT_EQ(status.goodput.lost_seconds.startup, 21);
+  EXPECT_EQ(status.goodput.training_seconds, 39);
+  EXPECT_EQ(status.goodput.lost_seconds.replay, 0) << "known, as the steps are";
+}
+
+TEST(Startup, LastWordsThatCannotBeTrueSayNothing) {
+  for (const char* startup : {"null", "7", "[]", R"({"step":-1,"rendezvous_seconds":-2,"first_step_seconds":1e10})",
+                              R"({"step":"1","rendezvous_seconds":"2","first_step_seconds":true})"}) {
+    const api::Startup read = ReadLastWords(std::string(R"({"v":1,"startup":)") + startup + "}").startup;
+    EXPECT_FALSE(read.from_step || read.rendezvous || read.first_step) << startup;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

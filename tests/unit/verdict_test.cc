@@ -34,22 +34,23 @@ TEST(TerminationMessage, HoldsTheContractsFields) {
   end.checkpoint_step = 10;
   end.message = "bad data";
   end.tail = {"one", "two"};
-  const auto json = nlohmann::json::parse(TerminationMessage(end, 4));
+  const auto json = nlohmann::json::parse(
+      TerminationMessage(end, 4, {.step = 8, .rendezvous_seconds = 1.5, .first_step_seconds = {}}));
   EXPECT_EQ(
       json,
       nlohmann::json::parse(
-          R"({"v":1,"attempt":4,"rank":3,"exit_code":65,"signal":0,"reason":"BadData","step":12,"checkpoint_step":10,"message":"bad data","tail":["one","two"]})"));
+          R"({"v":1,"attempt":4,"rank":3,"exit_code":65,"signal":0,"reason":"BadData","step":12,"checkpoint_step":10,"startup":{"step":8,"rendezvous_seconds":1.5,"first_step_seconds":null},"message":"bad data","tail":["one","two"]})"));
 }
 
 TEST(TerminationMessage, NeverExceedsTheKubeletsLimit) {
   RankEnd end = Exited(0, 70, 0);
   end.message = std::string(5000, 'm');
   for (int i = 0; i < 100; ++i) end.tail.push_back(std::string(90, 't') + "\x01\xff\"");
-  const std::string text = TerminationMessage(end, 1);
+  const std::string text = TerminationMessage(end, 1, {});
   EXPECT_LE(text.size(), 4096u);
   EXPECT_TRUE(nlohmann::json::parse(text)["tail"].empty()) << "the tail goes first";
   end.message = "short";
-  const auto json = nlohmann::json::parse(TerminationMessage(end, 1));
+  const auto json = nlohmann::json::parse(TerminationMessage(end, 1, {}));
   EXPECT_EQ(json["message"], "short");
   EXPECT_GT(json["tail"].size(), 10u) << "as much of the tail stays as fits";
 }

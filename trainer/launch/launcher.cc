@@ -350,7 +350,7 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
     std::FILE* file =
         std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.
     if (file) {
-      std::fputs(TerminationMessage(culprit, node.attempt()).c_str(), file);
+      std::fputs(TerminationMessage(culprit, node.attempt(), node.Statuses().front().startup).c_str(), file);
       std::fclose(file);
     }
   }

@@ -45,7 +45,7 @@ size_t Culprit(const std::vector<RankEnd>& ends) {
   return static_cast<size_t>(best - ends.begin());
 }
 
-std::string TerminationMessage(const RankEnd& culprit, int64_t attempt) {
+std::string TerminationMessage(const RankEnd& culprit, int64_t attempt, const StartupTimes& startup) {
   nlohmann::ordered_json json = {{"v", 1},
                                  {"attempt", attempt},
                                  {"rank", culprit.rank},
@@ -54,6 +54,7 @@ std::string TerminationMessage(const RankEnd& culprit, int64_t attempt) {
                                  {"reason", ExitReason(culprit.exit_code)},
                                  {"step", culprit.step},
                                  {"checkpoint_step", culprit.checkpoint_step},
+                                 {"startup", startup.ToJson()},
                                  {"message", culprit.message},
                                  {"tail", culprit.tail}};
   // Output of a dying process may hold anything: invalid UTF-8 is replaced, not refused.

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/metrics/status.h"
+
 namespace trainyard {
 
 // How one rank ended.
@@ -28,8 +30,8 @@ int CausePriority(const RankEnd& end);
 size_t Culprit(const std::vector<RankEnd>& ends);
 
 // The termination message of a pod: JSON of at most 4096 bytes; the tail is cut first, then the
-// message (docs/formats.md).
-std::string TerminationMessage(const RankEnd& culprit, int64_t attempt);
+// message (docs/formats.md). `startup` is that of the pod's first rank, whoever the culprit is.
+std::string TerminationMessage(const RankEnd& culprit, int64_t attempt, const StartupTimes& startup);
 
 }  // namespace trainyard
 

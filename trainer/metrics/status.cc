@@ -163,6 +163,12 @@ void StatusBoard::Stepped() {
   });
 }
 
+Json StartupTimes::ToJson() const {
+  return {{"step", step ? Json(*step) : Json()},
+          {"rendezvous_seconds", NullIfUnknown(rendezvous_seconds)},
+          {"first_step_seconds", NullIfUnknown(first_step_seconds)}};
+}
+
 Json RankStatus::ToStatusJson() const {
   const bool joined = attempt > 0, placed = total_steps > 0;
   return {{"job_uid", joined ? Json(job_uid) : Json()},
@@ -173,10 +179,7 @@ Json RankStatus::ToStatusJson() const {
           {"phase", phase},
           {"step", placed ? Json(step) : Json()},
           {"total_steps", placed ? Json(total_steps) : Json()},
-          {"startup",
-           {{"step", startup.step ? Json(*startup.step) : Json()},
-            {"rendezvous_seconds", NullIfUnknown(startup.rendezvous_seconds)},
-            {"first_step_seconds", NullIfUnknown(startup.first_step_seconds)}}},
+          {"startup", startup.ToJson()},
           {"last_step_time", NullIfUnknown(last_step_time)},
           {"last_progress_time", last_progress_time},
           {"samples_per_second", NullIfUnknown(samples_per_second)},

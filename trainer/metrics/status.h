@@ -13,17 +13,22 @@
 
 namespace trainyard {
 
+// How a rank's attempt began. What is not known yet is null in JSON.
+struct StartupTimes {
+  std::optional<int64_t> step;  // where this attempt went on from
+  // From the process' start until the ranks had met, and from there to the end of the first step.
+  std::optional<double> rendezvous_seconds, first_step_seconds;
+
+  nlohmann::json ToJson() const;
+};
+
 struct RankStatus {
   std::string job_uid;
   int64_t attempt = 0;
   int rank = 0, world = 1;
   std::string phase = "starting";
   int64_t step = 0, total_steps = 0;  // total_steps 0: both are unknown until the attempt has chosen where to start
-  struct {
-    std::optional<int64_t> step;  // where this attempt went on from
-    // From the process' start until the ranks had met, and from there to the end of the first step.
-    std::optional<double> rendezvous_seconds, first_step_seconds;
-  } startup;
+  StartupTimes startup;
   double last_progress_time = 0;  // seconds since the epoch, like all times; 0: nothing was reported yet
   // Unknown before the first step of this attempt.
   std::optional<double> last_step_time, samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
