@@ -60,6 +60,44 @@ def test_a_node_ends_with_its_ranks(job):
     assert len(output.splitlines()) < 10, output
 
 
+OTHERS = {
+    "optim.lr": ({"optim": {"lr": 0.1}}, 64, "optim.lr: 0.1, not 0.001"),
+    "free": ({"checkpoint": {"every": 4}}, 64, "checkpoint.every: 4, not 0"),
+    "samples": ({"data": {"path": "LESS"}}, 65, "952 for rank 0: every rank needs the same data"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_rank_with_another_configuration_ends_the_start(tmp_path, other):
+    """Each rank reads its own file, and in ddp nothing would fail: every replica would become another model."""
+    changes, code, message = json.loads(json.dumps(OTHERS[other]).replace("LESS", str(tmp_path / "less")))
+    for name, windows in (("all", 952), ("less", 900)):
+        (tmp_path / name).mkdir()
+        for shard, count in (("train", windows), ("test", 64)):
+            harness.write_tokens(tmp_path / name / f"{shard}.tokens", [1, 2] * (8 * count) + [1], 16)
+    base = harness.merged(harness.SMALL_LANGUAGE_MODEL, data={"path": str(tmp_path / "all"), "test_shard": "test.tokens"}, run={"dir": str(tmp_path / "run")})
+    harness.write_config(tmp_path / "0.json", base)
+    harness.write_config(tmp_path / "1.json", harness.merged(base, **changes))
+    port = harness.free_port()
+    launchers = [node(tmp_path / f"{number}.json", number, port) for number in (0, 1)]
+    assert "rank 1 has another configuration" in (output := finish(launchers[1], code)) or code == 65, output
+    assert message in output
+    output = finish(launchers[0], 69)
+    assert "rank 1" in output and message in output, "rank 0 says why as well"
+    assert not (tmp_path / "run/log.jsonl").exists()
+
+
+def test_what_a_node_may_have_for_itself(tmp_path, data):
+    """Where things lie, and how a rank reads them."""
+    (tmp_path / "here").symlink_to(data)
+    base = harness.merged(harness.SMALL, run={"dir": str(tmp_path / "run")})
+    for number, own in enumerate(({"path": str(data)}, {"path": str(tmp_path / "here"), "workers": 2, "prefetch": 1})):
+        harness.write_config(tmp_path / f"{number}.json", harness.merged(base, data=own))
+    port = harness.free_port()
+    for launcher in [node(tmp_path / f"{number}.json", number, port) for number in (0, 1)]:
+        finish(launcher, 0)
+
+
 def test_a_host_that_is_no_store(job):
     """Something else listens on MASTER_PORT: it accepts, and hangs up or never answers."""
     with socket.socket() as server:

@@ -168,6 +168,27 @@ TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {
   EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{35, 30, 20, 10}));
 }
 
+TEST_F(CheckpointWriterTest, WhatWasFoundReadableAndLiesFarBackIsNotReadInEverySave) {
+  Own({"uid", 1});
+  auto save = [&](CheckpointWriter& writer, int64_t step) {
+    writer.Begin(step, Slices(0, 1), {});
+    writer.Finish();
+  };
+  auto first = Make(0, 1);
+  for (int64_t step : {10, 20, 30, 40}) save(*first, step);
+  fs::remove(directory_ / "step-00000010" / "manifest.json");
+  save(*first, 50);
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{50, 40, 30, 20, 10})) << "10 was read again";
+  fs::remove(directory_ / "step-00000050" / "manifest.json");
+  save(*first, 60);
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{60, 40, 30, 20, 10})) << "the newest are always looked at";
+  Fence::Take(directory_, {"uid", 2});
+  Fence::Record(directory_, {"uid", 2}, 60, "");
+  auto second = Make(0, 1, 2);
+  save(*second, 70);
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{70, 60, 40, 30, 20})) << "another attempt looks for itself";
+}
+
 TEST_F(CheckpointWriterTest, BadStepsArePassedOverByName) {
   Own({"uid", 1});
   auto writer = Make(0, 1);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "trainer/base/error.h"
 #include "trainer/base/hash.h"
@@ -31,7 +32,21 @@ TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothing) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
-TEST_F(FileTest, FailedWriteNamesThePathAndKeepsTheOld) {
+TEST_F(FileTest, AFailedReplacementKeepsTheOldAndLeavesNothing) {
+  WriteFileAtomic(directory_ / "a", "one");
+  auto half = [](const fs::path& temporary) {
+    std::ofstream(temporary) << "tw";
+    throw StorageError("the disk is full");
+  };
+  EXPECT_THROW(Replacement(directory_ / "a", half), StorageError);
+  {
+    const Replacement never_committed(directory_ / "a", [](const fs::path& path) { std::ofstream(path) << "two"; });
+  }
+  EXPECT_EQ(ReadFile(directory_ / "a"), "one");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, AFailedWriteNamesThePath) {
   EXPECT_THROW(
       try { WriteFileAtomic(directory_ / "missing" / "a", "x"); } catch (const StorageError& e) {
         EXPECT_NE(std::string(e.what()).find("missing/a"), std::string::npos);

@@ -94,7 +94,10 @@ TEST(RankStatus, AStartKnowsNothingYet) {
   starting.last_progress_time = 1e9;
   for (const char* key : {"job_uid", "attempt", "step", "total_steps"})
     EXPECT_TRUE(starting.ToStatusJson().at(key).is_null()) << key;
-  EXPECT_EQ(Exposition({RankStatus::FromJson(starting.ToJson())}).find("trainyard_step{"), std::string::npos);
+  const std::string text = Exposition({RankStatus::FromJson(starting.ToJson())});
+  for (const char* metric :
+       {"trainyard_step{", "trainyard_restarts_total{", "trainyard_micro_batch{", "trainyard_data_wait_ratio{"})
+    EXPECT_EQ(text.find(metric), std::string::npos) << metric;
 }
 
 // An evaluation moves the one and not the other.

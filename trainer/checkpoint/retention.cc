@@ -42,13 +42,15 @@ std::vector<fs::path> ListAside(const fs::path& directory) {
 }
 
 std::vector<fs::path> Retain(const fs::path& directory, const Fence& fence, const Writer& owner, int64_t committed,
-                             const Retention& rules) {
+                             const Retention& rules, std::set<int64_t>& kept) {
   std::error_code ignored;
   int64_t readable = 0;
   std::vector<fs::path> surplus;
   for (int64_t step : ListSteps(directory)) {
     const fs::path path = directory / StepName(step);
-    const std::optional<Standing> standing = StandingOf(path, step, fence);
+    const bool settled = readable >= rules.keep_last && kept.contains(step);
+    const std::optional<Standing> standing = settled ? Standing::kReadable : StandingOf(path, step, fence);
+    kept.erase(step);
     if (standing == Standing::kUnlisted && step < committed) continue;
     if (standing != Standing::kReadable) {
       std::error_code error;
@@ -56,6 +58,8 @@ std::vector<fs::path> Retain(const fs::path& directory, const Fence& fence, cons
       if (error) surplus.push_back(path);  // one of this name lies aside already
     } else if (++readable > rules.keep_last && !(rules.keep_every > 0 && step % rules.keep_every == 0)) {
       surplus.push_back(path);
+    } else {
+      kept.insert(step);
     }
   }
   const std::vector<fs::path> aside = ListAside(directory);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,13 @@ std::vector<std::filesystem::path> ListAside(const std::filesystem::path& direct
 
 // After `owner`, the last of `fence`, has committed the step `committed`: steps that cannot be gone
 // on from any more are moved aside, and what exceeds the rules gets the name of an unfinished step,
-// step-N.tmp-<tag>-old. Takes no time; returns what the caller removes. Steps that no fence lists are
+// step-N.tmp-<tag>-old. Renames only; returns what the caller removes. Steps that no fence lists are
 // moved aside above `committed`, since this run did not go on from them, and left alone below.
+// `kept`, empty at first: the steps that this owner has found readable and kept. Of those that keep_every keeps behind
+// the newest, the manifests are not read again, so the fence's lock is not held the longer the more there are.
 std::vector<std::filesystem::path> Retain(const std::filesystem::path& directory, const Fence& fence,
-                                          const Writer& owner, int64_t committed, const Retention& rules);
+                                          const Writer& owner, int64_t committed, const Retention& rules,
+                                          std::set<int64_t>& kept);
 
 }  // namespace trainyard
 

@@ -255,8 +255,8 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
     SyncDirectory(options_.directory);
     WriteFileAtomic(options_.directory / "latest", StepName(job.step) + "\n");
     RequireOwner();  // Where there are no locks, this keeps the time short in which a loser could remove steps.
-    removed =
-        Retain(options_.directory, Fence::Read(options_.directory), options_.writer, job.step, options_.retention);
+    removed = Retain(options_.directory, Fence::Read(options_.directory), options_.writer, job.step, options_.retention,
+                     kept_);
   });
   uint64_t bytes = text.size();
   for (const auto& [name, file] : manifest.files) bytes += file.bytes;

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,7 +98,8 @@ class CheckpointWriter {
   const WriterOptions options_;
   std::shared_ptr<Store> store_;
   std::vector<float> slab_;
-  std::string verdict_;  // rank 0: the key of its last one
+  std::string verdict_;     // rank 0: the key of its last one
+  std::set<int64_t> kept_;  // rank 0: Retain's
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> job_;

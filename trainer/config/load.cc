@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/yaml.h"
 #include "trainer/base/error.h"
@@ -208,13 +210,19 @@ std::string Shown(const Field& field, const Json& value) {
   return meant == value ? value.dump() : value.dump() + " (" + meant.dump() + ")";
 }
 
-}  // namespace
+// Where things lie, and how a rank reads: another node may have them elsewhere.
+bool IsOfOneRank(const Field& field) {
+  static const std::set<std::string> names = {"data.path", "data.workers",   "data.prefetch",     "train.record",
+                                              "run.dir",   "checkpoint.dir", "checkpoint.resume", "init.from"};
+  return names.contains(field.path);
+}
 
-std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& now) {
+std::vector<ConfigDifference> Compare(const Json& before, const Config& now,
+                                      const std::function<bool(const Field&)>& counts) {
   Config copy = now;
   std::vector<ConfigDifference> differences;
   for (const Field& field : Fields(copy)) {
-    if (field.field_class == FieldClass::kFree) continue;
+    if (!counts(field)) continue;
     const Json* node = &before;
     for (const std::string& part : Split(field.path, '.')) {
       node = node && node->is_object() && node->contains(part) ? &(*node)[part] : nullptr;
@@ -226,6 +234,16 @@ std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& no
         {field.path, Shown(field, *node), Shown(field, after), field.field_class == FieldClass::kIdentity});
   }
   return differences;
+}
+
+}  // namespace
+
+std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& now) {
+  return Compare(before, now, [](const Field& field) { return field.field_class != FieldClass::kFree; });
+}
+
+std::vector<ConfigDifference> CompareRanks(const Json& first, const Config& mine) {
+  return Compare(first, mine, [](const Field& field) { return !IsOfOneRank(field); });
 }
 
 std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {

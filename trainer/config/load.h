@@ -41,6 +41,10 @@ struct ConfigDifference {
 // that it stands for are the same.
 std::vector<ConfigDifference> CompareConfig(const nlohmann::json& before, const Config& now);
 
+// What differs between rank 0's configuration, written by ToJson, and that of another rank of its run. Free fields are
+// compared as well, but for where things lie and how a rank reads: those may be a node's own.
+std::vector<ConfigDifference> CompareRanks(const nlohmann::json& first, const Config& mine);
+
 // docs/config.md: the common fields, then each task's.
 std::string ConfigDocument(std::span<const TaskDeclaration> tasks);
 

@@ -45,13 +45,14 @@ Value DataSeconds(const char* stage) {
   };
 }
 
-double DataWaitRatio(const RankStatus& s) {
+// No sample before a step.
+void DataWaitRatio(const RankStatus& s, const std::function<void(Labels, double)>& add) {
   double all = 0, data = 0;
   for (const auto& [phase, seconds] : s.phase_seconds) {
     all += seconds;
     if (phase == "data") data = seconds;
   }
-  return all > 0 ? data / all : 0;
+  if (all > 0) add({}, data / all);
 }
 
 const std::vector<MetricSpec>& Specs() {
@@ -98,7 +99,7 @@ const std::vector<MetricSpec>& Specs() {
          for (const auto& [phase, seconds] : s.phase_seconds) add({{"phase", phase}}, seconds);
        }},
       {"trainyard_data_wait_ratio", "Share of the step thread's time that waited for data.", MetricType::Gauge,
-       One(DataWaitRatio)},
+       DataWaitRatio},
       {"trainyard_data_read_seconds_total", "Time in which samples were read, of all loader threads together.",
        MetricType::Counter, DataSeconds("read")},
       {"trainyard_data_collate_seconds_total", "Time in which micro-batches were made of samples, the same way.",
@@ -123,10 +124,15 @@ const std::vector<MetricSpec>& Specs() {
       {"trainyard_checkpoint_stall_seconds_total", "Time that training waited for checkpoints.", MetricType::Counter,
        One([](auto& s) { return s.checkpoint_stall_seconds; })},
       {"trainyard_micro_batch", "Samples of one forward and backward.", MetricType::Gauge,
-       One([](auto& s) { return s.micro_batch; })},
+       [](const RankStatus& s, const auto& add) {
+         if (s.micro_batch > 0) add({}, static_cast<double>(s.micro_batch));
+       }},
       {"trainyard_world_size", "Ranks.", MetricType::Gauge, One([](auto& s) { return s.world; })},
       {"trainyard_restarts_total", "Attempts before this one.", MetricType::Counter,
-       One([](auto& s) { return static_cast<double>(s.attempt > 0 ? s.attempt - 1 : 0); })},
+       [](const RankStatus& s, const auto& add) {
+         // A rank that waits for the others does not know which attempt it is in; 0 would be a drop to Prometheus.
+         if (s.attempt > 0) add({}, static_cast<double>(s.attempt - 1));
+       }},
       {"trainyard_nonfinite_steps_total", "Steps with a loss or gradient that is not finite.", MetricType::Counter,
        One([](auto& s) { return s.steps_skipped; })},
       {"trainyard_telemetry_dropped_total", "Events that a sink of telemetry lost.", MetricType::Counter,

@@ -87,8 +87,8 @@ class Engine : public Weights {
   // What this rank saves and loads; of one key several, where it owns parts. The spans stay valid; after writing to
   // them, call Publish.
   virtual std::vector<StateSlice> Slices() = 0;
-  // Sets a parameter, trained or frozen, from a whole tensor, which forward computes with from then on. Every rank
-  // calls it, with the same values.
+  // Sets this rank's part of a parameter, trained or frozen, from a whole tensor. Who sets it on one rank only makes
+  // the ranks' values the same before Publish, after which forward computes with them.
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
   // Refreshes what forward computes with. Every rank calls it. Throws PeerError when a collective failed.
   virtual void Publish() = 0;

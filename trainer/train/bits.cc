@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/build_info.h"
+#include "trainer/base/hash.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/kernels/kernels.h"
@@ -36,7 +37,7 @@ std::string TextOf(const Json& bits, const std::string& name) {
 Json BitsOf(const Config& config, const Plan& plan) {
   return {{"world", plan.world},
           {"micro", plan.micro},
-          {"stage", "ddp"},  // zero1 and zero2 make the same bits
+          {"stage", NameOf(plan.stage)},
           {"precision", plan.precision == Precision::kBf16 ? "bf16" : "fp32"},
           {"run.deterministic", config.run.deterministic},
           {"threads", at::get_num_threads()},
@@ -53,12 +54,28 @@ std::string BitsDifference(const Json& saved, const Json& now) {
     for (const auto& [name, value] : bits->items()) names.insert(name);
   }
   std::vector<std::string> parts;
-  names.erase("threads");  // kept for people: no bit depends on it (model/parallel_for.h)
+  // Kept for people: no bit depends on the threads (model/parallel_for.h), nor on who holds what (parallel/engine.h).
+  for (const char* name : {"threads", "stage"}) names.erase(name);
   for (const std::string& name : names) {
     const std::string before = TextOf(saved, name), after = TextOf(now, name);
     if (before != after) parts.push_back(name + " " + before + " -> " + after);
   }
   return parts.empty() ? "" : "; not bit-exact with an uninterrupted run, because " + Join(parts);
+}
+
+std::string OtherMachines(ControlPlane& control, const Json& bits) {
+  std::string machine;
+  for (const char* part : {"kernels", "libtorch's kernels", "CPU"}) machine += TextOf(bits, part) + "\n";
+  const auto mine = static_cast<int64_t>(Xxh3Of(std::span<const char>(machine)));
+  const std::vector<int64_t> all = control.AllGatherNow(std::span(&mine, 1), "comparing the ranks' processors");
+  std::vector<std::string> others;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) others.push_back(std::to_string(rank));
+  }
+  return others.empty() || control.rank() != 0
+             ? ""
+             : "rank " + Join(others) + " computes on another kind of processor than rank 0, and so with other last " +
+                   "digits: the ranks' copies of the model drift apart by as much; nodes of one kind train alike";
 }
 
 }  // namespace trainyard

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "trainer/comm/control_plane.h"
 #include "trainer/config/config.h"
 #include "trainer/train/plan.h"
 
@@ -16,6 +17,10 @@ nlohmann::json BitsOf(const Config& config, const Plan& plan);
 // "; not bit-exact ... because ..." for a run that goes on; empty when it is. A field that
 // one side lacks counts as different.
 std::string BitsDifference(const nlohmann::json& saved, const nlohmann::json& now);
+
+// Which ranks' processors, by `bits` of each, make other bits than rank 0's: a warning for rank 0, empty on the others
+// and where all are alike. Every rank calls it.
+std::string OtherMachines(ControlPlane& control, const nlohmann::json& bits);
 
 }  // namespace trainyard
 

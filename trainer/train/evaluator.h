@@ -1,4 +1,4 @@
-// Runs evaluations over all ranks, and draws the consequences: best weights, plateau, early stop.
+// Runs evaluations over all ranks; consequences.h draws the consequences.
 #ifndef TRAINYARD_TRAINER_TRAIN_EVALUATOR_H_
 #define TRAINYARD_TRAINER_TRAIN_EVALUATOR_H_
 

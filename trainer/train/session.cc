@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/build_info.h"
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -11,6 +12,7 @@
 #include "trainer/comm/gathering.h"
 #include "trainer/comm/gloo.h"
 #include "trainer/comm/signs_of_life.h"
+#include "trainer/config/load.h"
 #include "trainer/launch/route.h"
 #include "trainer/train/run_directory.h"
 
@@ -31,6 +33,31 @@ void Claim(const Config& config, const Dataset& data, const Tick& tick, Session&
   WriteAttempt(ClaimRunDirectory(config, session.fingerprint), session);
   session.predecessor = RunningMark::Holder(config.run.dir);
   session.mark = std::make_unique<RunningMark>(config.run.dir, session.attempt);
+}
+
+// What the ranks of a run must have in common: else each would train something of its own.
+Json CommonOf(const Config& config, const Dataset& data) {
+  return {{"build", std::string(Build().version) + " (" + Build().commit + ")"},
+          {"config", ToJson(config)},
+          {"samples", data.size()}};
+}
+
+// Throws ConfigError or DataError where this rank's is not rank 0's, which `first` is.
+void RequireCommon(const Json& first, const Config& config, const Dataset& data, int rank) {
+  const Json mine = CommonOf(config, data);
+  if (first["build"] != mine["build"])
+    throw ConfigError(Format("rank %d is trainyard %s and rank 0 is %s: the ranks of a run need one image", rank,
+                             mine["build"].get<std::string>().c_str(), first["build"].get<std::string>().c_str()));
+  std::vector<std::string> parts;
+  for (const ConfigDifference& difference : CompareRanks(first["config"], config))
+    parts.push_back(difference.path + ": " + difference.after + ", not " + difference.before);
+  if (!parts.empty())
+    throw ConfigError(
+        Format("rank %d has another configuration than rank 0: %s; was the file changed while the ranks were started?",
+               rank, Join(parts, "; ").c_str()));
+  if (first["samples"] != mine["samples"])
+    throw DataError(Format("data.path: %lld samples for rank %d and %lld for rank 0: every rank needs the same data",
+                           mine["samples"].get<long long>(), rank, first["samples"].get<long long>()));
 }
 
 // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
@@ -65,9 +92,13 @@ Session JoinWorld(const Config& config, const Dataset& data) {
   if (world.rank == 0) {
     Claim(
         config, data, [&] { signs.Beat(); }, session);
-    store->Set("claim/attempt", Json{{"uid", session.job_uid}, {"attempt", session.attempt}}.dump());
+    Json claimed = CommonOf(config, data);
+    claimed["uid"] = session.job_uid;
+    claimed["attempt"] = session.attempt;
+    store->Set("claim/attempt", claimed.dump());
   } else {
     const Json claimed = Json::parse(signs.Wait("attempt", 0, "rank 0 to claim the run directory"));
+    RequireCommon(claimed, config, data, world.rank);
     WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
   }
   const std::string prefix = Format("attempt-%lld/", static_cast<long long>(session.attempt));

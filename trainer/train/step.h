@@ -64,8 +64,7 @@ class Step {
     bool wants_save = false;
     std::exception_ptr error;
   };
-  // Throws DataError, on every rank, when no rank could read a sample.
-  // Phases 2 to 4.
+  // Phases 2 to 4. Throws DataError, on every rank, when no rank could read a sample.
   StepResult ComputeTogether(const Share& share, int64_t step, Local& local);
   std::vector<double> Denominators(const Share& share, bool failed);
   void ForwardBackward(const Share& share, const std::vector<double>& denominators, int64_t step, Local& local);

@@ -64,6 +64,8 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
                 (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
                                            StatusAddressFromEnvironment().c_str(), publisher.port())
                                   : ""));
+  if (const std::string others = OtherMachines(*session_.control, BitsOf(config, plan_)); !others.empty())
+    reporter_.Warn(others);
   for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
   for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
   if (AtEnd()) {

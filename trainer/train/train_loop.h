@@ -34,7 +34,6 @@ class TrainLoop {
   bool AtEnd() const { return train_.step >= plan_.total_steps || train_.ended_early; }
   bool EvaluationDue() const;
   void NextStage();
-  // Returns whether some rank was asked to stop.
   StepResult TakeStep();
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
   void Evaluate();
