@@ -74,6 +74,18 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
   }
 }
 
+// Also where something else in the environment is wrong.
+int RankAsFarAsKnown() {
+  for (const char* name : {env::kRank, "SLURM_PROCID"}) {
+    try {
+      if (const std::optional<int> rank = EnvInt(name, 0, kMaxRanks)) return *rank;
+    } catch (const ConfigError&) {
+      // It is what the message is about.
+    }
+  }
+  return 0;
+}
+
 int CodeOf(const std::exception& error) {
   if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
   if (FailedAllocation(error)) return static_cast<int>(ExitCode::kOutOfMemory);
@@ -92,29 +104,38 @@ StopWords WordsOfTraining() {
 }
 
 int Train(const CommonOptions& options, bool dry_run) {
-  InstallStopHandlers(WordsOfTraining());
   if (dry_run) {
+    EndOnStop("\ntrainyard: ended by a signal; a dry run writes nothing\n");
+    UnblockStopSignals();
     DryRun(Load(options));
     return 0;
   }
+  InstallStopHandlers(WordsOfTraining());
   const World world = WorldFromEnvironment();
-  StatusPublisher publisher(world.local_rank == 0);
-  publisher.board().Update([&](RankStatus& s) {
-    s.rank = world.rank;
-    s.world = world.size;
-  });
+  std::unique_ptr<StatusPublisher> publisher;  // null: its port is in use
   int code = 0;
   std::string message;
   try {
-    RunTraining(Load(options), publisher);
+    publisher = std::make_unique<StatusPublisher>(world.local_rank == 0);
+    publisher->board().Update([&](RankStatus& s) {
+      s.rank = world.rank;
+      s.world = world.size;
+    });
+    RunTraining(Load(options), *publisher);
   } catch (const std::exception& error) {
     code = CodeOf(error);
     message = MessageOf(error);
-    if (!publisher.channel().SendEnd(message))
+    if (!publisher || !publisher->channel().SendEnd(message))
       std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
     SayEnded(world, message);
   }
-  if (!publisher.channel().connected()) WriteTerminationMessage(publisher.board().Get(), code, message);
+  if (!publisher) {
+    RankStatus status;
+    status.rank = world.rank;
+    WriteTerminationMessage(status, code, message);
+  } else if (!publisher->channel().connected()) {
+    WriteTerminationMessage(publisher->board().Get(), code, message);
+  }
   return code;
 }
 
@@ -365,9 +386,11 @@ int Main(int argc, char** argv) {
     return Run(commands);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trainyard: %s\n", MessageOf(error).c_str());
-    // Before there were ranks, or a rank before it could report.
+    // Before there were ranks, or a rank before it knew its world.
     const std::string name = commands.app.get_subcommands().at(0)->get_name();
-    if (name == "launch" || name == "train") WriteTerminationMessage({}, CodeOf(error), MessageOf(error));
+    RankStatus status;
+    if (name == "train") status.rank = RankAsFarAsKnown();
+    if (name == "launch" || name == "train") WriteTerminationMessage(status, CodeOf(error), MessageOf(error));
     return CodeOf(error);
   }
 }

@@ -358,6 +358,43 @@ def test_a_rank_that_throws(tmp_path, data, place, call, code):
     expect(again, 0, "resuming from")
 
 
+@pytest.mark.parametrize("fault", ["forwards:1:5", "forward:1", "forward:one:5", "forward:99999999999999999999:5", "forward:0:99999999999999999999"])
+def test_a_fault_that_does_not_exist(tmp_path, data, fault):
+    """A test that asks for one would show nothing."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
+    result = harness.run("train", "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_TEST_FAULT=fault)
+    expect(result, 64, f"TRAINYARD_TEST_FAULT: {fault} is not allowed; expected place:rank:call, the place one of loader, disk, ")
+
+
+def test_a_rank_that_cannot_serve_its_status_says_so_to_all(tmp_path, data):
+    """Without a launcher. The others would wait for it until parallel.rendezvous_seconds, which are 300."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
+    path = harness.write_config(tmp_path / "job.json", config)
+    world = dict(WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=harness.free_port())
+    first = harness.start("train", "--config", path, RANK=0, **world)
+
+    def store_is_there():
+        with socket.socket() as there:
+            return there.connect_ex(("127.0.0.1", world["MASTER_PORT"])) == 0
+
+    try:
+        harness.wait_until(store_is_there, 90, "the store")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            second = harness.run("train", "--config", path, RANK=1, **world, TRAINYARD_STATUS_PORT=taken.getsockname()[1], TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+        output = first.communicate(timeout=90)[0]
+    finally:
+        harness.kill(first.pid)
+    expect(second, 69, "trainyard: rank 1: the status port (TRAINYARD_STATUS_PORT)")
+    assert json.loads((tmp_path / "termination").read_text())["rank"] == 1
+    assert first.returncode == 69 and "rank 1 has ended: the status port" in output, output
+
+
+def test_a_rank_outside_of_its_world_is_named(tmp_path):
+    result = harness.run("train", "--config", tmp_path / "none", RANK=3, WORLD_SIZE=2, TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    expect(result, 64, "RANK: 3 is not allowed")
+    assert json.loads((tmp_path / "termination").read_text())["rank"] == 3
+
+
 @pytest.mark.parametrize("command, rank", [(["launch", "--nproc", 2], 0), (["launch", "--nproc", 2], 1), (["launch", "--nproc", 2, "--quiet"], 0), (["train"], 0)])
 def test_an_error_stands_once_on_the_terminal(tmp_path, data, command, rank):
     """The launcher says it, and the rank's log keeps it; without a launcher the rank does."""

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import termios
 import time
@@ -109,6 +110,45 @@ def test_two_signals_within_two_seconds(tmp_path, job, alone):
         harness.kill(process.pid)
     if not alone:
         assert json.loads((tmp_path / "termination").read_text())["reason"] == "Signal15"
+
+
+def test_a_dry_run_simply_ends(job):
+    """It has nothing to save, and its batch would last for minutes."""
+    process = harness.start("train", "--dry-run", "--config", job)
+
+    def is_prepared():
+        fields = dict(line.split(":", 1) for line in open(f"/proc/{process.pid}/status"))
+        return int(fields["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1
+
+    try:
+        harness.wait_until(is_prepared, PATIENCE, "a handler")
+        process.send_signal(signal.SIGTERM)
+        output = process.communicate(timeout=30)[0]
+    finally:
+        harness.kill(process.pid)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert "a dry run writes nothing" in output and "then saving" not in output
+
+
+def test_an_evaluation_that_reads_its_data_obeys(tmp_path):
+    """The data is 64 GiB of zeros that take no room, and the checkpoint, which is not there, is looked for behind it."""
+    shard = harness.write_tokens(tmp_path / "train.tokens", [], 16)
+    tokens = 32 << 30
+    with open(shard, "r+b") as file:
+        file.seek(16)
+        file.write(struct.pack("<Q", tokens))
+        file.truncate(24 + 2 * tokens)
+    config = harness.merged(harness.SMALL_LANGUAGE_MODEL, data={"path": str(shard)}, run={"dir": str(tmp_path / "run")})
+    process = harness.start("eval", "--config", harness.write_config(tmp_path / "job.json", config), "--checkpoint", tmp_path / "none", TRAINYARD_PROGRESS="lines")
+    output = Output(process.stdout.fileno())
+    try:
+        output.wait("reading tokens")
+        process.send_signal(signal.SIGTERM)
+        output.wait("stopped on request while the data was read")
+        assert process.wait(timeout=PATIENCE) == 75
+    finally:
+        harness.kill(process.pid)
+        shard.unlink()
 
 
 def test_a_stop_that_reaches_everyone_at_once_is_one(tmp_path, data):

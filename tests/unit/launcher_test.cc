@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -28,13 +31,14 @@ class LauncherTest : public testing::Test {
   ~LauncherTest() override { fs::remove_all(directory_); }
 
   // Starts the launcher of `procs` ranks that run `script`; returns its pid. `terminal`: a file that takes the place of
-  // one; empty: it is told to be quiet.
-  pid_t Start(int procs, const std::string& script, const std::string& terminal = "") {
+  // one; empty: it is told to be quiet. `nodes`: this is the first of so many, and the others do not come.
+  pid_t Start(int procs, const std::string& script, const std::string& terminal = "", int nodes = 1) {
     const pid_t pid = fork();
     if (pid != 0) return pid;
     if (!terminal.empty()) dup2(open(terminal.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
     LaunchOptions options;
     options.world.procs = procs;
+    options.world.nodes = nodes;
     options.command = {"/bin/sh", "-c", script};
     options.rank0_address = "127.0.0.1";
     options.termination_log = (directory_ / "termination").string();
@@ -65,8 +69,37 @@ class LauncherTest : public testing::Test {
     ASSERT_TRUE(fs::exists(file));
   }
 
+  // What a rank writes in a shell to have a log in the test's folder.
+  std::string Hello() const {
+    return "echo '{\"hello\": {\"attempt\": 1, \"run_dir\": \"" + (directory_ / "run").string() +
+           "\"}}' >&$TRAINYARD_REPORT_FD; ";
+  }
+  // The log of rank 0 as a pipe that nobody reads: a volume that does not answer.
+  fs::path Pipe() const {
+    const fs::path path = directory_ / "run" / "logs" / "attempt-1-rank-0.log";
+    fs::create_directories(path.parent_path());
+    mkfifo(path.c_str(), 0600);
+    return path;
+  }
+  // The launcher's code; a launcher that does not end in a minute is killed.
+  static int WaitAMinute(pid_t pid) {
+    const auto deadline = Clock::now() + std::chrono::minutes(1);
+    int status = 0;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+      if (Clock::now() > deadline) kill(pid, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
   fs::path directory_;
 };
+
+// A process that has ended and that nobody has collected.
+bool IsZombie(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");  // Its size is 0: ReadFile would find nothing.
+  return std::string(std::istreambuf_iterator<char>(stat), {}).find(") Z") != std::string::npos;
+}
 
 TEST_F(LauncherTest, AllRanksSucceed) {
   EXPECT_EQ(Wait(Start(3,
@@ -92,13 +125,92 @@ int CountOf(const std::string& text, const std::string& word) {
 
 TEST_F(LauncherTest, WhatARankReportsStandsInItsLogAndOnceOnTheTerminal) {
   const std::string terminal = (directory_ / "terminal").string(), run = (directory_ / "run").string();
-  const std::string script = "echo '{\"hello\": {\"attempt\": 1, \"run_dir\": \"" + run +
-                             "\"}}' >&$TRAINYARD_REPORT_FD; echo working; "
+  const std::string script = Hello() +
+                             "echo working; "
                              "echo '{\"end\": {\"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; exit 65";
   EXPECT_EQ(Wait(Start(1, script, terminal)), 65);
   EXPECT_EQ(CountOf(ReadFile(terminal), "broken file"), 1) << ReadFile(terminal);
   const std::string log = ReadFile(run + "/logs/attempt-1-rank-0.log");
   EXPECT_EQ(log, "working\ntrainyard: rank 0: broken file\n");
+}
+
+TEST_F(LauncherTest, ALogThatTakesNothingDelaysNoStop) {
+  const fs::path pipe = Pipe();
+  const std::string ready = (directory_ / "ready").string(), terminal = (directory_ / "terminal").string();
+  const pid_t launcher =
+      Start(1,
+            Hello() +
+                "exec python3 -c \"import signal,sys,time\nsignal.signal(15, lambda *a: sys.exit(75))\n"
+                "signal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nfor i in range(100000): print('line', i)\n"
+                "sys.stdout.flush()\nopen('" +
+                ready + "','w')\ntime.sleep(60)\"",
+            terminal);
+  WaitFor(ready);
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(WaitAMinute(launcher), 75);
+  const std::string said = ReadFile(terminal);
+  EXPECT_EQ(CountOf(said, pipe.string() + " lacks 100000 lines: it is not written in time"), 1)
+      << said.substr(said.size() - std::min<size_t>(said.size(), 1000));
+}
+
+TEST_F(LauncherTest, ALogThatIsSlowGetsEverythingInOrder) {
+  const fs::path pipe = Pipe();
+  const std::string ready = (directory_ / "ready").string(), go = (directory_ / "go").string();
+  const pid_t launcher =
+      Start(1, Hello() + "seq 1 300000; touch " + ready + "; until [ -e " + go +
+                   " ]; do sleep 0.01; done; echo '{\"end\": {\"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; "
+                   "exit 65");
+  WaitFor(ready);
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::ofstream(go).flush();
+  });
+  std::string log;
+  std::ifstream stream(pipe);
+  log.assign(std::istreambuf_iterator<char>(stream), {});
+  end.join();
+  EXPECT_EQ(WaitAMinute(launcher), 65);
+  std::string all;
+  for (int i = 1; i <= 300000; ++i) all += std::to_string(i) + "\n";
+  EXPECT_TRUE(log == all + "trainyard: rank 0: broken file\n")
+      << log.size() << " bytes, " << log.substr(log.size() - std::min<size_t>(log.size(), 100));
+}
+
+TEST_F(LauncherTest, WhatARankDiedOfBeforeAllAreKilledIsACause) {
+  const std::string go = (directory_ / "go").string(), pid = (directory_ / "pid").string();
+  const pid_t launcher =
+      Start(2, "trap '' TERM; echo $$ > " + pid + "$RANK.tmp; mv " + pid + "$RANK.tmp " + pid + "$RANK; until [ -e " +
+                   go + " ]; do sleep 0.01; done; if [ $RANK = 0 ]; then exit 69; fi; kill -SEGV $$");
+  WaitFor(pid + "0");
+  WaitFor(pid + "1");
+  const pid_t ranks[] = {std::stoi(ReadFile(pid + "0")), std::stoi(ReadFile(pid + "1"))};
+  kill(launcher, SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  // Both are dead before the second signal is read, which kills whoever is known to run.
+  kill(launcher, SIGSTOP);
+  std::ofstream(go).flush();
+  const auto deadline = Clock::now() + std::chrono::minutes(1);
+  for (pid_t rank : ranks)
+    while (!IsZombie(rank) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  kill(launcher, SIGINT);
+  kill(launcher, SIGCONT);
+  EXPECT_EQ(WaitAMinute(launcher), 128 + SIGINT);
+  EXPECT_EQ(Termination()["rank"], 1) << "not the peer that it left, as if we had killed it";
+}
+
+TEST_F(LauncherTest, TheLastWordsAreWrittenBeforeOtherNodesAreWaitedFor) {
+  const std::string terminal = (directory_ / "terminal").string();
+  const pid_t launcher = Start(1, "echo broken file; exit 65", terminal, 2);
+  WaitFor(directory_ / "termination");
+  EXPECT_EQ(waitpid(launcher, nullptr, WNOHANG), 0) << "it waits for five seconds";
+  kill(launcher, SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const auto start = Clock::now();
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(WaitAMinute(launcher), 65) << "the verdict stands";
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(3)) << "a second signal ends that";
+  EXPECT_EQ(Termination()["reason"], "BadData");
+  EXPECT_EQ(CountOf(ReadFile(terminal), "launch: SIGTERM: the ranks have ended"), 1) << ReadFile(terminal);
 }
 
 TEST_F(LauncherTest, LastWordsOfARankWithoutAReportStandOnceOnTheTerminal) {

@@ -32,6 +32,7 @@ class WorldTest : public testing::Test {
                              "SLURM_LOCALID",
                              "SLURM_NODEID",
                              "SLURM_NNODES",
+                             "SLURM_TASKS_PER_NODE",
                              "SLURM_JOB_NODELIST",
                              "SLURM_JOB_ID"}) {
       unsetenv(name);
@@ -80,6 +81,52 @@ TEST_F(WorldTest, Slurm) {
   EXPECT_EQ(world.local_size, 4);
   EXPECT_EQ(world.master_addr, "gpu07");
   EXPECT_EQ(world.master_port, 23456);
+}
+
+TEST_F(WorldTest, SlurmsNodesMayHaveUnequalNumbersOfRanks) {
+  const std::map<std::string, std::string> good = {{"SLURM_PROCID", "0"},
+                                                   {"SLURM_NTASKS", "7"},
+                                                   {"SLURM_LOCALID", "0"},
+                                                   {"SLURM_NNODES", "4"},
+                                                   {"MASTER_ADDR", "h"}};
+  const auto local_size = [&](const char* node, const char* tasks) {
+    SetUp();
+    Set(good);
+    Set({{"SLURM_NODEID", node}, {"SLURM_TASKS_PER_NODE", tasks}});
+    return WorldFromEnvironment().local_size;
+  };
+  EXPECT_EQ(local_size("0", "2(x3),1"), 2);
+  EXPECT_EQ(local_size("2", "2(x3),1"), 2);
+  EXPECT_EQ(local_size("3", "2(x3),1"), 1);
+  EXPECT_EQ(local_size("1", "1,4,1(x2)"), 4);
+  for (const char* tasks : {"", "2(x3)", "2(x3),", "2(x0),1", "2(3),1", "x", "2(x99999999999),1"})
+    EXPECT_THROW(local_size("3", tasks), ConfigError) << tasks;
+}
+
+TEST_F(WorldTest, RanksAreWholeNodesOfThem) {
+  const auto nodes = [&](std::map<std::string, std::string> values, std::optional<int> nproc) {
+    SetUp();
+    Set(values);
+    Set({{"MASTER_ADDR", "h"}});
+    return NodeWorldFromEnvironment(nproc);
+  };
+  EXPECT_EQ(nodes({{"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "2"}}, std::nullopt).nodes, 3);
+  EXPECT_EQ(nodes({{"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "2"}, {"RANK", "4"}}, 2).node, 2);
+  EXPECT_EQ(nodes({{"WORLD_SIZE", "2"}, {"RANK", "1"}}, 1).node, 1);
+  const auto refusal = [&](const std::map<std::string, std::string>& values, std::optional<int> nproc) {
+    try {
+      nodes(values, nproc);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal({{"WORLD_SIZE", "5"}, {"LOCAL_WORLD_SIZE", "2"}}, std::nullopt),
+            "WORLD_SIZE: 5 is not allowed; expected a multiple of LOCAL_WORLD_SIZE, which is 2");
+  EXPECT_EQ(
+      refusal({{"WORLD_SIZE", "2"}}, 2),
+      "--nproc (PET_NPROC_PER_NODE): 2 is not allowed; WORLD_SIZE is 2, and LOCAL_WORLD_SIZE (1 where it is missing) "
+      "says 1 ranks a node");
 }
 
 TEST_F(WorldTest, NodeLists) {

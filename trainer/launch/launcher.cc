@@ -102,12 +102,30 @@ class Node {
     }
   }
 
+  // Whether a second stop has been asked for by now.
+  bool AskedAgain(int signal_fd) {
+    ReadSignals(signal_fd);
+    return second_signal_ != 0;
+  }
+
   int64_t attempt() const { return attempt_; }
   int second_signal() const { return second_signal_; }
   std::vector<RankEnd> Ends() const {
     std::vector<RankEnd> ends;
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
     return ends;
+  }
+
+  // From here on the ranks' logs have their time to be written to the end.
+  void FinishLogs() {
+    for (Rank& rank : ranks_) rank.output.FinishLog();
+  }
+  // Waits for that, and says what they lack.
+  void CloseLogs() {
+    for (Rank& rank : ranks_) {
+      if (const std::string lost = rank.output.CloseLog(); !lost.empty())
+        std::fprintf(stderr, "launch: %s\n", lost.c_str());
+    }
   }
   // Whether what a rank wrote stands on the terminal.
   bool Echoed(size_t local) const { return ranks_[local].output.echoes(); }
@@ -149,6 +167,11 @@ class Node {
 
   // A step may take long: whoever asked learns at once that he was heard. A bar's line is left as it is.
   void SayStopping(const StopSignal& stop) const {
+    if (!AnyRunning()) {
+      std::fprintf(stderr, "launch: %s: the ranks have ended; other nodes are waited for; a second one ends that\n",
+                   NameOf(stop.number));
+      return;
+    }
     const std::string& phase = ranks_.front().status.phase;
     const std::string again = stop.number == SIGINT ? "Ctrl-C again" : "a second signal";
     std::fprintf(stderr, "%slaunch: %s: %s; %s ends at once, without saving\n",
@@ -190,8 +213,6 @@ class Node {
   }
 
   void OpenLogs(const std::string& run_dir) {
-    std::error_code ignored;
-    fs::create_directories(fs::path(run_dir) / "logs", ignored);
     for (Rank& rank : ranks_) {
       rank.output.OpenLog(run_dir +
                           Format("/logs/attempt-%lld-rank-%d.log", static_cast<long long>(attempt_), rank.end.rank));
@@ -213,7 +234,7 @@ class Node {
       end.time = SteadySeconds();
       end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       end.exit_code = end.signal ? 128 + end.signal : WEXITSTATUS(status);
-      end.signalled_by_us = end.signal != 0 && killing_;
+      end.signalled_by_us = end.signal == SIGKILL && killing_;  // What had died before of another one is a cause.
       end.step = it->status.step;
       end.checkpoint_step = it->status.checkpoint.step;
       end.message = !it->end_message.empty() ? it->end_message
@@ -268,11 +289,11 @@ bool StopPending() {
   return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 }
 
-// Until the launchers of all nodes are done with the store: this node's is. Or until `stop`, which may be null.
-void AwaitSignOff(Store& store, int nodes, double seconds, bool (*stop)()) {
+// Until the launchers of all nodes are done with the store: this node's is. Or until `stop`.
+void AwaitSignOff(Store& store, int nodes, double seconds, const std::function<bool()>& stop) {
   const double deadline = SteadySeconds() + seconds;
   int64_t done = store.Add("launchers/done", 1);
-  while (done < nodes && SteadySeconds() < deadline && !(stop && stop())) {
+  while (done < nodes && SteadySeconds() < deadline && !stop()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     done = store.Add("launchers/done", 0);
   }
@@ -281,11 +302,11 @@ void AwaitSignOff(Store& store, int nodes, double seconds, bool (*stop)()) {
 // Leaves the store up until every node's launcher is done with it. Only then do other nodes than 0
 // need it: `store` is null there.
 void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFactory& stores,
-             const std::string& master, int port) {
+             const std::string& master, int port, const std::function<bool()>& stop) {
   if (world.nodes == 1) return;
   try {
     if (!store) store = stores.connect(master, port);
-    AwaitSignOff(*store, world.node == 0 ? world.nodes : 0, kSignOffSeconds, nullptr);
+    AwaitSignOff(*store, world.node == 0 ? world.nodes : 0, kSignOffSeconds, stop);
   } catch (const Error&) {
     // The host is gone: it waited long enough.
   }
@@ -340,7 +361,7 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   std::fprintf(stderr, "launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
                world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(), server.port());
   node.Watch(signal_fd);
-  SignOff(std::move(store), world, stores, master, listening.second);
+  node.FinishLogs();
   const std::vector<RankEnd> ends = node.Ends();
   const size_t cause = Culprit(ends);
   RankEnd culprit = ends[cause];
@@ -354,6 +375,9 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
       std::fclose(file);
     }
   }
+  // What may wait comes last: whoever stops a pod gives it so long, and reads what it left.
+  SignOff(std::move(store), world, stores, master, listening.second, [&] { return node.AskedAgain(signal_fd); });
+  node.CloseLogs();
   return culprit.exit_code;
 }
 

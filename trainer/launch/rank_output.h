@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "trainer/launch/log_writer.h"
 
 namespace trainyard {
 
@@ -17,26 +20,26 @@ class RankOutput {
   // `echo`: where to repeat everything as it comes (a progress bar's carriage returns included), or
   // null.
   explicit RankOutput(std::FILE* echo) : echo_(echo) {}
-  ~RankOutput();
-  RankOutput(RankOutput&& other) noexcept;
-  RankOutput& operator=(RankOutput&&) = delete;
 
+  // Waits for nothing but the terminal.
   void Append(std::string_view bytes);
   // Into the log alone: what the rank has not written itself.
-  void Log(std::string_view text);
+  void Log(std::string_view text) { log_->Add(text); }
   bool echoes() const { return echo_ != nullptr; }
-  // From now on, and for everything that came before. A log that cannot be made is left out.
-  void OpenLog(const std::string& path);
+  // From now on, and for everything that came before.
+  void OpenLog(const std::string& path) { log_->Open(path); }
+  // LogWriter's Finish and Close.
+  void FinishLog() { log_->Finish(); }
+  std::string CloseLog() { return log_->Close(); }
   // The last lines, oldest first; a bar that was redrawn counts as its last state.
   std::vector<std::string> Tail() const;
 
  private:
-  static constexpr size_t kTailLines = 20, kMaxPending = 1 << 20;
+  static constexpr size_t kTailLines = 20;
   void AddLine(std::string line);
 
   std::FILE* echo_;
-  std::FILE* log_ = nullptr;
-  std::string pending_;  // before the log is open
+  std::unique_ptr<LogWriter> log_ = std::make_unique<LogWriter>();
   std::string line_;
   std::deque<std::string> tail_;
 };

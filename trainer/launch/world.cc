@@ -1,5 +1,7 @@
 #include "trainer/launch/world.h"
 
+#include <regex>
+
 #include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -37,6 +39,27 @@ std::string SlurmMaster(int nodes) {
   return first;
 }
 
+// Ranks of a node: in SLURM_TASKS_PER_NODE, `2(x3),1` is 2, 2, 2, 1.
+int SlurmTasks(int node, int nodes, int size) {
+  constexpr char kName[] = "SLURM_TASKS_PER_NODE";
+  const std::string text = EnvText(kName);
+  if (text.empty() && size % nodes == 0) return size / nodes;
+  if (text.empty())
+    throw ConfigError(Format("%s: missing, although SLURM_NTASKS is %d and SLURM_NNODES %d: how many are on which?",
+                             kName, size, nodes));
+  for (const std::string& part : Split(text, ',')) {
+    static const std::regex form(R"(([1-9]\d{0,4})(?:\(x([1-9]\d{0,4})\))?)");
+    std::smatch match;
+    if (!std::regex_match(part, match, form))
+      throw ConfigError(
+          Format("%s: %s is not allowed; expected tasks of each node, as in 2(x3),1", kName, text.c_str()));
+    node -= match[2].matched ? std::stoi(match[2]) : 1;
+    if (node < 0) return std::stoi(match[1]);
+  }
+  throw ConfigError(Format("%s: %s is not allowed; it ends before node %s (SLURM_NODEID)", kName, text.c_str(),
+                           EnvText("SLURM_NODEID").c_str()));
+}
+
 World SlurmWorld() {
   World world;
   world.rank = Need("SLURM_PROCID", 0, kMaxRanks);
@@ -44,22 +67,35 @@ World SlurmWorld() {
   world.local_rank = Need("SLURM_LOCALID", 0, kMaxRanks);
   world.node = EnvInt("SLURM_NODEID", 0, kMaxRanks).value_or(0);
   const int nodes = EnvInt("SLURM_NNODES", 1, world.size).value_or(1);
-  world.local_size = world.size / nodes;
+  world.local_size = SlurmTasks(world.node, nodes, world.size);
   world.master_addr = SlurmMaster(nodes);
   world.master_port = EnvPort(env::kMasterPort).value_or(SlurmPort());
   RequireRank(world.rank, world.size, "SLURM_PROCID");
   return world;
 }
 
+// The nodes of a world that is given in ranks.
+void ReadNodesOf(int ranks, NodeWorld& node) {
+  const int local = EnvInt(env::kLocalWorldSize, 1, kMaxRanks).value_or(1);
+  if (node.procs != local)
+    throw ConfigError(
+        Format("--nproc (%s): %d is not allowed; %s is %d, and %s (1 where it is missing) says %d ranks a node",
+               env::kPetProcsPerNode, node.procs, env::kWorldSize, ranks, env::kLocalWorldSize, local));
+  if (ranks % local != 0)
+    throw ConfigError(Format("%s: %d is not allowed; expected a multiple of %s, which is %d", env::kWorldSize, ranks,
+                             env::kLocalWorldSize, local));
+  node.nodes = ranks / local;
+  const int rank = EnvInt(env::kRank, 0, kMaxRanks).value_or(0);
+  node.node = EnvInt(env::kGroupRank, 0, kMaxRanks).value_or(rank / local);
+}
+
 // How many nodes there are, which one this is, and what SLURM says of the master.
 void ReadNodes(NodeWorld& node) {
-  const int local = EnvInt(env::kLocalWorldSize, 1, kMaxRanks).value_or(1);
   if (const std::optional<int> pet_nodes = EnvInt(env::kPetNodes, 1, kMaxRanks)) {
     node.nodes = *pet_nodes;
     node.node = EnvInt(env::kPetNodeRank, 0, kMaxRanks).value_or(0);
-  } else if (const std::optional<int> world = EnvInt(env::kWorldSize, local, kMaxRanks)) {
-    node.nodes = *world / local;
-    node.node = EnvInt(env::kGroupRank, 0, kMaxRanks).value_or(EnvInt(env::kRank, 0, kMaxRanks).value_or(0));
+  } else if (const std::optional<int> world = EnvInt(env::kWorldSize, 1, kMaxRanks)) {
+    ReadNodesOf(*world, node);
   } else if (const std::optional<int> slurm = EnvInt("SLURM_NNODES", 1, kMaxRanks)) {
     node.nodes = *slurm;
     node.node = EnvInt("SLURM_NODEID", 0, kMaxRanks).value_or(0);

@@ -22,7 +22,7 @@ struct World {
 };
 
 // RANK and WORLD_SIZE (trainyard launch, torchrun, a pod with one process), else SLURM_PROCID and
-// SLURM_NTASKS with the first host of the node list as master, else a world of one.
+// SLURM_NTASKS with the first host of the node list as master and SLURM_TASKS_PER_NODE, else a world of one.
 // Throws ConfigError naming a variable that is missing or wrong; MASTER_ADDR is needed by every rank
 // of a larger world.
 World WorldFromEnvironment();
@@ -36,7 +36,8 @@ struct NodeWorld {
 };
 
 // `nproc`: --nproc, or nothing to take it from the environment (PET_NPROC_PER_NODE,
-// LOCAL_WORLD_SIZE), else 1. Throws ConfigError like WorldFromEnvironment.
+// LOCAL_WORLD_SIZE), else 1. The nodes: PET_NNODES, else WORLD_SIZE over LOCAL_WORLD_SIZE, else SLURM's. Throws
+// ConfigError like WorldFromEnvironment, and where these contradict each other.
 NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc);
 
 // The first host of SLURM's compressed node list: "node[03-05,7],b1" -> "node03".

@@ -2,9 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -17,15 +20,27 @@ namespace {
 
 constexpr std::chrono::seconds kSlow(7);  // longer than people are left without a word
 
+enum class Place { kLoader, kDisk, kForward, kBackward, kEvaluation, kNonfinite, kSlowForward, kSlowEvaluation };
+
+constexpr std::pair<const char*, Place> kPlaces[] = {{"loader", Place::kLoader},
+                                                     {"disk", Place::kDisk},
+                                                     {"forward", Place::kForward},
+                                                     {"backward", Place::kBackward},
+                                                     {"evaluation", Place::kEvaluation},
+                                                     {"nonfinite", Place::kNonfinite},
+                                                     {"slow_forward", Place::kSlowForward},
+                                                     {"slow_evaluation", Place::kSlowEvaluation}};
+
 // Counts the calls of the place and says when it is time.
 struct Fault {
-  std::string place;
+  Place place;
+  std::string name;  // of the place
   int64_t call = 0;
   std::atomic<int64_t> calls{0};
 
-  bool Due(const std::string& where) { return where == place && calls++ == call; }
-  bool DueFromNowOn(const std::string& where) { return where == place && calls++ >= call; }
-  std::string Message() const { return "injected fault in " + place; }
+  bool Due(Place where) { return where == place && calls++ == call; }
+  bool DueFromNowOn(Place where) { return where == place && calls++ >= call; }
+  std::string Message() const { return "injected fault in " + name; }
 };
 
 class FaultyEvaluation : public Evaluation {
@@ -33,8 +48,8 @@ class FaultyEvaluation : public Evaluation {
   FaultyEvaluation(std::unique_ptr<Evaluation> inner, Fault& fault) : inner_(std::move(inner)), fault_(fault) {}
   int num_chunks() const override { return inner_->num_chunks(); }
   void RunChunk(int chunk) override {
-    if (fault_.Due("evaluation")) throw std::runtime_error(fault_.Message());
-    if (fault_.Due("slow_evaluation")) std::this_thread::sleep_for(kSlow);
+    if (fault_.Due(Place::kEvaluation)) throw std::runtime_error(fault_.Message());
+    if (fault_.Due(Place::kSlowEvaluation)) std::this_thread::sleep_for(kSlow);
     inner_->RunChunk(chunk);
   }
   std::vector<double>& slots() override { return inner_->slots(); }
@@ -53,7 +68,7 @@ class FaultyDataset : public Dataset {
   int64_t size() const override { return inner_.size(); }
   std::string fingerprint(const Tick& tick) const override { return inner_.fingerprint(tick); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
-    if (fault_.Due("loader") || fault_.DueFromNowOn("disk")) throw DataError(fault_.Message());
+    if (fault_.Due(Place::kLoader) || fault_.DueFromNowOn(Place::kDisk)) throw DataError(fault_.Message());
     return inner_.Read(key);
   }
   uint64_t Hash(const Sample& sample) const override { return inner_.Hash(sample); }
@@ -65,11 +80,8 @@ class FaultyDataset : public Dataset {
 
 class FaultyTask : public Task {
  public:
-  FaultyTask(std::unique_ptr<Task> inner, std::string place, int64_t call)
-      : inner_(std::move(inner)), dataset_(inner_->dataset(), fault_) {
-    fault_.place = std::move(place);
-    fault_.call = call;
-  }
+  FaultyTask(std::unique_ptr<Task> inner, Place place, const std::string& name, int64_t call)
+      : inner_(std::move(inner)), fault_{place, name, call}, dataset_(inner_->dataset(), fault_) {}
 
   const Dataset& dataset() const override { return dataset_; }
   std::shared_ptr<const Order> MakeOrder(uint64_t seed) const override { return inner_->MakeOrder(seed); }
@@ -83,11 +95,11 @@ class FaultyTask : public Task {
   std::vector<std::string> train_metrics() const override { return inner_->train_metrics(); }
 
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
-    if (fault_.Due("forward")) throw std::runtime_error(fault_.Message());
-    if (fault_.Due("slow_forward")) std::this_thread::sleep_for(kSlow);
+    if (fault_.Due(Place::kForward)) throw std::runtime_error(fault_.Message());
+    if (fault_.Due(Place::kSlowForward)) std::this_thread::sleep_for(kSlow);
     LossResult result = inner_->Loss(pass, batch, denominators);
-    if (fault_.Due("nonfinite")) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
-    if (fault_.Due("backward")) {
+    if (fault_.Due(Place::kNonfinite)) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
+    if (fault_.Due(Place::kBackward)) {
       result.share = result.share * 1.0;
       result.share.register_hook(
           [message = fault_.Message()](const at::Tensor&) -> at::Tensor { throw std::runtime_error(message); });
@@ -106,17 +118,30 @@ class FaultyTask : public Task {
   FaultyDataset dataset_;
 };
 
+// Nothing when it is none, or not all of the text.
+std::optional<int64_t> Number(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= 0 ? std::optional(value) : std::nullopt;
+}
+
 }  // namespace
 
 std::unique_ptr<Task> WithTestFault(std::unique_ptr<Task> task, int rank) {
   const std::string text = EnvText("TRAINYARD_TEST_FAULT");
   if (text.empty()) return task;
   const std::vector<std::string> parts = Split(text, ':');
-  const bool numbers = parts.size() == 3 && !parts[1].empty() && !parts[2].empty() &&
-                       (parts[1] + parts[2]).find_first_not_of("0123456789") == std::string::npos;
-  if (!numbers) throw ConfigError("TRAINYARD_TEST_FAULT: " + text + " is not allowed; expected place:rank:call");
-  if (std::stoi(parts[1]) != rank) return task;
-  return std::make_unique<FaultyTask>(std::move(task), parts[0], std::stoll(parts[2]));
+  const auto* place = std::find_if(std::begin(kPlaces), std::end(kPlaces),
+                                   [&](const auto& known) { return known.first == parts.front(); });
+  const auto failing = Number(parts.size() == 3 ? parts[1] : ""), call = Number(parts.size() == 3 ? parts[2] : "");
+  if (place == std::end(kPlaces) || !failing || !call) {
+    std::vector<std::string> names;
+    for (const auto& known : kPlaces) names.emplace_back(known.first);
+    throw ConfigError("TRAINYARD_TEST_FAULT: " + text + " is not allowed; expected place:rank:call, the place one of " +
+                      Join(names));
+  }
+  if (*failing != rank) return task;
+  return std::make_unique<FaultyTask>(std::move(task), place->second, place->first, *call);
 }
 
 }  // namespace trainyard

@@ -5,6 +5,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/memory.h"
+#include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/config/relations.h"
 #include "trainer/task/faulty_task.h"
@@ -113,7 +114,10 @@ void DryRun(const Config& config) {
 void EvaluateCheckpoint(const Config& config, const std::string& path) {
   ApplyThreads({});
   Alone alone(config);
-  LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint({})), *alone.engine);
+  const auto obey = [] {
+    if (StopRequested()) throw StoppedError("stopped on request while the data was read");
+  };
+  LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint(obey), obey), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
     LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.communicator,
