@@ -446,6 +446,16 @@ def test_nonfinite_loss(tmp_path, data, policy, code):
         assert lines[6]["lr"] == lines[5]["lr"]
 
 
+@pytest.mark.parametrize("policy, code", [("stop", 72), ("skip", 0)])
+def test_the_policy_for_a_nonfinite_loss_does_not_wait_for_room_on_the_disk(tmp_path, data, policy, code):
+    (tmp_path / "run/nonfinite-step-6.json/in-the-way").mkdir(parents=True)  # for root, too
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"nonfinite": policy})
+    path = harness.write_config(tmp_path / "job.json", config)
+    result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "record", TRAINYARD_TEST_FAULT="nonfinite:1:5")
+    expect(result, code, "step 6 is not finite", "its samples are not saved: cannot replace ", "nonfinite-step-6.json")
+    assert len(harness.records(tmp_path / "record")) == (6 if policy == "stop" else 10)
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

@@ -122,6 +122,23 @@ TEST_F(CheckpointWriterTest, TheStepThatIsGoneOnFromIsDurable) {
   EXPECT_TRUE(writer.last()->seconds);
 }
 
+// A person who is told of a step's memory would make the micro-batches smaller, which changes nothing.
+TEST_F(CheckpointWriterTest, ACopyThatDoesNotFitIsNamedWithItsSize) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer ends the process instead";
+#endif
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  writer->Begin(7, {{"model.w", {int64_t{1} << 50}, 0, int64_t{1} << 50, nullptr}}, {});
+  try {
+    writer->Finish();
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_NE(std::string(error.what()).find("for the checkpoint of step 7 takes 4096.0 TiB more"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
   Own({"uid", 1});
   auto writer = Make(0, 1);

@@ -67,6 +67,19 @@ TEST_F(FileTest, LongestVolumeWins) {
   }
 }
 
+// An NFS server that is away, played by a link to itself: no right and no user makes the system look behind it.
+TEST_F(FileTest, ALookThatFailsIsNoAnswer) {
+  WriteFileAtomic(directory_ / "a", "one");
+  fs::create_symlink("loop", directory_ / "loop");
+  EXPECT_TRUE(fs::is_regular_file(LookAt(directory_ / "a")));
+  EXPECT_TRUE(fs::is_directory(LookAt(directory_)));
+  for (const fs::path& nothing :
+       {directory_ / "b", directory_ / "b" / "c", directory_ / "a" / "b", directory_ / std::string(1000, 'x')})
+    EXPECT_EQ(LookAt(nothing).type(), fs::file_type::not_found) << nothing;
+  for (const fs::path& hidden : {directory_ / "loop", directory_ / "loop" / "a"})
+    EXPECT_THROW(LookAt(hidden), StorageError) << hidden;
+}
+
 // What has no end, or nobody at its other end, would be read for ever.
 TEST_F(FileTest, OnlyRegularFilesAreReadAsAWhole) {
   ASSERT_EQ(mkfifo((directory_ / "fifo").c_str(), 0600), 0);

@@ -25,6 +25,9 @@ struct Number : Sample {
 };
 
 struct Numbers : Batch {
+  Numbers() { ++alive; }
+  ~Numbers() override { --alive; }
+  static inline std::atomic<int64_t> alive{0};
   std::vector<int64_t> values;  // -1: skipped
 };
 
@@ -96,18 +99,21 @@ TEST(Loader, IsInTheStreamsOrderWhicheverThreadIsFaster) {
 TEST(Loader, MemoryIsBoundedByMicroBatches) {
   NumberDataset dataset;
   dataset.delay = [](const SampleKey&) { return milliseconds(1); };
-  int64_t most = 0;
+  int64_t most = 0, most_batches = 0;
   {
     Loader loader(dataset, Stream(), CollateNumbers, kShare, 0, 30, {.threads = 4, .prefetch = 2});
     for (int64_t taken = 1; taken <= 10; ++taken) {
-      loader.Next();
+      const Share share = loader.Next();
       std::this_thread::sleep_for(milliseconds(20));  // Whoever could run ahead has had the time.
       most = std::max<int64_t>(most, Number::alive);
+      most_batches = std::max<int64_t>(most_batches, Numbers::alive);
       EXPECT_LE(dataset.reads, taken * 5 + 2 * 2) << "two micro-batches of two ahead";
     }
   }
   EXPECT_LE(most, 4);
+  EXPECT_LE(most_batches, 3 + 2) << "one share, and two micro-batches ahead";
   EXPECT_EQ(Number::alive, 0);
+  EXPECT_EQ(Numbers::alive, 0);
 }
 
 TEST(Loader, ManyThreadsReadOneMicroBatch) {

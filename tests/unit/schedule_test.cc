@@ -53,6 +53,20 @@ TEST(Plateau, LowersAfterPatience) {
   EXPECT_EQ(plateau.multiplier, 0.5);
 }
 
+// torch.optim.lr_scheduler.ReduceLROnPlateau counts them as bad, too.
+TEST(Plateau, WhatIsNoNumberHasNotImproved) {
+  const ScheduleConfig schedule{.name = "plateau", .factor = 0.5, .patience = 1};
+  Plateau plateau;
+  for (double metric : {double{NAN}, double{INFINITY}}) plateau.Update(schedule, metric);
+  EXPECT_EQ(plateau.best, INFINITY);
+  EXPECT_EQ(plateau.multiplier, 0.5);
+  for (double metric : {1.0, double{NAN}}) plateau.Update(schedule, metric);
+  EXPECT_EQ(plateau.best, 1);
+  EXPECT_EQ(plateau.bad, 1);
+  for (double metric : {-double{INFINITY}, 1.0}) plateau.Update(schedule, metric);
+  EXPECT_EQ(plateau.best, -INFINITY) << "nothing is better";
+}
+
 TEST(EarlyStop, EndsAfterPatience) {
   EarlyStop stop;
   const EarlyStopConfig config{.metric = "m", .patience = 2, .min_delta = 0.1};

@@ -9,9 +9,11 @@
 
 #include <filesystem>
 #include <map>
+#include <new>
 #include <set>
 #include <thread>
 
+#include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/comm/in_process.h"
 #include "trainer/config/load.h"
@@ -97,6 +99,95 @@ TEST(Step, AKeyIsThatOfItsStepAndItsPlaceInTheGlobalBatch) {
   for (const auto& [place, key] : alone) different.insert(key);
   EXPECT_EQ(different.size(), alone.size()) << "two micro-batches would drop the same";
   for (const int world : {2, 3, 4}) EXPECT_EQ(KeysOf(world), alone) << world << " ranks";
+}
+
+// ---- What a task promises ---------------------------------------------------------------------------
+
+// Breaks one of a task's promises on one rank.
+struct Wrong {
+  std::vector<double> denominators = {1};
+  at::Tensor factor = at::ones({});  // of the loss
+  at::Tensor metrics = at::zeros({2}, at::kDouble);
+};
+class WrongTask : public KeyTask {
+ public:
+  explicit WrongTask(const Wrong& wrong) : wrong_(wrong) {}
+  std::vector<std::string> train_metrics() const override { return {"a", "b"}; }
+  LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
+    return {KeyTask::Loss(pass, batch, denominators).share.mul(wrong_.factor), wrong_.metrics};
+  }
+
+ private:
+  const Wrong& wrong_;
+};
+
+// What each of two ranks ends with, of which the second has the wrong task.
+std::vector<std::string> EndsOf(const Wrong& wrong) {
+  Config config;
+  config.task.name = "t";
+  Plan plan;
+  plan.world = plan.global_batch = 2;
+  plan.micro = plan.accumulation = plan.total_steps = plan.schedule_steps = 1;
+  const auto communicators = MakeInProcessWorld(2);
+  std::vector<std::string> ends(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const Wrong mine = rank == 1 ? wrong : Wrong();
+      const WrongTask task(mine);
+      Communicator& communicator = *communicators[static_cast<size_t>(rank)];
+      const auto engine = MakeEngine(task.model(), {}, 1, communicator);
+      PhaseClock clock;
+      Step step(config, plan, task, *engine, communicator, clock);
+      TrainState train;
+      Share share;
+      share.push_back(std::make_unique<Batch>());
+      share.back()->denominators = mine.denominators;
+      share.back()->ids = {rank};
+      std::string& end = ends[static_cast<size_t>(rank)];
+      try {
+        step.Run([&]() -> const Share& { return share; }, train, nullptr);
+      } catch (const std::logic_error& error) {
+        end = error.what();
+      } catch (const PeerError& error) {
+        end = std::string("peer: ") + error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return ends;
+}
+
+TEST(Step, AResultThatATaskDoesNotPromiseIsNamedAndReachesTheConsensus) {
+  EXPECT_EQ(EndsOf({}), std::vector<std::string>(2)) << "nothing is wrong";
+  const std::pair<Wrong, const char*> cases[] = {
+      {{.denominators = {1, 1, 1}}, "task t: Batch::denominators has 3 values; num_terms() says 1"},
+      {{.denominators = {}}, "task t: Batch::denominators has 0 values; num_terms() says 1"},
+      {{.factor = at::ones({3})}, "task t: LossResult::share is no scalar"},
+      {{.metrics = at::zeros({1}, at::kDouble)}, "task t: LossResult::metrics has 1 values; train_metrics() names 2"},
+      {{.metrics = at::zeros({2}, at::kFloat)}, "task t: LossResult::metrics is not float64"},
+      {{.metrics = at::Tensor()}, "task t: LossResult::metrics is not float64"},
+  };
+  for (const auto& [wrong, says] : cases) {
+    const std::vector<std::string> ends = EndsOf(wrong);
+    EXPECT_EQ(ends[1], says);
+    EXPECT_TRUE(ends[0].starts_with("peer: ") && ends[0].find("rank 1") != std::string::npos)
+        << says << ": " << ends[0];
+  }
+}
+
+// An allocation that fails elsewhere says nothing of the micro-batch.
+TEST(Step, OnlyForwardAndBackwardBlameTheMicroBatch) {
+  Plan plan;
+  plan.world = plan.global_batch = plan.micro = plan.accumulation = plan.total_steps = plan.schedule_steps = 1;
+  const Config config;
+  const KeyTask task;
+  const auto communicator = MakeSingleCommunicator();
+  const auto engine = MakeEngine(task.model(), {}, 1, *communicator);
+  PhaseClock clock;
+  Step step(config, plan, task, *engine, *communicator, clock);
+  TrainState train;
+  EXPECT_THROW(step.Run([]() -> const Share& { throw std::bad_alloc(); }, train, nullptr), std::bad_alloc);
 }
 
 // ---- The global generator -----------------------------------------------------------------------

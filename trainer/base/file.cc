@@ -50,6 +50,14 @@ fs::path ResolveVolume(const fs::path& path) {
   return best_host + given.substr(best_mount.size());
 }
 
+fs::file_status LookAt(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!error || status.type() == fs::file_type::not_found) return status;
+  if (error == std::errc::filename_too_long) return fs::file_status(fs::file_type::not_found);
+  Fail("look at", path, error.value());
+}
+
 std::string ReadFile(const fs::path& path) {
   const InputFile file(path);
   std::string content(file.size(), '\0');

@@ -22,6 +22,11 @@ namespace fs = std::filesystem;
 // Throws ConfigError when the variable is not such an object.
 fs::path ResolveVolume(const fs::path& path);
 
+// What is at `path`, links followed: of the type not_found only when nothing is, or can be, since the name is too long
+// for every file system. Nothing follows from a look that failed (an NFS server that is away, a right that is missing):
+// it throws.
+fs::file_status LookAt(const fs::path& path);
+
 // As large as it is when it is opened. What is not a regular file may never begin, or never end: it is refused.
 std::string ReadFile(const fs::path& path);
 

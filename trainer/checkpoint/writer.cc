@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -104,7 +105,14 @@ void CheckpointWriter::CopySources(const Job& job) {
   for (const SourceSlice& slice : job.slices) total += static_cast<size_t>(slice.end - slice.begin);
   if (slab_.size() != total) {  // The engine of another stage: its slab goes before ours is there.
     slab_ = {};
-    slab_.resize(total);
+    try {
+      slab_.resize(total);
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemoryError(
+          Format("out of memory: the copy of the weights and of the optimizer's state for the "
+                 "checkpoint of step %lld takes %s more",
+                 static_cast<long long>(job.step), HumanBytes(static_cast<double>(total * sizeof(float))).c_str()));
+    }
   }
   float* to = slab_.data();
   for (const SourceSlice& slice : job.slices) {

@@ -66,7 +66,8 @@ class CheckpointWriter {
   // Returns when the sources of the checkpoint in flight may change.
   void WaitCopied();
   // Returns when nothing is in flight. Throws StorageError if saving failed (PeerError when another
-  // rank fell silent, or when a newer attempt owns the directory: whatever failed then is its doing).
+  // rank fell silent, or when a newer attempt owns the directory: whatever failed then is its doing; OutOfMemoryError
+  // with the size of the copy that could not be made).
   void Finish();
   // Waits at most so long until nothing is in flight; never throws.
   void Settle(std::chrono::duration<double> deadline);

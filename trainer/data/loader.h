@@ -1,7 +1,7 @@
 // Reads this rank's samples ahead of training, on several threads.
 //
 // One sample is one piece of work. A micro-batch is collated by the thread that read its last sample, and handed out in
-// order; so memory is bounded by micro-batches, however large a rank's share of a step is.
+// order; so memory is bounded by micro-batches beyond the share that was taken, and samples by micro-batches alone.
 #ifndef TRAINYARD_TRAINER_DATA_LOADER_H_
 #define TRAINYARD_TRAINER_DATA_LOADER_H_
 
@@ -50,7 +50,8 @@ struct LoaderTimes {
 //   - Ordered: Next() gives the share of step s + 1 after that of s, its micro-batches and their samples in the
 //   stream's
 //     order, whichever thread was faster.
-//   - Bounded: at most `prefetch` micro-batches are there or being made beyond those taken.
+//   - Bounded: at most `prefetch` micro-batches are there or being made beyond those taken. Next() gives all those of a
+//     share; who still has the share before then holds two.
 //   - Errors keep their place: what reading or collating throws leaves Next() when that micro-batch is due. What the
 //     order throws leaves the next Next().
 //   - The destructor waits for samples that are being read and drops the rest.

@@ -1,12 +1,12 @@
 #include "trainer/metrics/json_lines.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/json.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/metrics/append_file.h"
+#include "trainer/metrics/leading_lines.h"
 #include "trainer/metrics/png.h"
 
 namespace trainyard {
@@ -32,12 +32,8 @@ bool Stays(const std::string& line, const JsonLinesOptions& options) {
 }
 
 void CutWhatIsDoneAgain(const fs::path& path, const JsonLinesOptions& options) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return;
-  std::ifstream in(path, std::ios::binary);
-  uintmax_t kept = 0;
-  for (std::string line; std::getline(in, line) && !in.eof() && Stays(line, options);) kept += line.size() + 1;
-  fs::resize_file(path, kept, error);
+  if (!fs::is_regular_file(LookAt(path))) return;
+  KeepLeadingLines(path, [&](const std::string& line) { return Stays(line, options); });
 }
 
 class JsonLines : public Sink {

@@ -1,45 +1,46 @@
 #include "trainer/metrics/record.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
+#include "trainer/base/input_file.h"
 #include "trainer/base/text.h"
+#include "trainer/metrics/leading_lines.h"
 
 namespace trainyard {
 namespace {
 
-// The length of the leading lines that are whole and of steps up to `last_step`.
-uintmax_t KeptBytes(const fs::path& path, int64_t last_step) {
-  std::ifstream in(path, std::ios::binary);
-  uintmax_t kept = 0;
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    const auto json = ParseJson(line);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) break;
-    if (json["step"].get<int64_t>() > last_step) break;
-    kept += line.size() + 1;
-  }
-  return kept;
+[[noreturn]] void RefuseToWrite(const fs::path& path) {
+  throw ConfigError("train.record: cannot write " + path.string() + ": " + std::strerror(errno));
+}
+
+bool IsOfStepUpTo(int64_t last_step, const std::string& line) {
+  const auto json = ParseJson(line);
+  return json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
+         json["step"].get<int64_t>() <= last_step;
 }
 
 }  // namespace
 
 void CheckRecordFile(const fs::path& path) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) throw ConfigError("train.record: " + path.string() + " is a directory");
-  if (fs::is_fifo(path, error))  // to open it would wait for a reader, and so would each line for a slow one
+  const fs::file_status there = LookAt(path);
+  if (fs::is_directory(there)) throw ConfigError("train.record: " + path.string() + " is a directory");
+  if (fs::is_fifo(there))  // to open it would wait for a reader, and so would each line for a slow one
     throw ConfigError("train.record: " + path.string() + " is a pipe; expected a file");
-  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
+  if (!fs::is_regular_file(there)) return;
+  const InputFile file(path);
+  if (file.size() == 0) return;
   // Of a line in a file of strangers no more is read than ours have at the front.
-  std::ifstream in(path, std::ios::binary);
-  std::string start(64, '\0');
-  in.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<size_t>(in.gcount()));
+  std::string start(std::min<size_t>(64, file.size()), '\0');
+  file.ReadAt(0, std::as_writable_bytes(std::span(start)));
   const std::string front = "{\"attempt\":";
   const bool torn = start.size() < 64 && start.find('\n') == std::string::npos;  // by a crash, in the first line
   const bool ours = start.starts_with(front) && (torn || start.find(",\"step\":") != std::string::npos);
@@ -50,14 +51,16 @@ void CheckRecordFile(const fs::path& path) {
 
 Record::Record(const fs::path& path, int64_t last_step, int64_t attempt) : path_(path) {
   CheckRecordFile(path);
-  std::error_code error;
-  if (last_step == 0 && attempt == 1 && fs::is_regular_file(path, error) && KeptBytes(path, INT64_MAX) > 0)
+  const bool there = fs::is_regular_file(LookAt(path));
+  const auto is_a_step = [](const std::string& line) { return IsOfStepUpTo(INT64_MAX, line); };
+  if (last_step == 0 && attempt == 1 && there && LeadingLines(InputFile(path), is_a_step) > 0)
     throw ConfigError("train.record: " + path.string() +
                       " is the record of another run, and would be overwritten: this one starts from scratch; name "
                       "another file, or remove it");
-  if (fs::is_regular_file(path, error)) fs::resize_file(path, KeptBytes(path, last_step), error);
+  if (there && access(path.c_str(), W_OK) != 0) RefuseToWrite(path);
+  if (there) KeepLeadingLines(path, [&](const std::string& line) { return IsOfStepUpTo(last_step, line); });
   file_ = std::fopen(path.c_str(), "abe");
-  if (!file_) throw ConfigError("train.record: cannot write " + path.string() + ": " + std::strerror(errno));
+  if (!file_) RefuseToWrite(path);
 }
 
 Record::~Record() { std::fclose(file_); }

@@ -18,7 +18,7 @@ struct RecordLine {
 };
 
 // Throws ConfigError when there is a file that is not a record: neither empty nor beginning with one of
-// its lines. A pipe or a device is not looked into.
+// its lines. A pipe or a device is not looked into. Throws StorageError when it could not be read.
 void CheckRecordFile(const std::filesystem::path& path);
 
 // {attempt, step, samples, input_xxh3, loss, grad_norm, lr}: what training did, to the bit.
@@ -26,8 +26,8 @@ class Record {
  public:
   // Keeps the lines up to `last_step` of an existing file and cuts the rest: those steps are done
   // again. Throws ConfigError when the file cannot be written, is something else (CheckRecordFile), or
-  // has lines although the run's first attempt starts from scratch: they are another run's. Then nothing
-  // was changed.
+  // has lines although the run's first attempt starts from scratch: they are another run's; StorageError when it could
+  // not be read. Then nothing was changed.
   Record(const std::filesystem::path& path, int64_t last_step, int64_t attempt);
   ~Record();
   Record(const Record&) = delete;

@@ -35,8 +35,9 @@ double LearningRate(const ScheduleConfig& schedule, double peak, int64_t step, i
 
 void Plateau::Update(const ScheduleConfig& schedule, double metric) {
   // Relative to the best value's size, so that it also works for metrics that are maximised, whose
-  // sign was turned.
-  if (std::isinf(best) || metric < best - 1e-4 * std::abs(best)) {
+  // sign was turned. Of an infinite one no share can be taken.
+  const double needed = std::isinf(best) ? best : best - 1e-4 * std::abs(best);
+  if (metric < needed) {
     best = metric;
     bad = 0;
   } else if (++bad > schedule.patience) {

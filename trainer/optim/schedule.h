@@ -17,7 +17,8 @@ namespace trainyard {
 double LearningRate(const ScheduleConfig& schedule, double peak, int64_t step, int64_t total);
 
 // torch.optim.lr_scheduler.ReduceLROnPlateau (mode min, relative threshold 1e-4): lowers the rate
-// when a metric has not improved for more than `patience` evaluations.
+// when a metric has not improved for more than `patience` evaluations. One that is no number has not: `best` is never
+// NaN.
 struct Plateau {
   double multiplier = 1;
   double best = std::numeric_limits<double>::infinity();
@@ -25,7 +26,7 @@ struct Plateau {
   void Update(const ScheduleConfig& schedule, double metric);
 };
 
-// Ends a run whose metric (smaller is better) has stopped improving.
+// Ends a run whose metric (smaller is better) has stopped improving. `best` is never NaN.
 struct EarlyStop {
   double best = std::numeric_limits<double>::infinity();
   int64_t bad = 0;

@@ -234,8 +234,7 @@ std::string FirstOf(const std::vector<std::string>& names) {
 }  // namespace
 
 void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick) try {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) throw ConfigError(field + ": " + path + ": no such file");
+  if (!fs::is_regular_file(LookAt(path))) throw ConfigError(field + ": " + path + ": no such file");
   const SafetensorsFile file(path);
   const ModelDeclaration& model = engine.declaration();
   std::set<std::string> known;

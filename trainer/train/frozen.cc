@@ -3,11 +3,11 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <vector>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/comm/rank_zero.h"
 
 namespace trainyard {
@@ -19,8 +19,7 @@ bool HasFrozen(const ModelDeclaration& model) {
 
 std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const ModelDeclaration& model) try {
   static const std::set<std::string> floats = {"F32", "F64", "F16", "BF16"};
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
+  if (!fs::exists(LookAt(path)))
     throw ConfigError("init.from: " + path +
                       ": no such file; the parameters that are not trained are in no checkpoint");
   auto file = std::make_unique<SafetensorsFile>(path);

@@ -14,7 +14,8 @@ namespace trainyard {
 
 bool HasFrozen(const ModelDeclaration& model);
 
-// Throws ConfigError when the file is not there or lacks a frozen parameter of the model.
+// Throws ConfigError when the file is not there or lacks a frozen parameter of the model, and StorageError when it
+// cannot be read.
 std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const ModelDeclaration& model);
 
 enum class LoadedPart { kFrozen, kEverything };

@@ -9,8 +9,8 @@
 
 namespace trainyard {
 
-// A failed allocation in the step that makes `step` of them becomes an OutOfMemoryError that names the field to change
-// and a value for it; any other error is returned as it is. `coupled`: Task::batch_coupled.
+// A failed allocation of forward or backward, in the step that makes `step` of them, becomes an OutOfMemoryError that
+// names the field to change and a value for it; any other error is returned as it is. `coupled`: Task::batch_coupled.
 std::exception_ptr NameWhatIsTooLarge(std::exception_ptr error, const Plan& plan, bool coupled, int64_t step);
 
 // A micro-batch of about half the size, or somewhat less, that cuts a rank's share into equal pieces if there is one.

@@ -11,12 +11,14 @@ namespace trainyard {
 
 // The file in run.dir that says whose it is (run_directory.h).
 std::filesystem::path IdentityFile(const Config& config);
-// Whether an attempt has loaded what it starts from: the file is there.
+// Whether an attempt has loaded what it starts from: the file is there. Throws StorageError when that could not be
+// seen.
 bool HasBegun(const Config& config);
 
 // run.dir and checkpoint.dir can be written or made; data.path, init.from and checkpoint.resume are there;
-// train.record can be written and is nothing but a record. Throws ConfigError naming field and path.
-// For the node of rank 0, which reads and writes them.
+// train.record can be written and is nothing but a record. Throws ConfigError naming field and path, and StorageError
+// when one of them could not be looked at: a job that is restarted while a server is away is not a wrong one. For the
+// node of rank 0, which reads and writes them.
 void CheckPlaces(const Config& config);
 
 }  // namespace trainyard

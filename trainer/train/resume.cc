@@ -83,6 +83,22 @@ Json VerifyPart(OpenCheckpoint& checkpoint, Rounds& rounds) {
   }
 }
 
+// Whether this rank sees what rank 0 has made, or, as a text, why it could not look.
+Json Look(const fs::path& file) {
+  try {
+    return fs::exists(LookAt(file));
+  } catch (const StorageError& error) {
+    return error.what();
+  }
+}
+
+// Throws the first that is a text and says something.
+void RequireNoProblem(const std::vector<Json>& answers) {
+  for (const Json& answer : answers) {
+    if (answer.is_string() && answer != "") throw StorageError(answer.get<std::string>());
+  }
+}
+
 // Of one that is not of another identity. Throws StorageError when it is not of a step of this run.
 void RequireGoodState(const OpenCheckpoint& checkpoint, const Config& config) {
   const int64_t stage = SavedStateOf(checkpoint).train.stage, stages = std::ssize(StagesOf(config));
@@ -214,6 +230,7 @@ class Chooser {
     const std::vector<Json> answers = rounds_.Ask({{"look", nonce}}, [] { return true; });
     std::error_code ignored;
     fs::remove(directory_ / nonce, ignored);
+    RequireNoProblem(answers);
     return std::all_of(answers.begin(), answers.end(), [](const Json& sees) { return sees == true; });
   }
 
@@ -222,9 +239,7 @@ class Chooser {
     if (!result_.shared) return VerifyFiles(checkpoint, checkpoint.FileNames(), rounds_.tick());
     const std::vector<Json> problems =
         rounds_.Ask({{"verify", checkpoint.path.string()}}, [&] { return VerifyPart(checkpoint, rounds_); });
-    for (const Json& problem : problems) {
-      if (const auto text = problem.get<std::string>(); !text.empty()) throw StorageError(text);
-    }
+    RequireNoProblem(problems);
   }
 
   Choice Choose(bool holds) {
@@ -324,8 +339,7 @@ Resume TakeOver(const Config& config, Session& session) {
       throw PeerError("rank 0 found nothing to go on from: " + question["failed"].get<std::string>());
     if (question.contains("go")) return Follow(question["go"], std::move(source));
     if (question.contains("look")) {
-      std::error_code ignored;
-      rounds.Reply(fs::exists(fs::path(config.checkpoint.dir) / question["look"].get<std::string>(), ignored));
+      rounds.Reply(Look(fs::path(config.checkpoint.dir) / question["look"].get<std::string>()));
       continue;
     }
     source.reset();

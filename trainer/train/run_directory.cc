@@ -66,8 +66,7 @@ std::string RequireUid(const std::string& uid, const std::string& origin) {
 
 std::string FingerprintOf(const Config& config, const std::string& data_fingerprint, const Tick& tick) {
   if (config.init.from.empty()) return data_fingerprint;
-  std::error_code ignored;
-  const bool there = fs::exists(config.init.from, ignored);
+  const bool there = fs::exists(LookAt(config.init.from));
   return data_fingerprint + kInit + (there ? HexDigest(InputFile(config.init.from).Checksum(tick)) : kGone);
 }
 

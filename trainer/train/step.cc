@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <stdexcept>
 
 #include "trainer/base/clock.h"
 #include "trainer/base/error.h"
@@ -14,6 +15,33 @@
 #include "trainer/train/out_of_memory.h"
 
 namespace trainyard {
+namespace {
+
+// What a task has promised of its results: a wrong size would be read, or written, behind its end.
+[[noreturn]] void RefuseResult(const Config& config, const std::string& problem) {
+  throw std::logic_error("task " + config.task.name + ": " + problem);
+}
+
+void RequireDenominators(const Config& config, const Task& task, const Share& share) {
+  for (const auto& batch : share) {
+    if (batch->denominators.size() != task.num_terms())
+      RefuseResult(config, Format("Batch::denominators has %zu values; num_terms() says %zu",
+                                  batch->denominators.size(), task.num_terms()));
+  }
+}
+
+void RequireLoss(const Config& config, const Task& task, const LossResult& loss) {
+  const auto metrics = static_cast<int64_t>(task.train_metrics().size());
+  if (!loss.share.defined() || loss.share.numel() != 1) RefuseResult(config, "LossResult::share is no scalar");
+  if (!loss.metrics.defined() || loss.metrics.scalar_type() != at::kDouble)
+    RefuseResult(config, "LossResult::metrics is not float64");
+  if (loss.metrics.numel() != metrics)
+    RefuseResult(config, Format("LossResult::metrics has %lld values; train_metrics() names %lld",
+                                static_cast<long long>(loss.metrics.numel()), static_cast<long long>(metrics)));
+}
+
+}  // namespace
+
 void PhaseClock::Enter(const std::string& phase) {
   const double now = SteadySeconds();
   if (!phase_.empty()) seconds_[phase_] += now - since_;
@@ -37,6 +65,7 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   try {
     const Share& fetched = fetch();
     if (writer) writer->ThrowIfFailed();
+    RequireDenominators(config_, task_, fetched);
     share = &fetched;
   } catch (...) {
     local.error = std::current_exception();
@@ -62,7 +91,6 @@ StepResult Step::ComputeTogether(const Share& share, int64_t step, Local& local)
   const std::vector<double> denominators = Denominators(share, local.error != nullptr);
   // 3. Forward and backward; gradients leave as they come.
   if (!local.error) ForwardBackward(share, denominators, step, local);
-  if (local.error) local.error = NameWhatIsTooLarge(std::move(local.error), plan_, task_.batch_coupled(), step + 1);
   clock_.Enter("communication");
   local.error ? engine_.Drain() : engine_.Finish();
   // 4. Consensus.
@@ -95,13 +123,14 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
                                    static_cast<uint64_t>(step * plan_.global_batch + place));
       clock_.Enter("forward");
       const LossResult loss = task_.Loss(Pass::Training(engine_, key), *share[m], denominators);
+      RequireLoss(config_, task_, loss);
       local.losses.push_back({loss.share.detach(), loss.metrics});
       clock_.Enter("backward");
       engine_.BeginBackward(m + 1 == share.size());
       loss.share.backward();
     }
   } catch (...) {
-    local.error = std::current_exception();
+    local.error = NameWhatIsTooLarge(std::current_exception(), plan_, task_.batch_coupled(), step + 1);
   }
 }
 

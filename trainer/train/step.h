@@ -53,7 +53,8 @@ class Step {
   // Runs the step after `train.step` steps and advances `train`. `fetch` delivers this rank's share,
   // which must stay until Run returns, and may throw. `wants_save` is this rank's wish, on which all agree.
   // On CPU the result is complete on return. Throws this rank's own error (OutOfMemoryError with what to change for an
-  // allocation that failed), or PeerError naming the rank that failed; `train` and the parameters are then unchanged.
+  // allocation of forward or backward that failed, std::logic_error that names task and field for a result which is not
+  // what Task promises), or PeerError naming the rank that failed; `train` and the parameters are then unchanged.
   StepResult Run(const std::function<const Share&()>& fetch, TrainState& train, CheckpointWriter* writer,
                  bool wants_save = false);
 

@@ -32,6 +32,16 @@ std::string LastTable(const Config& config, int64_t step) {
 // printf knows a nan with a sign, which means nothing.
 std::string Plain(double value) { return std::isnan(value) ? "nan" : Format("%g", value); }
 
+// Says where they are. The policy counts, also on a full disk, where they cannot be saved.
+std::string SaveSamples(const fs::path& file, const Json& content) {
+  try {
+    WriteFileAtomic(file, content.dump() + "\n");
+    return "its samples are in " + file.string();
+  } catch (const StorageError& error) {
+    return std::string("its samples are not saved: ") + error.what();
+  }
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
@@ -138,15 +148,16 @@ void TrainLoop::NextStage() {
 }
 
 StepResult TrainLoop::TakeStep() {
-  const auto fetch = [&]() -> const Share& { return share_ = loader_->Next(); };
+  Share share;  // gone before the next one is there
+  const auto fetch = [&]() -> const Share& { return share = loader_->Next(); };
   StepResult result = step_->Run(fetch, train_, checkpoints_.writer(), checkpoints_.WantsSave());
-  for (const auto& batch : share_) {
+  for (const auto& batch : share) {
     for (const SkippedSample& skipped : batch->skipped)
       reporter_.Warn(Format("sample %lld counts nothing: %s (faults.bad_sample: skip)",
                             static_cast<long long>(skipped.id), skipped.error.c_str()));
   }
   GatheredInputs inputs;
-  if (reporter_.records() || !result.finite) inputs = GatherInputs(share_, *session_.control);
+  if (reporter_.records() || !result.finite) inputs = GatherInputs(share, *session_.control);
   reporter_.ReportStep(train_, result, inputs, clock_, loader_->times(), *checkpoints_.writer());
   if (!result.finite) OnNonFinite(result, inputs.ids);
   return result;
@@ -155,16 +166,14 @@ StepResult TrainLoop::TakeStep() {
 // Every rank comes here or none: loss and norm are global.
 void TrainLoop::OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids) {
   const std::string file = config_.run.dir + Format("/nonfinite-step-%lld.json", static_cast<long long>(train_.step));
-  const std::string what = Format("step %lld is not finite (loss %s, gradient norm %s); its samples are in %s",
-                                  static_cast<long long>(train_.step), Plain(result.loss).c_str(),
-                                  Plain(result.grad_norm).c_str(), file.c_str());
-  if (session_.world.rank == 0)
-    WriteFileAtomic(file, Json{{"step", train_.step},
-                               {"loss", Json::parse(JsonFloat(result.loss))},
-                               {"grad_norm", Json::parse(JsonFloat(result.grad_norm))},
-                               {"samples", ids}}
-                                  .dump() +
-                              "\n");
+  const Json content = {{"step", train_.step},
+                        {"loss", Json::parse(JsonFloat(result.loss))},
+                        {"grad_norm", Json::parse(JsonFloat(result.grad_norm))},
+                        {"samples", ids}};
+  const std::string what = Format(
+      "step %lld is not finite (loss %s, gradient norm %s); %s", static_cast<long long>(train_.step),
+      Plain(result.loss).c_str(), Plain(result.grad_norm).c_str(),
+      session_.world.rank == 0 ? SaveSamples(file, content).c_str() : ("rank 0 saves its samples in " + file).c_str());
   if (config_.faults.nonfinite == "stop") throw NonFiniteError(what + " (faults.nonfinite: stop)");
   if (train_.skipped_in_row > config_.faults.max_skips)
     throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)",

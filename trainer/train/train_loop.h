@@ -60,7 +60,6 @@ class TrainLoop {
   std::unique_ptr<Step> step_;  // of the stage
   Reporter reporter_;
   std::unique_ptr<Loader> loader_;
-  Share share_;
   bool final_done_ = false;
   std::string table_;
 };

@@ -1,0 +1,74 @@
+#include "trainer/metrics/leading_lines.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/metrics/json_lines.h"
+#include "trainer/metrics/record.h"
+
+namespace trainyard {
+namespace {
+
+// While it lives this process can open nothing, whoever runs it; what is open stays so.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+class LeadingLinesTest : public testing::Test {
+ protected:
+  LeadingLinesTest() : directory_(fs::path(testing::TempDir()) / ("leading-lines-" + std::to_string(getpid()))) {
+    fs::create_directories(directory_);
+  }
+  ~LeadingLinesTest() override { fs::remove_all(directory_); }
+  fs::path directory_;
+};
+
+TEST_F(LeadingLinesTest, WholeLinesUpToTheFirstThatGoes) {
+  const fs::path path = directory_ / "lines";
+  const auto is_no_end = [](const std::string& line) { return line != "end"; };
+  const std::string longer(3'000'000, 'x');  // than a piece
+  for (const auto& [kept, rest] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""}, {"", "torn"}, {"a\n\nb\n", ""}, {"a\n", "end\nb\n"}, {longer + "\n" + longer + "\n", longer}}) {
+    WriteFileAtomic(path, kept + rest);
+    EXPECT_EQ(LeadingLines(InputFile(path), is_no_end), kept.size());
+    KeepLeadingLines(path, is_no_end);
+    EXPECT_EQ(ReadFile(path), kept);
+  }
+}
+
+TEST_F(LeadingLinesTest, AFileThatCannotBeReadToItsEndIsNotAShorterOne) {
+  const fs::path path = directory_ / "lines";
+  WriteFileAtomic(path, "a\nb\nc\n");
+  const InputFile file(path);
+  fs::resize_file(path, 3);
+  EXPECT_THROW(LeadingLines(file, [](const std::string&) { return true; }), StorageError);
+}
+
+TEST_F(LeadingLinesTest, WhatCannotBeOpenedIsNotCut) {
+  const fs::path log = directory_ / "log.jsonl", record = directory_ / "record", foreign = directory_ / "thesis";
+  const std::string lines = "{\"attempt\":1,\"step\":1,\"samples\":[],\"input_xxh3\":\"0\",\"train/loss\":1}\n";
+  for (const fs::path& path : {log, record}) WriteFileAtomic(path, lines);
+  WriteFileAtomic(foreign, "my thesis\n");
+  {
+    const NoMoreFiles none;
+    EXPECT_THROW(OpenJsonLines({directory_, 1}), StorageError);
+    EXPECT_THROW(Record(record, 1, 2), StorageError);
+    EXPECT_THROW(CheckRecordFile(foreign), StorageError);
+  }
+  EXPECT_EQ(ReadFile(log), lines);
+  EXPECT_EQ(ReadFile(record), lines);
+}
+
+}  // namespace
+}  // namespace trainyard
