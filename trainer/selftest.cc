@@ -57,15 +57,15 @@ bool Succeeded(pid_t child) {
 // What a rank of the two does. Each sum must be what can be said beforehand, to the bit. Returns the seconds of a sum;
 // negative: a wrong one.
 double Exchange(int rank, const std::string& address, int port, int listening) {
-  const C10dStore store({.host = address,
-                         .port = port,
-                         .host_here = rank == 0,
-                         .listen_fd = rank == 0 ? std::optional(listening) : std::nullopt,
-                         .timeout = kDeadline,
-                         .stop = {}});
+  const auto store =
+      std::make_shared<C10dStore>(C10dStoreOptions{.host = address,
+                                                   .port = port,
+                                                   .host_here = rank == 0,
+                                                   .listen_fd = rank == 0 ? std::optional(listening) : std::nullopt,
+                                                   .timeout = kDeadline,
+                                                   .stop = {}});
   const auto group = MakeGlooCommunicator(store, {.rank = rank,
                                                   .size = 2,
-                                                  .prefix = "selftest",
                                                   .interface = address,
                                                   .rendezvous_timeout = kDeadline,
                                                   .collective_timeout = kDeadline});

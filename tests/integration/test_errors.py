@@ -343,6 +343,23 @@ def test_a_rank_that_freezes(tmp_path, data):
                         "rank 1 gives no sign of life: frozen, or its node is lost", message), message
 
 
+def test_a_launcher_that_freezes(tmp_path, data):
+    """It hosts the store, whose connections it keeps: no rank waits for its answer longer than for a collective's."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 10**6}, parallel={"collective_seconds": 5}, checkpoint={"every": 3})
+    process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    harness.wait_until(lambda: (tmp_path / "run" / "checkpoints" / "latest").exists(), 90, "a checkpoint")
+    ranks = harness.ranks_of(process.pid)
+    harness.kill(process.pid, signal.SIGSTOP)
+    try:
+        for pid in ranks.values():
+            harness.wait_until(lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z", 60, "the end of a rank")
+    finally:
+        harness.kill(process.pid, signal.SIGCONT)
+    output = process.communicate(timeout=30)[0]
+    assert process.returncode == 69, output
+    assert "the rendezvous store did not answer for 5.0s" in json.loads((tmp_path / "termination").read_text())["message"]
+
+
 @pytest.mark.parametrize("place, call, code", [("loader", 20, 65), ("forward", 5, 70), ("backward", 5, 70), ("evaluation", 5, 70)])
 def test_a_rank_that_throws(tmp_path, data, place, call, code):
     """The rank that throws explains the attempt; the other leaves by itself, with 69. A rank reads four samples a step."""

@@ -5,7 +5,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "trainer/base/error.h"
@@ -33,10 +38,10 @@ std::vector<std::unique_ptr<Communicator>> GlooWorld(int size) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      // A connection of its own for each rank: one that waits holds its connection.
-      const C10dStore store(C10dStoreOptions{.host = "127.0.0.1", .port = port, .host_here = false, .listen_fd = {}});
+      const auto store = std::make_shared<C10dStore>(
+          C10dStoreOptions{.host = "127.0.0.1", .port = port, .host_here = false, .listen_fd = {}});
       world[static_cast<size_t>(rank)] =
-          MakeGlooCommunicator(store, {.rank = rank, .size = size, .prefix = "test", .interface = "127.0.0.1"});
+          MakeGlooCommunicator(store, {.rank = rank, .size = size, .interface = "127.0.0.1"});
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -95,6 +100,55 @@ TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,
                          testing::Values(std::pair{&MakeInProcessWorld, 1}, std::pair{&MakeInProcessWorld, 3}));
 INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorTest, testing::Values(std::pair{&GlooWorld, 2}, std::pair{&GlooWorld, 3}));
+
+// A collective that throws.
+class FailingCommunicator : public Communicator {
+ public:
+  explicit FailingCommunicator(std::function<void()> fail) : Communicator(0, 1), fail_(std::move(fail)) {
+    StartThread();
+  }
+  ~FailingCommunicator() override { StopThread(); }
+
+ protected:
+  void DoAllReduce(at::Tensor&) override { fail_(); }
+  void DoReduceScatter(const at::Tensor&, at::Tensor&) override { fail_(); }
+  void DoAllGather(const at::Tensor&, at::Tensor&) override { fail_(); }
+  void DoBroadcast(at::Tensor&, int) override { fail_(); }
+
+ private:
+  const std::function<void()> fail_;
+};
+
+TEST(Communicator, WhatIsThisRanksOwnIsNotBlamedOnAPeer) {
+  FailingCommunicator memory([] { throw std::bad_alloc(); });
+  EXPECT_THROW(memory.Barrier("counts"), OutOfMemoryError);
+  EXPECT_THROW(memory.Barrier("and ever after"), OutOfMemoryError);
+  FailingCommunicator bug([] { throw std::logic_error("a bug"); });
+  EXPECT_THROW(bug.Barrier("counts"), std::logic_error);
+  FailingCommunicator peer([] { throw PeerError("it left"); });
+  EXPECT_THROW(peer.Barrier("counts"), PeerError);
+}
+
+// A host that is frozen keeps its connections, and new ones come about.
+TEST(C10dStore, AHostThatNeverAnswersIsNotWaitedForForEver) {
+  const int listening = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+  socklen_t size = sizeof where;
+  getsockname(listening, reinterpret_cast<sockaddr*>(&where), &size);
+  listen(listening, 8);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(C10dStore(C10dStoreOptions{.host = "127.0.0.1",
+                                          .port = ntohs(where.sin_port),
+                                          .listen_fd = {},
+                                          .timeout = std::chrono::seconds(1),
+                                          .stop = {}}),
+               PeerError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  close(listening);
+}
 
 TEST(C10dStore, ForgetsWhatIsDeleted) {
   C10dStore store(C10dStoreOptions{.host = "127.0.0.1", .port = 0, .host_here = true, .listen_fd = {}});

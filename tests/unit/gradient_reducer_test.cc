@@ -154,9 +154,8 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
         return g;
       });
       loss.backward();
-      const auto backward_end = std::chrono::steady_clock::now();
+      EXPECT_TRUE(communicator.Done(0));
       reducer.Finish();
-      EXPECT_LT(communicator.recorder().Entries()[0].finished, backward_end);
     });
   }
   for (std::thread& thread : threads) thread.join();

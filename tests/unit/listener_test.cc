@@ -69,22 +69,36 @@ TEST(WaitForListener, ObeysAStop) {
   late.join();
 }
 
-TEST(WaitForListener, ObeysAStopWhileNobodyAnswers) {
-  // A full queue of connections: the kernel drops what comes, as a lost machine does.
-  Bound host;
-  listen(host.fd, 0);
-  std::vector<int> queued;
-  for (int i = 0; i < 4; ++i) {
-    queued.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
-    sockaddr_in where{};
-    where.sin_family = AF_INET;
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    where.sin_port = htons(static_cast<uint16_t>(host.port));
-    connect(queued.back(), reinterpret_cast<sockaddr*>(&where), sizeof where);
+// A full queue of connections: the kernel drops what comes, as a lost machine does.
+struct BlackHole : Bound {
+  BlackHole() {
+    listen(fd, 0);
+    for (int& client : queued) {
+      client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+      sockaddr_in where{};
+      where.sin_family = AF_INET;
+      where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      where.sin_port = htons(static_cast<uint16_t>(port));
+      connect(client, reinterpret_cast<sockaddr*>(&where), sizeof where);
+    }
   }
+  ~BlackHole() {
+    for (const int client : queued) close(client);
+  }
+  int queued[4];
+};
+
+TEST(WaitForListener, ObeysAStopWhileNobodyAnswers) {
+  const BlackHole host;
   int asked = 0;
   EXPECT_THROW(WaitForListener("127.0.0.1", host.port, seconds(60), "it", [&] { return ++asked > 3; }), StoppedError);
-  for (int fd : queued) close(fd);
+}
+
+TEST(WaitForListener, ATryEndsWithTheDeadline) {
+  const BlackHole host;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_NE(Failure("127.0.0.1", host.port, seconds(1)).find(": no answer"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "trainer/base/error.h"
@@ -57,6 +60,54 @@ TEST(SignsOfLife, WhoeverGivesNoNewSignIsSilent) {
   SignsOfLife zero(store, 0, {}), one(store, 1, {});
   one.Beat();  // and never again
   EXPECT_EQ(zero.Silent(3, std::chrono::milliseconds(300)), (std::vector<int>{1, 2})) << "an old sign is none";
+}
+
+// A store that counts the questions for a key, and whose host may be frozen.
+class TroubledStore : public MemoryStore {
+ public:
+  std::optional<std::string> Get(const std::string& key) override {
+    if (key == "key") ++looks;
+    Pass();
+    return MemoryStore::Get(key);
+  }
+  int64_t Add(const std::string& key, int64_t amount) override {
+    Pass();
+    return MemoryStore::Add(key, amount);
+  }
+  void Freeze(bool frozen) {
+    const std::lock_guard lock(mutex_);
+    frozen_ = frozen;
+    changed_.notify_all();
+  }
+  std::atomic<int> looks{0};
+
+ private:
+  void Pass() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !frozen_; });
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool frozen_ = false;
+};
+
+TEST(SignsOfLife, ALongWaitLooksSeldom) {
+  auto store = std::make_shared<TroubledStore>();
+  SignsOfLife waiting(store, 0, {}, seconds(2));
+  EXPECT_THROW(waiting.Wait("key", 1, "rank 1"), PeerError);
+  EXPECT_LT(store->looks, 80) << "100 at one in 20 ms";
+}
+
+TEST(Pulse, AStoreThatIsFrozenHoldsNobodyUp) {
+  auto store = std::make_shared<TroubledStore>();
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const Pulse zero(store, 0, 2);
+    store->Freeze(true);
+    EXPECT_NE(zero.Verdict().find("the store does not answer"), std::string::npos);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
+  store->Freeze(false);
 }
 
 // A rank whose step hangs still has a pulse; one that is frozen or lost has none.

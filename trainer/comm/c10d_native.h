@@ -1,4 +1,4 @@
-// What c10d_store.cc and gloo.cc share; includes c10d's headers, so nothing else includes it.
+// What c10d_store.cc and its test share; includes c10d's headers, so nothing else includes it.
 #ifndef TRAINYARD_TRAINER_COMM_C10D_NATIVE_H_
 #define TRAINYARD_TRAINER_COMM_C10D_NATIVE_H_
 

@@ -3,6 +3,9 @@
 #include <c10/util/Logging.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
@@ -21,19 +24,24 @@ std::string Where(const C10dStoreOptions& options) {
 // The first line of a c10d message: the rest is a C++ stack.
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+}  // namespace
+
 template <class F>
-auto Guard(F call) {
+auto C10dStore::Ask(F call) {
+  using Answer = std::invoke_result_t<F, c10d::TCPStore&>;
+  const auto answer = std::make_shared<Answer>();
   try {
-    return call();
+    if (errands_.Do([native = native_, call = std::move(call), answer] { *answer = call(*native->store); }, patience_))
+      return std::move(*answer);
   } catch (const std::exception& error) {
     throw PeerError("the rendezvous store failed: " + FirstLine(error.what()));
   }
+  throw PeerError("the rendezvous store did not answer for " + HumanSeconds(patience_.count()) +
+                  ": rank 0's node is lost, or its launcher is frozen");
 }
 
-}  // namespace
-
-C10dStore::C10dStore(const C10dStoreOptions& options) : native_(std::make_unique<Native>()) {
-  using std::chrono::milliseconds;
+C10dStore::C10dStore(const C10dStoreOptions& options) : patience_(options.answer), native_(std::make_shared<Native>()) {
+  using std::chrono::duration_cast, std::chrono::milliseconds;
   // c10d logs a C++ stack at each try, and throws the same; what we wait for is said here, in a line.
   if (EnvText("TORCH_CPP_LOG_LEVEL").empty()) FLAGS_caffe2_log_level = 3;
   c10d::TCPStoreOptions native;
@@ -50,8 +58,15 @@ C10dStore::C10dStore(const C10dStoreOptions& options) : native_(std::make_unique
     // Short tries: whoever accepts may be no store, and c10d cannot be stopped.
     native.timeout = milliseconds(std::clamp<int64_t>(static_cast<int64_t>(left.count() * 1000), 500, 2000));
     try {
-      native_->store = c10::make_intrusive<c10d::TCPStore>(options.host, native);
-      native_->store->setTimeout(std::chrono::duration_cast<milliseconds>(options.timeout));
+      const auto made = std::make_shared<Native>();
+      const auto make = [made, native, host = options.host, answer = duration_cast<milliseconds>(options.answer)] {
+        made->store = c10::make_intrusive<c10d::TCPStore>(host, native);
+        made->store->setTimeout(answer);
+      };
+      const std::chrono::duration<double> patience =
+          options.host_here ? options.answer : native.timeout + milliseconds(500);
+      if (!errands_.Do(make, patience)) throw std::runtime_error("no answer");
+      native_ = made;
       return;
     } catch (const std::exception& error) {
       std::string problem = FirstLine(error.what());
@@ -66,23 +81,26 @@ C10dStore::~C10dStore() = default;
 int C10dStore::port() const { return native_->store->getPort(); }
 
 void C10dStore::Set(const std::string& key, const std::string& value) {
-  Guard([&] { native_->store->set(key, std::vector<uint8_t>(value.begin(), value.end())); });
+  Ask([key, bytes = std::vector<uint8_t>(value.begin(), value.end())](c10d::TCPStore& store) {
+    store.set(key, bytes);
+    return true;
+  });
 }
 
 std::optional<std::string> C10dStore::Get(const std::string& key) {
-  return Guard([&]() -> std::optional<std::string> {
-    if (!native_->store->check({key})) return std::nullopt;
-    const std::vector<uint8_t> value = native_->store->get(key);
+  return Ask([key](c10d::TCPStore& store) -> std::optional<std::string> {
+    if (!store.check({key})) return std::nullopt;
+    const std::vector<uint8_t> value = store.get(key);
     return std::string(value.begin(), value.end());
   });
 }
 
 int64_t C10dStore::Add(const std::string& key, int64_t amount) {
-  return Guard([&] { return native_->store->add(key, amount); });
+  return Ask([key, amount](c10d::TCPStore& store) { return store.add(key, amount); });
 }
 
 void C10dStore::Delete(const std::string& key) {
-  Guard([&] { native_->store->deleteKey(key); });
+  Ask([key](c10d::TCPStore& store) { return store.deleteKey(key); });
 }
 
 }  // namespace trainyard

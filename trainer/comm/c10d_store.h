@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "trainer/comm/errands.h"
 #include "trainer/comm/store.h"
 
 namespace trainyard {
@@ -19,8 +20,12 @@ struct C10dStoreOptions {
   std::optional<int> listen_fd;  // with host_here: an already listening socket; owned by the store
   std::chrono::duration<double> timeout{300};
   std::function<bool()> stop;  // asked while connecting; StoppedError when it returns true
+  // How long a call waits for the host. Long enough for a connection that loses packets for a while; a host that is
+  // frozen keeps its connections, and nobody else says so.
+  std::chrono::duration<double> answer{30};
 };
 
+// PeerError also when the host does not answer; once it answers again, so does this.
 class C10dStore : public Store {
  public:
   // Connects, retrying until the deadline. Throws PeerError naming the address.
@@ -33,12 +38,18 @@ class C10dStore : public Store {
 
   int port() const;
 
-  // What a process group is built on: c10d's own store under `prefix`. Lives as long as this.
+  // c10d's own store. Lives as long as this.
   struct Native;
   const Native& native() const { return *native_; }
 
  private:
-  std::unique_ptr<Native> native_;
+  // What `call(store)` returns.
+  template <class F>
+  auto Ask(F call);
+
+  const std::chrono::duration<double> patience_;
+  std::shared_ptr<Native> native_;  // the errands' as well
+  Errands errands_;
 };
 
 }  // namespace trainyard

@@ -15,9 +15,10 @@ namespace trainyard {
 //   - Sums are deterministic: element i is ((x_0 + x_1) + x_2) + ..., whatever the buffer's length, so a result does
 //   not
 //     depend on how gradients are cut into buckets. (NCCL promises it for two ranks.)
-//   - A collective that fails (a peer left, the deadline passed) makes every later call fail.
+//   - A collective that fails (a peer left, the deadline passed, this rank's memory is not enough) makes every later
+//     call fail.
 //   - Tensors are contiguous and must stay, unchanged, until Wait. One thread at a time submits and waits.
-//   - `unit` names the content, for messages and the flight recorder.
+//   - `unit` names the content, for messages.
 class Collectives {
  public:
   // A collective in flight. Valid until its Wait returns.
@@ -37,7 +38,8 @@ class Collectives {
   // Everyone gets `root`'s `x`.
   virtual Ticket Broadcast(at::Tensor x, int root, std::string unit) = 0;
 
-  // Returns when the collective and all before it are done. Throws PeerError if one failed.
+  // Returns when the collective and all before it are done. Throws PeerError if the others or the network
+  // failed one, OutOfMemoryError for memory, and this rank's own error as it is.
   virtual void Wait(Ticket ticket) = 0;
   // Whether it is done, without waiting.
   virtual bool Done(Ticket ticket) = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 
 namespace trainyard {
 
@@ -25,6 +26,16 @@ void Communicator::StopThread() {
   if (thread_.joinable()) thread_.join();
 }
 
+// Called while `error` is handled.
+std::exception_ptr Communicator::FailureOf(const std::string& what, const std::exception& error) {
+  if (const auto memory = FailedAllocation(error))
+    return std::make_exception_ptr(OutOfMemoryError(*memory + " in " + what));
+  if (!IsTransport(error)) return std::current_exception();
+  const std::string text = error.what();
+  return std::make_exception_ptr(
+      PeerError("a collective failed: " + what + ": " + Explain(text.substr(0, text.find('\n')))));
+}
+
 void Communicator::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -32,62 +43,54 @@ void Communicator::Loop() {
     if (queue_.empty()) return;
     Job job = std::move(queue_.front());
     queue_.pop_front();
-    std::string failure = failure_;
+    std::exception_ptr failure = failure_;
     lock.unlock();
-    if (failure.empty()) {
-      recorder_.Start(job.sequence);
+    if (!failure) {
       try {
         job.run();
-        recorder_.Finish(job.sequence);
       } catch (const std::exception& error) {
-        const std::string text = error.what();
-        failure = job.what + ": " + Explain(text.substr(0, text.find('\n')));
+        failure = FailureOf(job.what, error);
       }
     }
     job.run = nullptr;
     lock.lock();
-    if (failure_.empty()) failure_ = failure;
+    if (!failure_) failure_ = failure;
     ++done_;
     changed_.notify_all();
   }
 }
 
-Communicator::Ticket Communicator::Submit(const char* name, std::string unit, int64_t bytes,
-                                          std::function<void()> run) {
-  const std::string what = std::string(name) + " (" + unit + ")";
-  const uint64_t sequence = recorder_.Submit(name, std::move(unit), bytes);
+Communicator::Ticket Communicator::Submit(const char* name, const std::string& unit, std::function<void()> run) {
+  Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({sequence, what, std::move(run)});
+    ticket = submitted_++;
+    queue_.push_back({std::string(name) + " (" + unit + ")", std::move(run)});
   }
   changed_.notify_all();
-  return sequence;
+  return ticket;
 }
 
 Communicator::Ticket Communicator::AllReduce(at::Tensor x, std::string unit) {
-  const auto bytes = static_cast<int64_t>(x.nbytes());
-  return Submit("all_reduce", std::move(unit), bytes, [this, x]() mutable { DoAllReduce(x); });
+  return Submit("all_reduce", unit, [this, x]() mutable { DoAllReduce(x); });
 }
 
 Communicator::Ticket Communicator::ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) {
-  const auto bytes = static_cast<int64_t>(in.nbytes());
-  return Submit("reduce_scatter", std::move(unit), bytes, [this, in, out]() mutable { DoReduceScatter(in, out); });
+  return Submit("reduce_scatter", unit, [this, in, out]() mutable { DoReduceScatter(in, out); });
 }
 
 Communicator::Ticket Communicator::AllGather(at::Tensor in, at::Tensor out, std::string unit) {
-  const auto bytes = static_cast<int64_t>(out.nbytes());
-  return Submit("all_gather", std::move(unit), bytes, [this, in, out]() mutable { DoAllGather(in, out); });
+  return Submit("all_gather", unit, [this, in, out]() mutable { DoAllGather(in, out); });
 }
 
 Communicator::Ticket Communicator::Broadcast(at::Tensor x, int root, std::string unit) {
-  const auto bytes = static_cast<int64_t>(x.nbytes());
-  return Submit("broadcast", std::move(unit), bytes, [this, x, root]() mutable { DoBroadcast(x, root); });
+  return Submit("broadcast", unit, [this, x, root]() mutable { DoBroadcast(x, root); });
 }
 
 void Communicator::Wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ > ticket; });
-  if (!failure_.empty()) throw PeerError("a collective failed: " + failure_);
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 bool Communicator::Done(Ticket ticket) {

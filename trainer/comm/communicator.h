@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
+#include "trainer/base/error.h"
 #include "trainer/comm/collectives.h"
 #include "trainer/comm/control_plane.h"
-#include "trainer/comm/flight_recorder.h"
 
 namespace trainyard {
 
@@ -44,8 +44,6 @@ class Communicator : public ControlPlane, public Collectives {
   void AllReduceNow(std::span<double> values, const std::string& what) override;
   std::vector<int64_t> AllGatherNow(std::span<const int64_t> values, const std::string& what) override;
 
-  const FlightRecorder& recorder() const { return recorder_; }
-
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
   // Called by the constructors of the classes below, once they can run collectives, and by their
@@ -58,25 +56,26 @@ class Communicator : public ControlPlane, public Collectives {
   virtual void DoReduceScatter(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoAllGather(const at::Tensor& in, at::Tensor& out) = 0;
   virtual void DoBroadcast(at::Tensor& x, int root) = 0;
-  // The error of one of these, for people; on the same thread, and may take seconds.
+  // Whether an error of one of these tells of the others or the network; and for people, on the same thread, what it
+  // tells, which may take seconds.
+  virtual bool IsTransport(const std::exception& error) const { return dynamic_cast<const PeerError*>(&error); }
   virtual std::string Explain(const std::string& error) { return error; }
 
  private:
   struct Job {
-    uint64_t sequence;
     std::string what;  // "all_reduce (consensus)"
     std::function<void()> run;
   };
-  Ticket Submit(const char* name, std::string unit, int64_t bytes, std::function<void()> run);
+  Ticket Submit(const char* name, const std::string& unit, std::function<void()> run);
   void Loop();
+  std::exception_ptr FailureOf(const std::string& what, const std::exception& error);
 
   int rank_, size_;
-  FlightRecorder recorder_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> queue_;
-  uint64_t done_ = 0;  // collectives finished, good or bad
-  std::string failure_;
+  uint64_t submitted_ = 0, done_ = 0;  // collectives; finished ones, good or bad
+  std::exception_ptr failure_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -11,7 +11,8 @@
 namespace trainyard {
 
 // Every rank makes the same calls in the same order; each returns when all ranks have made it. One thread at a time.
-// Everything throws PeerError when a rank has left or the deadline has passed. `what` completes messages.
+// Everything throws PeerError when a rank has left or the deadline has passed, OutOfMemoryError, and this rank's own
+// error as it is. `what` completes messages.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;

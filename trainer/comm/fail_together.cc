@@ -36,7 +36,7 @@ void FailTogether(ControlPlane& control, const std::exception_ptr& error, const 
   std::vector<int64_t> parts;
   try {
     parts = control.AllGatherNow(part, what);
-  } catch (const PeerError&) {
+  } catch (const std::exception&) {
     if (!error) throw;
   }
   if (error) std::rethrow_exception(error);  // also when nobody is left to hear of it

@@ -1,18 +1,57 @@
 #include "trainer/comm/gloo.h"
 
 #include <ATen/ops/empty.h>
+#include <gloo/common/error.h>
+#include <gloo/common/logging.h>
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <algorithm>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 #include "trainer/base/text.h"
-#include "trainer/comm/c10d_native.h"
 
 namespace trainyard {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
+
+// Our store as c10d's: what Gloo waits for holds nobody else's calls up, and ends when the host does not answer.
+class StoreForGloo : public c10d::Store {
+ public:
+  StoreForGloo(std::shared_ptr<trainyard::Store> store, Milliseconds timeout)
+      : c10d::Store(timeout), store_(std::move(store)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<StoreForGloo>(store_, timeout_); }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    store_->Set(key, std::string(value.begin(), value.end()));
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    const std::string value = store_->Wait(key, timeout_, kWhat);
+    return {value.begin(), value.end()};
+  }
+  int64_t add(const std::string& key, int64_t value) override { return store_->Add(key, value); }
+  bool deleteKey(const std::string& key) override {
+    const bool was_there = store_->Get(key).has_value();
+    store_->Delete(key);
+    return was_there;
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    return std::all_of(keys.begin(), keys.end(),
+                       [this](const std::string& key) { return store_->Get(key).has_value(); });
+  }
+  int64_t getNumKeys() override { throw std::logic_error("Gloo does not count keys"); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const Milliseconds& timeout) override {
+    for (const std::string& key : keys) store_->Wait(key, timeout, kWhat);
+  }
+
+ private:
+  static constexpr const char* kWhat = "another rank's address";
+  std::shared_ptr<trainyard::Store> store_;
+};
 
 class GlooCommunicator : public Communicator {
  public:
@@ -61,6 +100,11 @@ class GlooCommunicator : public Communicator {
     group_->broadcast(tensors, options)->wait();
   }
 
+  bool IsTransport(const std::exception& error) const override {
+    return dynamic_cast<const ::gloo::Exception*>(&error) || dynamic_cast<const ::gloo::EnforceNotMet*>(&error) ||
+           dynamic_cast<const c10::DistError*>(&error);
+  }
+
   std::string Explain(const std::string& error) override {
     if (error.find("Timed out") == std::string::npos) return error;
     return "not answered within " + HumanSeconds(options_.collective_timeout.count()) +
@@ -84,17 +128,18 @@ class GlooCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeGlooCommunicator(const C10dStore& store, const GlooOptions& options) {
+std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const GlooOptions& options) {
   try {
-    auto native =
-        c10d::ProcessGroupGloo::Options::create(std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout));
+    const auto timeout = std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout);
+    auto native = c10d::ProcessGroupGloo::Options::create(timeout);
     native->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.interface));
     native->threads = 1;
-    auto prefixed = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store.native().store);
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, options.size, native);
+    auto addresses = c10::make_intrusive<StoreForGloo>(std::move(store), timeout);
+    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(addresses, options.rank, options.size, native);
     group->setTimeout(std::chrono::duration_cast<Milliseconds>(options.collective_timeout));
     return std::make_unique<GlooCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {
+    if (FailedAllocation(error)) throw;
     const std::string text = error.what();
     throw PeerError("connecting rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
                     " over " + options.interface + " failed: " + text.substr(0, text.find('\n')));

@@ -7,14 +7,13 @@
 #include <memory>
 #include <string>
 
-#include "trainer/comm/c10d_store.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/store.h"
 
 namespace trainyard {
 
 struct GlooOptions {
   int rank = 0, size = 1;
-  std::string prefix;     // of the store's keys: one group's are not another's
   std::string interface;  // this rank's address, as other ranks reach it
   std::chrono::duration<double> rendezvous_timeout{300};
   std::chrono::duration<double> collective_timeout{600};
@@ -22,8 +21,9 @@ struct GlooOptions {
   std::function<std::string()> who_is_silent = {};
 };
 
-// Connects to every other rank. Throws PeerError when one does not come in time.
-std::unique_ptr<Communicator> MakeGlooCommunicator(const C10dStore& store, const GlooOptions& options);
+// Connects to every other rank, through keys of `store` that nobody else uses. Throws PeerError when one does not come
+// in time.
+std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const GlooOptions& options);
 
 }  // namespace trainyard
 

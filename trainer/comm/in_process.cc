@@ -2,7 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
-#include <stdexcept>
+#include "trainer/base/error.h"
 
 namespace trainyard {
 namespace {
@@ -25,7 +25,7 @@ class Meeting {
       changed_.notify_all();
     }
     changed_.wait(lock, [&] { return round_ != round || left_; });
-    if (round_ == round) throw std::runtime_error("a rank left the in-process world");
+    if (round_ == round) throw PeerError("a rank left the in-process world");
     return result_;
   }
 

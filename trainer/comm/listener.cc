@@ -21,8 +21,10 @@ namespace trainyard {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kSlice(50);           // how long a stop may go unseen
-constexpr std::chrono::seconds kOneTry(10);  // for a name server, and again for a connection
+constexpr milliseconds kSlice(50);                    // how long a stop may go unseen
+constexpr std::chrono::seconds kOneTry(10);           // for a name server, and again for a connection, at most
+constexpr std::chrono::duration<double> kLeast(0.5);  // for the first try, whatever the deadline
+using Clock = std::chrono::steady_clock;
 
 using Addresses = std::shared_ptr<addrinfo>;
 struct Resolution {
@@ -41,12 +43,13 @@ Resolution Resolve(const std::string& host, int port, int flags) {
 }
 
 // A resolver cannot be interrupted, so a thread asks it; one that is never answered is left behind.
-Resolution ResolveMeanwhile(const std::string& host, int port, const std::function<void()>& check) {
+Resolution ResolveMeanwhile(const std::string& host, int port, Clock::time_point end,
+                            const std::function<void()>& check) {
   if (Resolution numeric = Resolve(host, port, AI_NUMERICHOST); numeric.addresses) return numeric;
   auto promise = std::make_shared<std::promise<Resolution>>();
   std::future<Resolution> future = promise->get_future();
   std::thread([=] { promise->set_value(Resolve(host, port, 0)); }).detach();
-  for (milliseconds waited(0); waited < kOneTry; waited += kSlice) {
+  while (Clock::now() < end) {
     if (future.wait_for(kSlice) == std::future_status::ready) return future.get();
     check();
   }
@@ -54,7 +57,7 @@ Resolution ResolveMeanwhile(const std::string& host, int port, const std::functi
 }
 
 // Empty when the connection came about.
-std::string Connect(const addrinfo& address, const std::function<void()>& check) {
+std::string Connect(const addrinfo& address, Clock::time_point end, const std::function<void()>& check) {
   struct Socket {
     explicit Socket(int family) : fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
     ~Socket() { close(fd); }
@@ -63,7 +66,7 @@ std::string Connect(const addrinfo& address, const std::function<void()>& check)
   if (socket.fd < 0) return std::strerror(errno);
   if (connect(socket.fd, address.ai_addr, address.ai_addrlen) == 0) return "";
   if (errno != EINPROGRESS) return std::strerror(errno);
-  for (milliseconds waited(0); waited < kOneTry; waited += kSlice) {
+  while (Clock::now() < end) {
     pollfd ready = {socket.fd, POLLOUT, 0};
     if (poll(&ready, 1, static_cast<int>(kSlice.count())) > 0) {
       int error = 0;
@@ -83,11 +86,13 @@ void WaitForListener(const std::string& host, int port, std::chrono::duration<do
   const std::string where = Format("%s at %s:%d (MASTER_ADDR, MASTER_PORT)", what.c_str(), host.c_str(), port);
   Patience patience(deadline, where, stop, Voice::kNowAndThen);
   const auto check = [&] { patience.CheckStop(); };
+  const auto last = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::max(deadline, kLeast));
+  const auto end = [&] { return std::min(last, Clock::now() + kOneTry); };
   for (;;) {
-    const Resolution resolution = ResolveMeanwhile(host, port, check);
+    const Resolution resolution = ResolveMeanwhile(host, port, end(), check);
     std::string problem = resolution.problem;
     for (const addrinfo* address = resolution.addresses.get(); address; address = address->ai_next) {
-      problem = Connect(*address, check);
+      problem = Connect(*address, end(), check);
       if (problem.empty()) return;
     }
     patience.Pause([&] { return problem; });

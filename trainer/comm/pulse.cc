@@ -1,7 +1,12 @@
 #include "trainer/comm/pulse.h"
 
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
+#include "trainer/comm/signs_of_life.h"
 
 namespace trainyard {
 namespace {
@@ -11,36 +16,65 @@ constexpr std::chrono::seconds kListen{4};
 
 }  // namespace
 
+struct Pulse::Shared {
+  Shared(std::shared_ptr<Store> store, int rank)
+      : signs(std::make_shared<PrefixStore>(std::move(store), "pulse/"), rank, {}) {}
+
+  void Run() {
+    std::unique_lock lock(mutex);
+    while (!stopping) {
+      lock.unlock();
+      bool answered = true;
+      try {
+        signs.Beat();
+      } catch (const PeerError&) {
+        answered = false;  // A host that was frozen may come back.
+      }
+      lock.lock();
+      if (answered) ++beats;
+      changed.notify_all();
+      changed.wait_for(lock, std::chrono::seconds(1), [this] { return stopping; });
+    }
+    ended = true;
+    changed.notify_all();
+  }
+
+  SignsOfLife signs;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t beats = 0;  // that the store has answered
+  bool stopping = false, ended = false;
+};
+
 Pulse::Pulse(std::shared_ptr<Store> store, int rank, int size)
-    : signs_(std::make_shared<PrefixStore>(std::move(store), "pulse/"), rank, {}), size_(size), thread_([this] {
-        std::unique_lock lock(mutex_);
-        while (!stopping_) {
-          lock.unlock();
-          try {
-            signs_.Beat();
-          } catch (const PeerError&) {
-            return;  // Nobody can be told any more.
-          }
-          lock.lock();
-          changed_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_; });
-        }
-      }) {}
+    : size_(size),
+      shared_(std::make_shared<Shared>(std::move(store), rank)),
+      thread_([shared = shared_] { shared->Run(); }) {}
 
 Pulse::~Pulse() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  std::unique_lock lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->changed.notify_all();
+  const bool ended = shared_->changed.wait_for(lock, std::chrono::seconds(1), [this] { return shared_->ended; });
+  lock.unlock();
+  // One that waits for the store's host is left to itself.
+  ended ? thread_.join() : thread_.detach();
 }
 
 std::string Pulse::Verdict() const {
+  const std::string no_store =
+      "the store does not answer either: rank 0's node is lost, or its launcher is frozen or "
+      "has ended";
+  {
+    std::unique_lock lock(shared_->mutex);
+    const int64_t before = shared_->beats;
+    if (!shared_->changed.wait_for(lock, kListen, [&] { return shared_->beats > before; })) return no_store;
+  }
   std::vector<std::string> silent;
   try {
-    for (const int rank : signs_.Silent(size_, kListen)) silent.push_back(std::to_string(rank));
+    for (const int rank : shared_->signs.Silent(size_, kListen)) silent.push_back(std::to_string(rank));
   } catch (const PeerError&) {
-    return "the store is gone as well: rank 0's node is lost, or its launcher has ended";
+    return no_store;
   }
   if (silent.empty())
     return "every rank is alive: one takes longer for its part than that, and a larger parallel.collective_seconds "

@@ -3,35 +3,32 @@
 #ifndef TRAINYARD_TRAINER_COMM_PULSE_H_
 #define TRAINYARD_TRAINER_COMM_PULSE_H_
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
-#include "trainer/comm/signs_of_life.h"
 #include "trainer/comm/store.h"
 
 namespace trainyard {
 
 class Pulse {
  public:
-  // Beats until it is destroyed, or until the store is gone.
+  // Beats until it is destroyed, as often as the store answers.
   Pulse(std::shared_ptr<Store> store, int rank, int size);
+  // Takes a second at most; a beat that the store has not answered is left behind.
   ~Pulse();
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Listens to the other ranks for a few seconds at most: "rank 1 gives no sign of life: ...". Never throws.
-  // Safe for any number of threads.
+  // Listens to the store and to the other ranks for a few seconds each: "rank 1 gives no sign of life: ...". Never
+  // throws. Safe for any number of threads.
   std::string Verdict() const;
 
  private:
-  SignsOfLife signs_;
+  struct Shared;
+
   const int size_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;
+  std::shared_ptr<Shared> shared_;  // the thread's as well
   std::thread thread_;
 };
 

@@ -12,6 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Between two looks for a key.
+constexpr std::chrono::microseconds kShortest{200}, kLongest{500000};
+
 std::string SignOf(int rank) { return "alive/" + std::to_string(rank); }
 
 }  // namespace
@@ -35,8 +38,8 @@ void SignsOfLife::ThrowIfStopped(const std::string& doing) const {
 void SignsOfLife::Beat() {
   ThrowIfStopped("files were read or written");
   const std::lock_guard lock(mutex_);
-  if (beats_ > 0 && Clock::now() - last_ < std::chrono::seconds(1)) return;
-  store_->Set(SignOf(rank_), std::to_string(++beats_));
+  if (last_ && Clock::now() - *last_ < std::chrono::seconds(1)) return;
+  store_->Add(SignOf(rank_), 1);  // It is answered: a Set to a host that is frozen succeeds.
   last_ = Clock::now();
 }
 
@@ -58,8 +61,9 @@ std::vector<int> SignsOfLife::Silent(int size, std::chrono::duration<double> lis
 std::string SignsOfLife::Wait(const std::string& key, int from, const std::string& what) {
   Silence silence(silence_, Clock::now());
   std::optional<std::string> heard;
-  auto look = Clock::now();
-  auto pause = std::chrono::microseconds(200);
+  const auto start = Clock::now();
+  auto look = start;
+  std::chrono::microseconds pause = kShortest;
   for (;;) {
     if (std::optional<std::string> value = store_->Get(key)) return *value;
     ThrowIfStopped("waiting for " + what);
@@ -80,7 +84,9 @@ std::string SignsOfLife::Wait(const std::string& key, int from, const std::strin
                                              std::chrono::duration_cast<Clock::duration>(silence_ / 4));
     }
     std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(20000));
+    // A tenth of what was waited: what lasts long, as saving does, is asked for seldom.
+    pause = std::clamp(std::chrono::duration_cast<std::chrono::microseconds>((Clock::now() - start) / 10), kShortest,
+                       kLongest);
   }
 }
 

@@ -57,8 +57,7 @@ class SignsOfLife {
   const std::function<bool()> stop_;
   const std::chrono::duration<double> silence_;
   std::mutex mutex_;
-  int64_t beats_ = 0;
-  std::chrono::steady_clock::time_point last_;
+  std::optional<std::chrono::steady_clock::time_point> last_;  // beat
 };
 
 }  // namespace trainyard

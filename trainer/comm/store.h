@@ -13,12 +13,13 @@
 
 namespace trainyard {
 
-// Safe for any number of threads. Every call may throw PeerError when the host of the store is gone.
+// Safe for any number of threads. Every call may throw PeerError when the host of the store is gone, or does not answer
+// for so long as the store waits for it (C10dStoreOptions::answer); what it was to change may then change all the same.
 class Store {
  public:
   virtual ~Store() = default;
   virtual void Set(const std::string& key, const std::string& value) = 0;
-  // Nothing when nobody has set the key. Never blocks longer than a round trip.
+  // Nothing when nobody has set the key; it is not waited for.
   virtual std::optional<std::string> Get(const std::string& key) = 0;
   // Adds to an integer (absent: 0) and returns the sum.
   virtual int64_t Add(const std::string& key, int64_t amount) = 0;
@@ -30,7 +31,7 @@ class Store {
   virtual void CheckWorld() {}
 
   // Waits until the key is set. `what` completes "waited 30s for ...". Throws PeerError at the
-  // deadline and where CheckWorld does, and StoppedError as soon as `stop` (may be empty) returns
+  // deadline and where CheckWorld and Get do, and StoppedError as soon as `stop` (may be empty) returns
   // true; a key that was set before is always returned.
   std::string Wait(const std::string& key, std::chrono::duration<double> deadline, const std::string& what,
                    const std::function<bool()>& stop = {});

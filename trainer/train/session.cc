@@ -1,5 +1,6 @@
 #include "trainer/train/session.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/build_info.h"
@@ -79,15 +80,16 @@ Session JoinWorld(const Config& config, const Dataset& data) {
     session.control = MakeSingleCommunicator();
     return session;
   }
-  const Seconds deadline(config.parallel.rendezvous_seconds);
-  auto connection = std::make_shared<C10dStore>(C10dStoreOptions{.host = world.master_addr,
-                                                                 .port = world.master_port,
-                                                                 .host_here = world.rank == 0 && !world.store_is_hosted,
-                                                                 .listen_fd = {},
-                                                                 .timeout = deadline,
-                                                                 .stop = StopRequested});
-  const std::string start = StartPrefix();
-  auto store = std::make_shared<WorldStore>(connection, start);
+  const Seconds deadline(config.parallel.rendezvous_seconds), collective(config.parallel.collective_seconds);
+  auto connection =
+      std::make_shared<C10dStore>(C10dStoreOptions{.host = world.master_addr,
+                                                   .port = world.master_port,
+                                                   .host_here = world.rank == 0 && !world.store_is_hosted,
+                                                   .listen_fd = {},
+                                                   .timeout = deadline,
+                                                   .stop = StopRequested,
+                                                   .answer = std::min(C10dStoreOptions{}.answer, collective)});
+  auto store = std::make_shared<WorldStore>(connection, StartPrefix());
   SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested, deadline);
   if (world.rank == 0) {
     Claim(
@@ -101,22 +103,20 @@ Session JoinWorld(const Config& config, const Dataset& data) {
     RequireCommon(claimed, config, data, world.rank);
     WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
   }
-  const std::string prefix = Format("attempt-%lld/", static_cast<long long>(session.attempt));
-  session.store = std::make_shared<PrefixStore>(store, prefix);
+  session.store =
+      std::make_shared<PrefixStore>(store, Format("attempt-%lld/", static_cast<long long>(session.attempt)));
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
   session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
   const std::string pod_ip = EnvText(env::kPodIp);
-  GlooOptions group{.rank = world.rank,
-                    .size = world.size,
-                    .prefix = start + prefix + "gloo",
-                    .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
-                    .rendezvous_timeout = deadline,
-                    .collective_timeout = Seconds(config.parallel.collective_seconds),
-                    .who_is_silent = [pulse = session.pulse.get()] { return pulse->Verdict(); }};
-  session.communicator = MakeGlooCommunicator(*connection, group);
-  group.prefix = start + prefix + "control";
-  session.control = MakeGlooCommunicator(*connection, group);
+  const GlooOptions group{.rank = world.rank,
+                          .size = world.size,
+                          .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
+                          .rendezvous_timeout = deadline,
+                          .collective_timeout = collective,
+                          .who_is_silent = [pulse = session.pulse.get()] { return pulse->Verdict(); }};
+  session.communicator = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "gloo/"), group);
+  session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"), group);
   return session;
 }
 
@@ -128,7 +128,8 @@ void SayEnded(const World& world, const std::string& why) {
                                                                    .host_here = false,
                                                                    .listen_fd = {},
                                                                    .timeout = Seconds(1),
-                                                                   .stop = {}});
+                                                                   .stop = {},
+                                                                   .answer = Seconds(1)});
     WorldStore(connection, StartPrefix()).SayEnded(world.rank, why);
   } catch (const Error&) {
     // Then nobody waits there either.

@@ -39,7 +39,7 @@ struct Session {
 Session JoinWorld(const Config& config, const Dataset& data);
 
 // Tells the ranks that wait for this one in the store, or will, that it has ended without success,
-// whether it had joined or not. Takes at most about a second; never throws.
+// whether it had joined or not. Takes about a second where nobody answers, some at most; never throws.
 void SayEnded(const World& world, const std::string& why);
 
 }  // namespace trainyard

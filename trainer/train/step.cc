@@ -73,7 +73,7 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
   StepResult result;
   try {
     result = ComputeTogether(*share, train.step, local);
-  } catch (const PeerError&) {
+  } catch (...) {
     // Peers that have gone meanwhile, of the same cause perhaps, must not hide what has failed here.
     if (local.error) std::rethrow_exception(local.error);
     throw;
