@@ -35,6 +35,7 @@ sys.exit(max(code if code >= 0 else 128 - code for code in (node.wait() for node
 """
 SCANCEL = """#!/usr/bin/env bash
 [ "$*" = "--signal=TERM $SLURM_JOB_ID" ] && kill -TERM $(cat "$STEP")
+sleep "${SCANCEL_SECONDS:-0}"
 """
 SCONTROL = """#!/usr/bin/env bash
 case "$1 $2" in
@@ -145,6 +146,12 @@ def play(tmp_path, slurm):
         return len(requeued(tmp_path)) - before == 1
 
     return start
+
+
+def test_a_step_that_ends_before_scancel_does_has_its_own_code(play):
+    """The shell is in its trap then, and waits for nothing."""
+    assert play(75, stop=True, SCANCEL_SECONDS=1)
+    assert not play(65, stop=True, SCANCEL_SECONDS=1)
 
 
 def test_failures_are_counted_since_the_last_stop_that_saved(play):
