@@ -62,7 +62,7 @@ Pulse::~Pulse() {
 }
 
 std::string Pulse::Verdict() const {
-  const std::string no_store =
+  std::string no_store =
       "the store does not answer either: rank 0's node is lost, or its launcher is frozen or "
       "has ended";
   {
