@@ -24,9 +24,9 @@ class Sink {
 };
 
 struct SinkOptions {
-  // Each that waits lies between the tensors in the heap of the thread that steps: 1,024 of them make malloc, and so a
+  // Each that waits lies between the tensors in the heap of the thread that steps: 256 of them make malloc, and so a
   // step, one per cent slower (docs/benchmarks.md).
-  size_t max_events = 256;
+  size_t max_events = 128;
   size_t max_bytes = size_t{64} << 20;
   // From Finish() on, for writing what is queued. Less than the launcher's wait between the end of
   // one rank and SIGKILL for the others.
