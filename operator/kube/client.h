@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "operator/base/status.h"
 #include "operator/base/stop_flag.h"
@@ -37,12 +38,17 @@ extern const Resource kPods, kServices, kClaims, kEvents, kLeases, kTrainingJobs
 // kube-scheduler's, Volcano's and the coscheduling plugin's.
 extern const Resource kPodGroups, kVolcanoPodGroups, kCoschedulingPodGroups;
 
+// Fields that the caller does not read, as the keys that lead there from the object, whatever lists lie between:
+// "spec.containers.resources". One that is a list or an object may come empty.
+using FieldPaths = std::vector<std::string>;
+
 struct ListOptions {
   std::string label_selector, field_selector;
   std::string resource_version;  // "0": any, from the server's cache; empty: the newest
   int64_t limit = 0;
   std::string continue_token;
   bool metadata_only = false;  // of each object its metadata is enough: the rest may lack
+  FieldPaths unread = {};
 };
 
 // What a list says besides its objects.
@@ -60,6 +66,7 @@ struct WatchOptions {
   bool initial_events = false;
   // Called once, before the first event, when the server has accepted the watch.
   std::function<void()> accepted = {};
+  FieldPaths unread = {};
 };
 
 // The annotation, "true", of the bookmark behind the last initial event.

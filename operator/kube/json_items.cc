@@ -1,7 +1,5 @@
 #include "operator/kube/json_items.h"
 
-#include "operator/kube/parse_object.h"
-
 namespace trainyard::kube {
 namespace {
 
@@ -63,7 +61,7 @@ Status JsonItems::Keep(std::string& text, std::string_view piece) const {
 Status JsonItems::Close(std::string_view last, const OnItem& on_item) {
   const bool whole = item_.empty();  // most lie within one piece, and are read where they are
   if (Status status = whole ? Fits(last.size()) : Keep(item_, last); !status.ok()) return status;
-  const nlohmann::json item = ParseObject(whole ? last : std::string_view(item_), 0);
+  const nlohmann::json item = parser_.Parse(whole ? last : std::string_view(item_));
   item_.clear();
   if (item.is_discarded()) return Status(Code::kInternal, "the list holds something that is no JSON");
   on_item(item);

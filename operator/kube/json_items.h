@@ -9,14 +9,15 @@
 
 #include "common/json.h"
 #include "operator/base/status.h"
+#include "operator/kube/parse_object.h"
 
 namespace trainyard::kube {
 
 class JsonItems {
  public:
   using OnItem = std::function<void(const nlohmann::json&)>;
-  // `max_bytes`: of one item, and of all that stands around them.
-  explicit JsonItems(size_t max_bytes) : max_bytes_(max_bytes) {}
+  // `max_bytes`: of one item, and of all that stands around them. Of the items `unread` may lack.
+  explicit JsonItems(size_t max_bytes, const FieldPaths& unread = {}) : max_bytes_(max_bytes), parser_(0, unread) {}
 
   // Takes the next piece and calls `on_item` for each element of "items" that is now whole. kInternal for one that
   // is too long, no object, or no JSON; nothing after it is read.
@@ -32,6 +33,7 @@ class JsonItems {
   bool ItemsBegin() const;
 
   const size_t max_bytes_;
+  ObjectParser parser_;
   Place place_ = Place::kAround;
   JsonDepth depth_;
   std::string around_;

@@ -1,7 +1,5 @@
 #include "operator/kube/json_lines.h"
 
-#include "operator/kube/parse_object.h"
-
 namespace trainyard::kube {
 
 Status JsonLines::Feed(const char* data, size_t size, const std::function<void(nlohmann::json)>& on_document) {
@@ -10,7 +8,7 @@ Status JsonLines::Feed(const char* data, size_t size, const std::function<void(n
   size_t begin = 0;
   for (size_t end = rest_.find('\n', searched); end != std::string::npos; end = rest_.find('\n', begin)) {
     if (end > begin) {
-      auto document = ParseObject(std::string_view(rest_).substr(begin, end - begin), 1);
+      auto document = parser_.Parse(std::string_view(rest_).substr(begin, end - begin));
       if (document.is_discarded()) return Status(Code::kInternal, "the stream holds something that is no JSON");
       on_document(std::move(document));
     }

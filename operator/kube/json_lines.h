@@ -7,13 +7,14 @@
 #include <string>
 
 #include "operator/base/status.h"
+#include "operator/kube/parse_object.h"
 
 namespace trainyard::kube {
 
 class JsonLines {
  public:
-  // `max_bytes`: of one document.
-  explicit JsonLines(size_t max_bytes) : max_bytes_(max_bytes) {}
+  // `max_bytes`: of one document. Of the events' objects `unread` may lack.
+  explicit JsonLines(size_t max_bytes, const FieldPaths& unread = {}) : max_bytes_(max_bytes), parser_(1, unread) {}
 
   // Takes the next piece and calls `on_document` for each document that is now whole. kInternal for one
   // that is too long or no JSON; nothing after it is read.
@@ -21,6 +22,7 @@ class JsonLines {
 
  private:
   size_t max_bytes_;
+  ObjectParser parser_;
   std::string rest_;
 };
 

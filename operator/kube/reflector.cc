@@ -62,7 +62,8 @@ Status Reflector::ListAll() {
                       .field_selector = "",
                       .resource_version = ListVersion(),
                       .limit = options_.page,
-                      .continue_token = ""};
+                      .continue_token = "",
+                      .unread = options_.unread};
   ++counters_.lists;
   sink_.Begin();
   for (bool whole = false;;) {
@@ -114,7 +115,8 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
                              .resource_version = initial ? ListVersion() : version_,
                              .timeout_seconds = length(random_),
                              .initial_events = initial,
-                             .accepted = [&] { Watching(clock_.Steady()); }};
+                             .accepted = [&] { Watching(clock_.Steady()); },
+                             .unread = options_.unread};
   const auto on_event = [&](const WatchEvent& event) {
     Active();
     if (Handle(event, failure)) ++events;

@@ -71,8 +71,9 @@ class Reflector {
     std::string ns;              // empty: all
     std::string label_selector;  // on the server's side
     int min_watch_seconds = 300, max_watch_seconds = 600;
-    int64_t page = 500;  // objects of a list's page
-    uint64_t seed = 1;   // of the jitter
+    int64_t page = 500;      // objects of a list's page
+    uint64_t seed = 1;       // of the jitter
+    FieldPaths unread = {};  // by the sink
   };
   Reflector(Client& client, const Clock& clock, Resource resource, Options options, ReflectorSink& sink);
 

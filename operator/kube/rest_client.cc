@@ -72,7 +72,7 @@ Result<Json> RestClient::Send(const std::string& method, const std::string& targ
                               const std::string& body) {
   const Result<Answer> answer = Exchange(method, target, content_type, body);
   if (!answer.ok()) return answer.status();
-  Json object = ParseObject(answer->body, 0);
+  Json object = ObjectParser(0, {}).Parse(answer->body);
   if (object.is_discarded()) return Status(Code::kInternal, method + " " + target + ": the answer is no JSON");
   return object;
 }
@@ -90,7 +90,7 @@ Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns
       .Add("continue", options.continue_token);
   if (options.limit > 0) query.Add("limit", std::to_string(options.limit));
   const std::string target = resource.Path(ns) + query.text();
-  JsonItems items(kMaxObjectBytes);
+  JsonItems items(kMaxObjectBytes, options.unread);
   Status failure;
   const Result<Answer> answer =
       transport_.Fetch(target, options.metadata_only ? kMetadataOnly : kJson, [&](const char* data, size_t size) {
@@ -153,7 +153,7 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
       .Add("timeoutSeconds", std::to_string(options.timeout_seconds));
   bool ended = false;
   Status failure;
-  JsonLines lines(kMaxObjectBytes);
+  JsonLines lines(kMaxObjectBytes, options.unread);
   const auto on_data = [&](const char* data, size_t size) {
     failure = lines.Feed(data, size, [&](Json event) {
       if (ended || !json::Field(event, "object").is_object()) return;

@@ -52,7 +52,8 @@ void WorkQueue::AddAfter(const std::string& key, double seconds) {
   if (stopping_ || (waits != dirty_.end() && !waits->second.behind && !processing_.contains(key))) return;
   const Instant due = After(clock_.Steady(), seconds);
   const auto [entry, added] = due_.try_emplace(key, due);
-  if (!added) entry->second = std::min(entry->second, due);
+  if (!added && entry->second <= due) return;  // nobody has to wake up for it
+  entry->second = due;
   changed_.NotifyOne();
 }
 

@@ -6,7 +6,8 @@
 namespace trainyard::net {
 namespace {
 
-constexpr size_t kPart = 64 << 10, kMaxLine = 8 << 10;
+// At once no more than one record of TLS comes (RFC 8446, 5.1).
+constexpr size_t kPart = 16 << 10, kMaxLine = 8 << 10;
 
 }  // namespace
 

@@ -16,7 +16,10 @@ Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, 
       jobs_reflector_(client, clock, kube::kTrainingJobs, {.ns = ns, .seed = seed}, jobs_),
       // Selected by the server: pods of others cost nothing.
       pods_reflector_(client, clock, kube::kPods,
-                      {.ns = ns, .label_selector = std::string(api::kLabelManaged) + "=true", .seed = seed + 1},
+                      {.ns = ns,
+                       .label_selector = std::string(api::kLabelManaged) + "=true",
+                       .seed = seed + 1,
+                       .unread = UnreadOfPods()},
                       pods_) {}
 
 }  // namespace trainyard::reconcile

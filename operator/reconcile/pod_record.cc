@@ -171,4 +171,17 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   return record;
 }
 
+// IsSidecar, TrainerContainer and StatusPort read of the containers name, restartPolicy and env.
+kube::FieldPaths UnreadOfPods() {
+  kube::FieldPaths paths = {"spec.affinity", "spec.securityContext", "spec.tolerations",
+                            "spec.topologySpreadConstraints", "spec.volumes"};
+  for (const char* containers : {"spec.containers.", "spec.initContainers."}) {
+    for (const char* field : {"args", "command", "envFrom", "lifecycle", "livenessProbe", "ports", "readinessProbe",
+                              "resources", "securityContext", "startupProbe", "volumeMounts"})
+      paths.push_back(std::string(containers) + field);
+  }
+  paths.emplace_back("spec.initContainers.env");
+  return paths;
+}
+
 }  // namespace trainyard::reconcile

@@ -10,6 +10,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/rare.h"
 #include "operator/base/shared_text.h"
+#include "operator/kube/client.h"
 #include "operator/reconcile/last_words.h"
 
 namespace trainyard::reconcile {
@@ -54,6 +55,8 @@ struct PodRecord {
 
 // `texts` keeps what is shared; for one thread at a time.
 PodRecord PodFromJson(const nlohmann::json& pod, TextPool& texts);
+// What it does not read and is most of a pod's text.
+kube::FieldPaths UnreadOfPods();
 // Of a pod alone.
 inline PodRecord PodFromJson(const nlohmann::json& pod) {
   TextPool texts;

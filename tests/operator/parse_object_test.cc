@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <string>
 
 #include "common/json.h"
@@ -11,6 +13,10 @@ namespace trainyard::kube {
 namespace {
 
 using Json = nlohmann::json;
+
+Json ParseObject(std::string_view text, int around, const FieldPaths& unread = {}) {
+  return ObjectParser(around, unread).Parse(text);
+}
 
 // Who wrote which field is dropped, and nothing that only looks so.
 TEST(ParseObject, LeavesOutWhoWroteWhichField) {
@@ -49,6 +55,90 @@ TEST(ParseObject, CutsWhatNestsTooDeep) {
   }
   EXPECT_TRUE(ParseObject(std::string(200, '['), 0).is_discarded());
   EXPECT_TRUE(ParseObject(R"({"type":)" + std::string(200, '['), 1).is_discarded());
+}
+
+TEST(ParseObject, LeavesOutWhatNobodyReads) {
+  const FieldPaths unread = {"spec.volumes", "spec.containers.env", "spec.containers.resources.limits", "status"};
+  const Json object = {{"volumes", {1}},
+                       {"spec",
+                        {{"volumes", {{{"name", "]\"}"}}}},
+                         {"env", {1}},
+                         {"spec", {{"volumes", {1}}}},
+                         {"containers",
+                          {{{"name", "a"},
+                            {"env", {{{"name", "x"}}}},
+                            {"resources", {{"limits", {{"cpu", 1}}}, {"requests", {{"cpu", 2}}}}}},
+                           {{"env", "no list"}, {"name", "b"}, {"volumes", {3}}}}}}},
+                       {"status", {{"conditions", {1}}}}};
+  Json rest = object;
+  rest["spec"]["volumes"] = Json::array();
+  rest["spec"]["containers"][0]["env"] = Json::array();
+  rest["spec"]["containers"][0]["resources"]["limits"] = Json::object();
+  rest["status"] = Json::object();
+  for (const int indent : {-1, 2}) {
+    EXPECT_EQ(ParseObject(object.dump(indent), 0, unread), rest);
+    EXPECT_EQ(ParseObject(Json{{"object", object}, {"type", "ADDED"}}.dump(indent), 1, unread),
+              (Json{{"object", rest}, {"type", "ADDED"}}));
+  }
+}
+
+// Any value of a few keys, so that paths meet often.
+Json Anything(std::mt19937& random, int depth) {
+  const char* const texts[] = {"", "a", "]", "{\"", "\\", "\\\"}", "\n,:"};
+  const int kind = depth == 0 ? static_cast<int>(random() % 3) : static_cast<int>(random() % 6);
+  if (kind == 0) return texts[random() % std::size(texts)];
+  if (kind == 1) return static_cast<int>(random() % 100) - 50;
+  if (kind == 2) return nullptr;
+  Json value = kind == 3 ? Json::array() : Json::object();
+  for (unsigned i = random() % 5; i > 0; --i) {
+    Json part = Anything(random, depth - 1);
+    if (kind == 3) {
+      value.push_back(std::move(part));
+    } else {
+      value[std::string(1, "abc"[random() % 3])] = std::move(part);
+    }
+  }
+  return value;
+}
+
+// The same, by walking through the value.
+void Empty(Json& value, const std::string& at, const FieldPaths& unread) {
+  if (value.is_array()) {
+    for (Json& item : value) Empty(item, at, unread);
+  } else if (value.is_object()) {
+    for (auto& [key, field] : value.items()) {
+      const std::string path = at + (at.empty() ? "" : ".") + key;
+      if (field.is_structured() && std::find(unread.begin(), unread.end(), path) != unread.end()) {
+        field.clear();
+      } else {
+        Empty(field, path, unread);
+      }
+    }
+  }
+}
+
+TEST(ParseObject, IsWhatAWalkThroughTheWholeValueGives) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  int shorter = 0;
+  for (int round = 0; round < 3000; ++round) {
+    FieldPaths unread;
+    for (unsigned i = random() % 4; i > 0; --i) {
+      std::string path(1, "abc"[random() % 3]);
+      for (unsigned more = random() % 3; more > 0; --more) path += std::string(".") + "abc"[random() % 3];
+      unread.push_back(path);
+    }
+    Json value = {{"a", Anything(random, 4)}, {"b", Anything(random, 4)}};
+    const std::string text = value.dump(random() % 2 ? -1 : 1);
+    const Json whole = value;
+    Empty(value, "", unread);
+    shorter += value != whole ? 1 : 0;
+    ASSERT_EQ(ParseObject(text, 0, unread), value) << text;
+    ASSERT_EQ(ParseObject("{\"object\":" + text + "}", 1, unread)["object"], value) << text;
+    ASSERT_TRUE(ParseObject(text.substr(0, random() % text.size()), 0, unread).is_discarded()) << text;
+  }
+  EXPECT_GT(shorter, 300);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "operator/kube/parse_object.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -55,6 +56,40 @@ TEST(PodRecord, WhenAForcedDeletionWasAskedForIsUnknown) {
   EXPECT_TRUE(record.forced);
   EXPECT_FALSE(record.deleted_at);
   EXPECT_EQ(record.gone_by, kNow);
+}
+
+// Everything that the record has comes from a pod that was read without what is not read, too.
+TEST(PodRecord, WhatIsNotReadDecidesNothing) {
+  Json init = {{"name", "wait"}, {"image", "x"}, {"restartPolicy", "Always"}};
+  Json trainer = {{"name", "trainer"}, {"env", Json::array({{{"name", "TRAINYARD_STATUS_PORT"}, {"value", "9400"}}})}};
+  for (Json* container : {&init, &trainer}) {
+    for (const char* list : {"args", "command", "envFrom", "ports", "volumeMounts"}) (*container)[list] = {"unread"};
+    for (const char* part : {"lifecycle", "livenessProbe", "readinessProbe", "resources", "securityContext"})
+      (*container)[part] = {{"unread", 1}};
+  }
+  const Json pod = {
+      {"metadata", {{"name", "a-0"}, {"uid", "u"}, {"managedFields", {1}}}},
+      {"spec",
+       {{"nodeName", "n"},
+        {"containers", Json::array({{{"name", "first"}}, trainer})},
+        {"initContainers", Json::array({init})},
+        {"tolerations", {1}},
+        {"volumes", {{{"name", "v"}}}}}},
+      {"status",
+       {{"phase", "Running"},
+        {"initContainerStatuses", Json::array({{{"name", "wait"}, {"state", {{"terminated", {{"exitCode", 3}}}}}}})},
+        {"containerStatuses", Json::array({{{"name", "first"}, {"state", {{"terminated", {{"exitCode", 9}}}}}},
+                                           {{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", 7}}}}}}})}}}};
+  const Json read = kube::ObjectParser(0, UnreadOfPods()).Parse(pod.dump());
+  EXPECT_EQ(read.dump().find("unread"), std::string::npos) << read;
+  for (const Json& each : {pod, read}) {
+    const PodRecord record = PodFromJson(each);
+    EXPECT_EQ(record.status_port, 9400);
+    EXPECT_EQ(record.node.str(), "n");
+    EXPECT_TRUE(record.over);
+    ASSERT_TRUE(record.end);
+    EXPECT_EQ(record.end->exit_code, 7) << "of the trainer, and not of a sidecar";
+  }
 }
 
 // A kubelet tells of the ends first, and of the phase when it has taken the pod apart: seconds later on a busy machine.

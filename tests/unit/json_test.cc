@@ -22,15 +22,6 @@ TEST(ParseJson, LimitsTheDepth) {
   EXPECT_TRUE(ParseJson(objects + "1" + std::string(1000, '}')).is_discarded());
 }
 
-TEST(CutDeeper, LeavesTheRestAsItIs) {
-  EXPECT_EQ(CutDeeper(R"([1,[2,"]["],{"a":{}}])", 3), std::nullopt);
-  EXPECT_EQ(CutDeeper(R"([1,[2,"]["],{"a":{}}])", 2), R"([1,[2,"]["],{"a":null}])");
-  EXPECT_EQ(CutDeeper(R"([1,[2,"]["],{"a":{}}])", 1), "[1,null,null]");
-  EXPECT_EQ(CutDeeper(R"([["\"]",[3]],4])", 1), "[null,4]");
-  EXPECT_EQ(CutDeeper(R"([["\"]",[3]],4])", 2), R"([["\"]",null],4])");
-  EXPECT_EQ(CutDeeper(R"({"a":[["x"]],"b":[)", 2), R"({"a":[null],"b":[)") << "whatever it is, it ends";
-}
-
 TEST(ParseJson, BracketsInTextsAreNoDepth) {
   const std::string text = std::string(1000, '[') + R"(\"{{\\)";
   EXPECT_EQ(ParseJson("[\"" + text + "\", [1]]")[1][0], 1);
