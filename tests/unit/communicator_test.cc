@@ -6,9 +6,12 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <map>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -100,6 +103,45 @@ TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,
                          testing::Values(std::pair{&MakeInProcessWorld, 1}, std::pair{&MakeInProcessWorld, 3}));
 INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorTest, testing::Values(std::pair{&GlooWorld, 2}, std::pair{&GlooWorld, 3}));
+
+// The sockets of this process that listen on 127.0.0.1 alone, which are Gloo's, and their addresses.
+std::map<int, sockaddr_in> GlooDoors() {
+  std::map<int, sockaddr_in> doors;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens) continue;
+    sockaddr_in where{};
+    size = sizeof where;
+    getsockname(fd, reinterpret_cast<sockaddr*>(&where), &size);
+    if (where.sin_family == AF_INET && where.sin_addr.s_addr == htonl(INADDR_LOOPBACK)) doors[fd] = where;
+  }
+  return doors;
+}
+
+// Gloo would keep the descriptor of each connection for ever, and abort when there are no more.
+TEST(Gloo, AGroupThatIsConnectedLetsNobodyElseIn) {
+  const auto before = GlooDoors();
+  auto first = GlooWorld(2), second = GlooWorld(3);  // The doors of an earlier group are no hindrance for a later one.
+  auto doors = GlooDoors();
+  for (const auto& [fd, where] : before) doors.erase(fd);
+  EXPECT_EQ(doors.size(), 5U);
+  for (const auto& [fd, where] : doors) {
+    const int stranger = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    connect(stranger, reinterpret_cast<const sockaddr*>(&where), sizeof where);
+    pollfd connected = {stranger, POLLOUT, 0};
+    EXPECT_EQ(poll(&connected, 1, 100), 0) << "connected to " << ntohs(where.sin_port);
+    close(stranger);
+  }
+  const auto counts = [](Communicator& c) {
+    at::Tensor x = at::full({2}, 1.0, at::kFloat);
+    c.Wait(c.AllReduce(x, "x"));
+    EXPECT_EQ(x[1].item<float>(), static_cast<float>(c.size()));
+  };
+  InWorld(std::move(first), counts);
+  InWorld(std::move(second), counts);
+}
 
 // A collective that throws.
 class FailingCommunicator : public Communicator {

@@ -3,8 +3,15 @@
 #include <ATen/ops/empty.h>
 #include <gloo/common/error.h>
 #include <gloo/common/logging.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -126,16 +133,61 @@ class GlooCommunicator : public Communicator {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 
+// This process's sockets that listen.
+std::set<int> ListeningSockets() {
+  std::set<int> found;
+  std::error_code none;  // without /proc no door is closed
+  for (std::filesystem::directory_iterator fd("/proc/self/fd", none), end; !none && fd != end; fd.increment(none)) {
+    const std::string name = fd->path().filename();
+    int number = -1, listens = 0;
+    std::from_chars(name.data(), name.data() + name.size(), number);
+    socklen_t size = sizeof listens;
+    if (getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens) found.insert(number);
+  }
+  return found;
+}
+
+struct Device {
+  std::shared_ptr<::gloo::transport::Device> device;
+  std::set<int> listening;  // its sockets
+};
+
+// Gloo does not tell its socket: it is the one that listens behind the call and did not before it. Nothing else begins
+// to listen while groups are made, but other groups.
+Device MakeDevice(const std::string& interface) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const std::set<int> before = ListeningSockets();
+  Device made{c10d::ProcessGroupGloo::createDeviceForHostname(interface), {}};
+  const std::set<int> now = ListeningSockets();
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                      std::inserter(made.listening, made.listening.end()));
+  return made;
+}
+
+// Lets nobody in any more, once every other rank is. Gloo keeps the descriptor of every connection that is none of its
+// peers', also of one that was closed at once, and aborts when there are no more. Its loop owns the socket: closed or
+// shut down, that would abort as well. A filter that lets no packet through leaves it as it is; who connects waits in
+// vain.
+void CloseDoor(int listening) {
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{.len = 1, .filter = &drop};
+  // A kernel that has no filters leaves the door open, which a run without strangers never notices.
+  setsockopt(listening, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const GlooOptions& options) {
   try {
     const auto timeout = std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout);
     auto native = c10d::ProcessGroupGloo::Options::create(timeout);
-    native->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.interface));
+    const Device device = MakeDevice(options.interface);
+    native->devices.push_back(device.device);
     native->threads = 1;
     auto addresses = c10::make_intrusive<StoreForGloo>(std::move(store), timeout);
     auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(addresses, options.rank, options.size, native);
+    for (const int listening : device.listening) CloseDoor(listening);
     group->setTimeout(std::chrono::duration_cast<Milliseconds>(options.collective_timeout));
     return std::make_unique<GlooCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {

@@ -22,7 +22,7 @@ struct GlooOptions {
 };
 
 // Connects to every other rank, through keys of `store` that nobody else uses. Throws PeerError when one does not come
-// in time.
+// in time. Its port takes connections only until then: nothing else of this process begins to listen in this call.
 std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const GlooOptions& options);
 
 }  // namespace trainyard
