@@ -1,4 +1,6 @@
 // The command line of the trainer.
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -18,6 +20,7 @@
 #include "trainer/checkpoint/diff.h"
 #include "trainer/comm/c10d_store.h"
 #include "trainer/config/load.h"
+#include "trainer/launch/last_words.h"
 #include "trainer/launch/launcher.h"
 #include "trainer/launch/preflight.h"
 #include "trainer/launch/verdict.h"
@@ -68,10 +71,8 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
   end.step = status.step;
   end.checkpoint_step = status.checkpoint.step;
   end.message = message;
-  if (std::FILE* file = std::fopen(path.c_str(), "we")) {
-    std::fputs(TerminationMessage(end, status.attempt, status.startup).c_str(), file);
-    std::fclose(file);
-  }
+  const std::string problem = WriteLastWords(path, TerminationMessage(end, status.attempt, status.startup));
+  if (!problem.empty()) std::fprintf(stderr, "trainyard: %s\n", problem.c_str());
 }
 
 // Also where something else in the environment is wrong.
@@ -382,6 +383,7 @@ int Main(int argc, char** argv) {
                  Suggest(commands.app, argc, argv).c_str());
     return static_cast<int>(ExitCode::kUsage);
   }
+  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of the write, which names it.
   try {
     return Run(commands);
   } catch (const std::exception& error) {

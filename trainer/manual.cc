@@ -14,8 +14,8 @@ std::vector<Entry> Codes(std::initializer_list<int> codes) {
   static const std::map<int, std::string> words = {
       {0, "Done."},
       {2, "The command line is wrong."},
-      {64, "The configuration is wrong, or names a place that cannot be written."},
-      {65, "The data is missing, cut short or malformed."},
+      {64, "The configuration is wrong, or names a place that is not there or cannot be written."},
+      {65, "The data is cut short, malformed, or lacks a part."},
       {69, "A peer or the network failed, or a port is in use; this is not the cause."},
       {70, "Something of ours broke."},
       {71, "Out of memory."},
@@ -126,10 +126,11 @@ Manual Train() {
 Manual Eval() {
   return {.description =
               "Loads a checkpoint or an export and evaluates it thoroughly, by the task's own measure, on one rank. "
-              "The configuration says which data.",
+              "The configuration says which data. The table and the numbers go to standard output, and no file is "
+              "written.",
           .environment = Joined(ConfigVariables(),
                                 {{"OMP_NUM_THREADS", "Threads."}, {"TRAINYARD_PROGRESS", "bar, lines or none."}}),
-          .files = {{"run.dir/evaluation.json", "The result."}},
+          .files = {},
           .exit_codes = Codes({0, 2, 64, 65, 70, 71, 74, 75}),
           .examples = {{"trainyard eval --config job.yaml --checkpoint runs/language_model/checkpoints",
                         "The newest good checkpoint"},

@@ -57,6 +57,8 @@ def test_unknown_key_names_the_nearest(job):
         ("optim.groups=[{match: nothing.*, lr: 2}]", ["optim.groups", "nothing.*", "matches no parameter"]),
         ("train.epochs=1", ["train.steps, train.epochs", "both are set"]),
         ("model.heads=3", ["model.dim: 16 is not a multiple of model.heads 3"]),
+        ("train.lr=1", ["unknown key train.lr", "did you mean optim.lr?"]),
+        ("run.seed=18446744073709551615", ["run.seed", "an integer >= 0, at most 9223372036854775807"]),
     ],
 )
 def test_wrong_type_or_value(job, assignment, words):
@@ -168,6 +170,13 @@ def test_a_plan_beyond_the_machine_fails_in_a_script(tmp_path):
     assert "71" in harness.run("plan", "--help").stdout
 
 
+def test_a_corpus_of_which_nothing_is_held_out(tmp_path):
+    config = harness.merged(harness.SMALL_LANGUAGE_MODEL, data={"path": str(tmp_path), "test_fraction": 0})
+    expect(harness.run("plan", "--config", harness.write_config(tmp_path / "job.json", config)), 64, "data.test_fraction: 0 holds nothing out")
+    config = harness.merged(config, data={"test_shard": "b.tokens"})
+    assert harness.run("plan", "--config", harness.write_config(tmp_path / "job.json", config)).returncode == 0
+
+
 def test_dry_run_says_what_is_most_likely_not_meant(tmp_path, data):
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
     path = harness.write_config(tmp_path / "job.json", config)
@@ -188,6 +197,8 @@ def test_data_that_never_ends(job, tmp_path, kind):
 def test_a_micro_batch_is_at_most_a_share(job):
     """With more ranks the shares of a job get smaller: that is no mistake."""
     expect(job(batch={"global": 9, "micro": 6}), 0, "9 over 2 ranks: 4 to 5 samples each, in micro-batches of at most 5")
+    shutil.rmtree(job.directory)
+    expect(job(batch={"global": 8, "micro": 3}), 0, "8 over 2 ranks: 4 samples each, in micro-batches of at most 3")
 
 
 def test_missing_and_truncated_data(job, tmp_path, data):
@@ -227,6 +238,70 @@ def test_full_disk(job, tmp_path):
         nothing_half_written(disk)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_file_that_may_not_grow(job, tmp_path):
+    """The limit's signal would kill the rank, and nobody would learn which file it was."""
+    config = harness.merged(harness.SMALL, data={"path": str(job.data)}, run={"dir": str(job.directory)}, train={"steps": 30}, checkpoint={"every": 5})
+    path = harness.write_config(tmp_path / "job.json", config)
+    limited = ["-c", 'ulimit -f 10; exec "$@"', "bash", harness.BIN, "launch", "--nproc", 2, "--config", path]
+    expect(harness.run(*limited, program="bash"), 74, "StorageFailed", str(job.directory / "checkpoints" / "step-"), "safetensors: File too large")
+
+
+@pytest.mark.parametrize("threads", ["2x", "0", "1,", "999999999"])
+def test_threads_that_nobody_can_have(job, threads):
+    """OpenMP's library says one line and takes every CPU."""
+    expect(job(env={"OMP_NUM_THREADS": threads}), 64, f"OMP_NUM_THREADS: {threads} is not allowed; expected an integer from 1 to 4096")
+
+
+def test_threads_of_each_level_of_nesting(job):
+    expect(job("--set", "train.steps=2", env={"OMP_NUM_THREADS": "2,1"}), 0)
+
+
+def test_a_termination_log_that_is_a_pipe(job, tmp_path):
+    """Nobody reads it; the error is said nevertheless, and its code told."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    words = f"cannot write the termination message to {pipe}: it is not a regular file"
+    expect(job("--set", "train.steps=2", env={"TRAINYARD_TERMINATION_LOG": pipe}), 0, words)
+    expect(harness.run("train", "--config", tmp_path / "none.yaml", timeout=90, TRAINYARD_TERMINATION_LOG=pipe), 64, "cannot read", words)
+
+
+def test_a_home_directory_is_the_shells(tmp_path, data, job):
+    """Written into a file, or behind `=`, ~ is a folder of that name, which nobody removes without fear."""
+    for sets in ("run.dir=~/run", "checkpoint.dir=~/checkpoints", "data.path=~/data", "train.record=~/record", "init.from=~/weights", "checkpoint.resume=~/run"):
+        result = harness.run("launch", "--config", harness.write_config(tmp_path / "job.json", harness.merged(harness.SMALL, data={"path": str(data)})), "--set", sets)
+        expect(result, 64, f"{sets.split('=')[1]}: ~ is the shell's")
+    expect(harness.run("synth", "language_model", "--out", "~/data"), 64, "~/data: ~ is the shell's")
+
+
+def test_what_stands_where_a_file_of_the_run_goes(job):
+    """Found before the run, not at its first commit."""
+    (job.directory / "checkpoints" / "latest").mkdir(parents=True)
+    expect(job(), 64, f"checkpoint.dir: {job.directory / 'checkpoints' / 'latest'} is a directory; remove it")
+    (job.directory / "checkpoints" / "latest").rmdir()
+    expect(job("--record", job.directory / "log.jsonl"), 64, "train.record:", "is the run's log")
+    expect(job(), 0)
+    step = job.directory / "checkpoints" / "step-00000012"
+    step.symlink_to(step)
+    expect(job(train={"steps": 12}), 0, "skipped step-00000012", "resuming from")
+    assert step.is_dir() and not step.is_symlink()
+
+
+@pytest.mark.parametrize("file, keep_best", [("evaluation.json", ""), ("best/best.json", "test/loss_action")])
+def test_a_result_that_cannot_be_written_costs_no_training(job, file, keep_best):
+    """checkpoint.dir is healthy: the ranks end behind a checkpoint, and the next attempt evaluates again."""
+    blocker = job.directory / file / "not a file"
+    blocker.mkdir(parents=True)
+    sections = {"checkpoint": {"every": 0, "minutes": 0, "keep_best": keep_best}}
+    expect(job(**sections), 74, f"cannot replace {job.directory / file}")
+    assert (job.directory / "checkpoints" / "step-00000010").is_dir()
+    assert job(**sections).returncode == 74
+    shutil.rmtree(job.directory / file)
+    expect(job(**sections), 0, "resuming from", "step-00000010")
+    assert json.loads((job.directory / file).read_text())["step"] == 10
+    evaluations = [line for line in harness.records(job.directory / "log.jsonl") if "test/loss_action" in line]
+    assert [line["step"] for line in evaluations] == [10]
 
 
 def test_every_checkpoint_corrupt_is_never_a_fresh_start(job):
@@ -469,7 +544,7 @@ def test_the_policy_for_a_nonfinite_loss_does_not_wait_for_room_on_the_disk(tmp_
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"nonfinite": policy})
     path = harness.write_config(tmp_path / "job.json", config)
     result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "record", TRAINYARD_TEST_FAULT="nonfinite:1:5")
-    expect(result, code, "step 6 is not finite", "its samples are not saved: cannot replace ", "nonfinite-step-6.json")
+    expect(result, code, "step 6 is not finite", "its samples are not saved: ", "nonfinite-step-6.json")
     assert len(harness.records(tmp_path / "record")) == (6 if policy == "stop" else 10)
 
 

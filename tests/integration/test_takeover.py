@@ -87,6 +87,19 @@ def test_a_damaged_fence_is_74_with_the_remedy(job):
     expect(job(train={"steps": 14}), 0, "step-00000012")
 
 
+def test_a_file_larger_than_the_memory_is_damaged(job):
+    """Sparse: it takes no room on the disk, and would be read to the end."""
+    expect(job(), 0)
+    os.truncate(job.checkpoints / "step-00000010" / "manifest.json", 2**40)
+    expect(job(train={"steps": 12}), 0, "skipped step-00000010", "expected at most 256.0 MiB", "resuming from", "step-00000008")
+    for file in (job.directory / "config.json", job.checkpoints / "fence"):
+        content = file.read_bytes()
+        os.truncate(file, 2**40)
+        expect(job(train={"steps": 14}), 74, f"{file}: 1.0 TiB; expected at most 16.0 MiB")
+        file.write_bytes(content)
+    expect(job(train={"steps": 14}), 0, "step-00000012")
+
+
 def test_resume_holds_for_the_first_attempt(job, tmp_path, data):
     """A directory and `never` do not act again when a job restarts; until it has started, they do."""
     expect(job(), 0)
@@ -149,6 +162,20 @@ def test_a_checkpoint_directory_that_vanished_is_no_fresh_start(job):
     expect(job(**sections, checkpoint={"dir": str(job.directory / "others")}), 0, "starting from scratch")
 
 
+def test_steps_that_were_removed_are_no_fresh_start(job):
+    """The fence is there, and it says that the run began from scratch; `latest` says that it has come further."""
+    expect(job(), 0)
+    for step in job.checkpoints.glob("step-*"):
+        shutil.rmtree(step)
+    files = [job.directory / "log.jsonl", job.directory / "record.jsonl", job.directory / "export" / "model.safetensors", job.checkpoints / "fence"]
+    before = {p: p.read_bytes() for p in files}
+    sections = {"train": {"steps": 12}}
+    expect(job(**sections), 74, f"checkpoint.dir: {job.checkpoints} holds no step", "as `latest` says", "name another checkpoint.dir, or set checkpoint.resume: never")
+    assert {p: p.read_bytes() for p in files} == before
+    expect(job(**sections, checkpoint={"resume": "never"}), 0, "starting from scratch")
+    assert job.steps()[-1] == 12
+
+
 def test_a_first_start_that_fails_binds_nobody_to_its_mistake(job, tmp_path):
     """Weights of another shape are found when they are loaded: then the directory has an attempt, and no identity yet."""
     expect(job(), 0)
@@ -209,9 +236,9 @@ def test_whatever_eval_is_pointed_at(job, tmp_path):
     config = tmp_path / "job.json"
     for path in (job.directory, job.checkpoints, job.checkpoints / "step-00000010"):
         result = harness.run("eval", "--config", config, "--checkpoint", path)
-        assert result.returncode == 0, result.stderr
+        assert result.returncode == 0 and '"step": 10' in result.stdout, result.stderr
     (job.checkpoints / "fence").unlink()
-    expect(harness.run("eval", "--config", config, "--checkpoint", job.checkpoints), 74, "no fence lists")
+    expect(harness.run("eval", "--config", config, "--checkpoint", job.checkpoints), 74, "no fence lists", "Name the folder of the step")
     assert harness.run("eval", "--config", config, "--checkpoint", job.checkpoints / "step-00000010").returncode == 0
 
 
@@ -310,3 +337,21 @@ def test_an_old_attempt_that_wakes_up_leaves_the_best_weights_and_the_export_alo
     output = old.communicate(timeout=120)[0]
     assert old.returncode == 69 and "this one was superseded and ends" in output, output
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in files} == before
+
+
+def test_an_old_attempt_that_wakes_up_leaves_the_log_the_record_and_the_evaluation_alone(job):
+    """It comes to its end, and to its evaluation, without a checkpoint at which it would be told."""
+    sections = {"train": {"steps": 3000, "log_every": 1}, "checkpoint": {"every": 0, "minutes": 0}}
+    old = harness.start(*job.arguments(**sections))
+    log = job.directory / "log.jsonl"
+    harness.wait_until(lambda: log.exists() and log.read_text().count("\n") > 100, 120, "some steps")
+    stop_outside_of_the_fence(old.pid, job.checkpoints)
+    sections["train"]["steps"] = 3010
+    expect(job(**sections), 0)
+    files = [log, job.directory / "record.jsonl", job.directory / "evaluation.json"]
+    before = {p: p.read_bytes() for p in files}
+    harness.kill(old.pid, signal.SIGCONT)
+    output = old.communicate(timeout=120)[0]
+    assert old.returncode == 69 and "this one was superseded and ends" in output, output
+    assert {p: p.read_bytes() for p in files} == before
+    assert [line["step"] for line in harness.records(files[1])] == list(range(1, 3011))

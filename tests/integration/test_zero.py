@@ -47,12 +47,68 @@ def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, prec
         assert outcome(tmp_path, name) == expected, name
 
 
+@pytest.mark.parametrize("world, precision", [(3, "bf16")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "fp32"), (4, "bf16"))])
+@pytest.mark.parametrize("task", harness.every_task(quick="patchwork"))
+def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_path, small_jobs, task, world, precision):
+    """However buckets are cut; and with one micro-batch a step, where the order of sums is the same, those of every other stage."""
+    every = {"parallel": {"reduce": "every"}}
+    job = harness.merged(
+        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision={"compute": precision}
+    )
+    train(tmp_path, job, "whole", world, "zero2", **every)
+    expected = outcome(tmp_path, "whole")
+    assert len(expected[0]) == 20
+    train(tmp_path, job, "cut", world, "zero2", **harness.merged(every, parallel={"bucket_mib": 0.002}))
+    assert outcome(tmp_path, "cut") == expected
+    train(tmp_path, job, "last", world, "zero2")
+    for of, line in zip(harness.records(tmp_path / "last.jsonl")[:2], expected[0][:2]):
+        assert of["loss"] == pytest.approx(line["loss"], rel=1e-6 if precision == "fp32" else 1e-3), "other than another order of sums"
+    one = harness.merged(job, batch={"micro": 5})  # shares of 14 over 3 ranks are 5 or 4
+    if world == 3:
+        train(tmp_path, one, "one-every", world, "zero2", **every)
+        train(tmp_path, one, "one-last", world, "ddp")
+        assert outcome(tmp_path, "one-every") == outcome(tmp_path, "one-last")
+
+
+def test_a_run_with_gradients_shared_out_goes_on_to_the_bit_and_says_when_it_does_not(tmp_path, small_jobs):
+    every = {"parallel": {"reduce": "every", "bucket_mib": 0.004}}
+    job = harness.merged(small_jobs["language_model"], batch={"global": 12, "micro": 2})
+    train(tmp_path, job, "whole", 3, "zero2", train={"steps": 12}, **every)
+    train(tmp_path, job, "parts", 3, "zero2", train={"steps": 6}, **every)
+    result = train(tmp_path, job, "parts", 3, "zero2", train={"steps": 12}, **every)
+    assert "resuming from" in result.stderr and "not bit-exact" not in result.stderr
+    assert outcome(tmp_path, "parts") == outcome(tmp_path, "whole")
+    result = train(tmp_path, job, "parts", 3, "zero2", train={"steps": 14})
+    assert "not bit-exact with an uninterrupted run, because parallel.reduce every -> last" in result.stderr
+
+
+@pytest.mark.parametrize("task", harness.every_task(quick="patchwork"))
+def test_layers_that_are_computed_again_change_no_bit(tmp_path, small_jobs, task):
+    """With dropout, batch statistics, tied weights, and a gather between the layers."""
+    job = harness.merged(small_jobs[task], model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7})
+    train(tmp_path, job, "kept", 2, "ddp")
+    train(tmp_path, job, "again", 2, "ddp", train={"activation_checkpointing": True})
+    assert outcome(tmp_path, "again") == outcome(tmp_path, "kept")
+    if task != "patchwork":  # its samples of a batch interact: a share is one micro-batch
+        train(tmp_path, job, "every", 2, "zero2", parallel={"reduce": "every"})
+        train(tmp_path, job, "every-again", 2, "zero2", parallel={"reduce": "every"}, train={"activation_checkpointing": True})
+        assert outcome(tmp_path, "every-again") == outcome(tmp_path, "every")
+
+
+def test_gradients_are_shared_out_by_zero2_alone(tmp_path, small_jobs):
+    result = train(tmp_path, small_jobs["language_model"], "run", 2, "zero1", good=False, parallel={"reduce": "every"})
+    assert result.returncode == 64 and "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2; it is zero1" in result.stderr
+
+
 def test_a_hand_over_between_stages_changes_no_bit(tmp_path):
     """The second stage trains other parameters, starts from the best of the first, and its engine from what the first one's shards hold together."""
     job = harness.merged(PATCHWORK, precision={"compute": "bf16"}, parallel={"bucket_mib": 0.001})
     for stage in ("ddp", "zero1"):
         train(tmp_path, job, stage, 3, stage)
     assert outcome(tmp_path, "zero1") == outcome(tmp_path, "ddp")
+    for name, mib in (("every", 0.001), ("every-whole", 25)):
+        train(tmp_path, job, name, 3, "zero2", parallel={"reduce": "every", "bucket_mib": mib})
+    assert outcome(tmp_path, "every") == outcome(tmp_path, "every-whole")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -113,8 +169,8 @@ def test_a_directory_that_the_ranks_do_not_share_is_refused(tmp_path, small_jobs
 def test_the_plan_says_what_each_rank_holds(small_jobs, tmp_path):
     path = harness.write_config(tmp_path / "job.json", harness.merged(small_jobs["language_model"], run={"dir": str(tmp_path / "run")}, precision={"compute": "bf16"}))
 
-    def plan(stage, ranks):
-        result = harness.run("plan", "--config", path, "--set", f"parallel.stage={stage}", "--ranks", ranks, "--json")
+    def plan(stage, ranks, *more):
+        result = harness.run("plan", "--config", path, "--set", f"parallel.stage={stage}", *more, "--ranks", ranks, "--json")
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
@@ -122,4 +178,7 @@ def test_the_plan_says_what_each_rank_holds(small_jobs, tmp_path):
     assert (ddp["stage"], zero["stage"]) == ("ddp", "zero1")
     for component, share in (("AdamW moments, fp32", 4), ("master parameters, fp32", 4), ("gradients, fp32", 1), ("parameters, bf16", 1)):
         assert zero["bytes_per_rank"][component] * share == ddp["bytes_per_rank"][component], component
+    every = plan("zero2", 4, "--set", "parallel.reduce=every", "--set", "parallel.bucket_mib=0.001")
+    assert every["bytes_per_rank"]["gradients, fp32"] * 4 == zero["bytes_per_rank"]["gradients, fp32"]
+    assert every["bytes_per_rank"]["gradient buckets, fp32"] == 2 * 1024, "of 64 values for each of 4 ranks"
     assert plan("zero1", 1)["bytes_per_rank"] == plan("ddp", 1)["bytes_per_rank"], "one rank owns everything"

@@ -37,6 +37,12 @@ TEST_F(ArrayFilesTest, NpyComesBack) {
   }
 }
 
+TEST_F(ArrayFilesTest, NpyReadsNoMoreThanItsShape) {
+  WriteNpy(directory_ / "a.npy", kShape, kValues, false);
+  fs::resize_file(directory_ / "a.npy", uint64_t{1} << 40);  // sparse
+  EXPECT_EQ(ReadNpy(directory_ / "a.npy").values, kValues);
+}
+
 TEST_F(ArrayFilesTest, NpyRefusesEveryTruncation) {
   WriteNpy(directory_ / "a.npy", kShape, kValues, false);
   const std::string whole = ReadFile(directory_ / "a.npy");

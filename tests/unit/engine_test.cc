@@ -135,8 +135,7 @@ std::vector<float> CoxStep(int world, bool local_risk_sets) {
     const at::Tensor all = local_risk_sets ? risk : pass.Gather(net.gather, risk.contiguous());
     // Every rank holds the whole loss; its share is what its own samples add.
     const at::Tensor loss = local_risk_sets ? CoxOf(all.select(1, 0)) : CoxOf(all.select(1, 0)) / world;
-    engine.BeginBackward(true);
-    loss.backward();
+    engine.Backward(loss, true);
     if (local_risk_sets) pass.Gather(net.gather, risk.contiguous().detach());
     engine.Finish();
     engine.Update({.lr = 1, .clip = 0, .update = 1, .finite = true, .before = {}});
@@ -169,8 +168,7 @@ TEST(Engine, ARankWithFewerMicroBatchesOrAFailureTakesPartInEveryCollective) {
         const at::Tensor y = net.Forward(pass, Inputs(4 * m, 4 * m + 4));
         const at::Tensor all = pass.Gather(net.gather, at::cat({y, y}, 1));
         if (fails && rank == 0 && m == 1) break;  // after its forward, before its backward
-        engine.BeginBackward(m + 1 == micros);
-        all.sum().backward();
+        engine.Backward(all.sum(), m + 1 == micros);
       }
       fails&& rank == 0 ? engine.Drain() : engine.Finish();
       if (fails) return;
@@ -188,8 +186,7 @@ TEST(Engine, BuffersAreStagedAndCommittedByTheUpdateAlone) {
       const Pass pass = Pass::Training(engine, 1);
       const at::Tensor y = net.Forward(pass, Inputs(8 * rank, 8 * rank + 8));
       const at::Tensor all = pass.Gather(net.gather, at::cat({y, y}, 1));
-      engine.BeginBackward(true);
-      all.sum().backward();
+      engine.Backward(all.sum(), true);
       engine.Finish();
       EXPECT_EQ(Values(engine, "buffer.norm.running_mean"), before);
       engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = finite, .before = {}});
@@ -223,10 +220,9 @@ TEST(Engine, WhatAStageDoesNotTrainRests) {
     const std::vector<float> hidden = Values(*engine, "model.hidden.weight"),
                              head = Values(*engine, "model.head.weight");
     engine->BeginStep(1);
-    engine->BeginBackward(true);
     const Pass pass = Pass::Training(*engine, 1);
     const at::Tensor rest = net.Forward(pass, Inputs(0, 4));
-    rest.sum().backward();
+    engine->Backward(rest.sum(), true);
     engine->Finish();
     EXPECT_TRUE(engine->Update({.lr = 0.1, .clip = 0, .update = 1, .finite = true, .before = {}}).applied);
     EXPECT_EQ(Values(*engine, "model.hidden.weight"), hidden);
@@ -239,8 +235,7 @@ TEST(Engine, AStepThatIsNotFiniteChangesNothing) {
   RunWorld(1, [](int, const Net& net, Engine& engine) {
     const std::vector<float> before = Values(engine, "model.head.weight");
     engine.BeginStep(1);
-    engine.BeginBackward(true);
-    (net.Forward(Pass::Training(engine, 1), Inputs(0, 4)).sum() * NAN).backward();
+    engine.Backward(net.Forward(Pass::Training(engine, 1), Inputs(0, 4)).sum() * NAN, true);
     engine.Finish();
     bool written = false;
     const UpdateResult result =

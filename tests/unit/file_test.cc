@@ -67,6 +67,18 @@ TEST_F(FileTest, LongestVolumeWins) {
   }
 }
 
+TEST_F(FileTest, AHomeDirectoryIsTheShells) {
+  for (const char* path : {"~", "~/run", "~user/run"}) {
+    EXPECT_THROW(
+        try { ResolveVolume(path); } catch (const ConfigError& e) {
+          EXPECT_NE(std::string(e.what()).find(std::string("./") + path), std::string::npos) << e.what();
+          throw;
+        },
+        ConfigError);
+  }
+  EXPECT_EQ(ResolveVolume("./~/run"), "./~/run");
+}
+
 // An NFS server that is away, played by a link to itself: no right and no user makes the system look behind it.
 TEST_F(FileTest, ALookThatFailsIsNoAnswer) {
   WriteFileAtomic(directory_ / "a", "one");
@@ -86,6 +98,15 @@ TEST_F(FileTest, OnlyRegularFilesAreReadAsAWhole) {
   fs::create_symlink("/dev/zero", directory_ / "zero");
   for (const fs::path& path : {directory_ / "fifo", directory_ / "zero", directory_})
     EXPECT_THROW(ReadFile(path), StorageError) << path;
+}
+
+// A sparse file takes no room, until it is read.
+TEST_F(FileTest, WhatIsReadAsAWholeIsBounded) {
+  WriteFileAtomic(directory_ / "a", "12345");
+  EXPECT_EQ(ReadFile(directory_ / "a", 5), "12345");
+  EXPECT_THROW(ReadFile(directory_ / "a", 4), StorageError);
+  fs::resize_file(directory_ / "a", uint64_t{1} << 40);
+  EXPECT_THROW(ReadFile(directory_ / "a"), StorageError);
 }
 
 TEST_F(FileTest, HashesOfPiecesAndOfTheWhole) {

@@ -1,17 +1,18 @@
-#include "trainer/parallel/gradient_reducer.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <thread>
 
 #include "trainer/comm/in_process.h"
 #include "trainer/parallel/block_norm.h"
+#include "trainer/parallel/reduce_last.h"
 
 namespace trainyard {
 namespace {
@@ -41,7 +42,7 @@ at::Tensor Reduced(int world, int micro, int64_t bucket_bytes) {
     threads.emplace_back([&, rank] {
       FlatState state(FlatLayout(Example(), world), Precision::kFp32);
       state.Initialize(1);
-      GradientReducer reducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
+      ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
       reducer.BeginStep();
       for (int m = 0; m < micro; ++m) {
         reducer.BeginBackward(m + 1 == micro);
@@ -69,6 +70,57 @@ TEST(GradientReducer, SumsOverRanksAndMicroBatches) {
   EXPECT_EQ(numbers(one, 1, 2).abs().sum().item<float>(), 0) << "an unused parameter's gradient is zero";
 }
 
+// What a rank adds up of each micro-batch is the sum over the ranks, in their order: here by autograd and additions
+// alone.
+TEST(ReduceEvery, IsTheSumOverMicroBatchesOfTheSumsOverRanks) {
+  constexpr int kWorld = 3, kMicro = 2;
+  const FlatLayout layout(Example(), kWorld);
+  at::Tensor expected = at::zeros({layout.total()}, at::kFloat);
+  for (int m = 0; m < kMicro; ++m) {
+    at::Tensor of_ranks;
+    for (int rank = 0; rank < kWorld; ++rank) {
+      FlatState state(layout, Precision::kFp32);
+      state.Initialize(1);
+      Loss(state, 0.3f + 0.1f * static_cast<float>(rank * kMicro + m)).backward();
+      at::Tensor flat = at::zeros({layout.total()}, at::kFloat);
+      for (size_t p = 0; p < state.leaves().size(); ++p) {
+        const at::Tensor& g = state.leaves()[p].grad();
+        if (g.defined()) flat.narrow(0, layout.range(p).begin, layout.range(p).size()).copy_(g.flatten());
+      }
+      of_ranks = rank == 0 ? flat : of_ranks + flat;
+    }
+    expected = m == 0 ? of_ranks : expected + of_ranks;
+  }
+  for (const int64_t bucket_bytes : {256, 1000, 5000, 1 << 20}) {
+    auto communicators = MakeInProcessWorld(kWorld);
+    std::vector<std::thread> threads;
+    at::Tensor summed = at::zeros({layout.total()}, at::kFloat);
+    for (int rank = 0; rank < kWorld; ++rank) {
+      threads.emplace_back([&, rank] {
+        std::vector<Range> shard = layout.Owned(rank, bucket_bytes);
+        std::ranges::reverse(shard);
+        FlatState state(layout, Precision::kFp32, shard, Reduce::kEvery);
+        state.Initialize(1);
+        const auto reducer = MakeGradientReducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
+        for (int step = 0; step < 2; ++step) {  // the second finds the first one's shard
+          reducer->BeginStep();
+          for (int m = 0; m < kMicro; ++m) {
+            reducer->BeginBackward(m + 1 == kMicro);
+            Loss(state, 0.3f + 0.1f * static_cast<float>(rank * kMicro + m)).backward();
+            reducer->EndBackward();
+          }
+          reducer->Finish();
+        }
+        for (const OwnedPiece& piece : state.owned())
+          summed.narrow(0, piece.flat.begin, piece.flat.size())
+              .copy_(state.gradient.narrow(0, piece.at, piece.flat.size()));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(summed.equal(expected)) << bucket_bytes;
+  }
+}
+
 TEST(GradientReducer, BucketsDoNotChangeABit) {
   const at::Tensor whole = Reduced(3, 2, 1 << 20);
   for (int64_t bytes : {256, 1000, 5000}) EXPECT_TRUE(whole.equal(Reduced(3, 2, bytes))) << bytes;
@@ -82,7 +134,7 @@ TEST(GradientReducer, RanksMayUseDifferentParameters) {
     threads.emplace_back([&, rank] {
       FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
       state.Initialize(1);
-      GradientReducer reducer(state, *communicators[static_cast<size_t>(rank)], 1000);
+      ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], 1000);
       for (int step = 0; step < 3; ++step) {
         reducer.BeginStep();
         reducer.BeginBackward(true);
@@ -100,14 +152,15 @@ TEST(GradientReducer, ARankThatFailsDrains) {
   auto communicators = MakeInProcessWorld(2);
   std::thread failing([&] {
     FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
-    GradientReducer reducer(state, *communicators[1], 1000);
+    ReduceLast reducer(state, *communicators[1], 1000);
     reducer.BeginStep();
     reducer.Drain();
+    reducer.Finish();
     communicators[1]->Barrier("consensus");
   });
   FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
   state.Initialize(1);
-  GradientReducer reducer(state, *communicators[0], 1000);
+  ReduceLast reducer(state, *communicators[0], 1000);
   reducer.BeginStep();
   reducer.BeginBackward(true);
   Loss(state, 1).backward();
@@ -121,7 +174,7 @@ TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter
   auto communicators = MakeInProcessWorld(1);
   FlatState state(FlatLayout(Example(), 1), Precision::kFp32);
   state.Initialize(1);
-  GradientReducer reducer(state, *communicators[0], 1000);
+  ReduceLast reducer(state, *communicators[0], 1000);
   reducer.BeginStep();
   reducer.BeginBackward(true);
   Loss(state, 1).backward();
@@ -145,7 +198,7 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
       FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
       state.Initialize(1);
-      GradientReducer reducer(state, communicator, 6400);
+      ReduceLast reducer(state, communicator, 6400);
       reducer.BeginStep();
       reducer.BeginBackward(true);
       const at::Tensor loss = Loss(state, 1);
@@ -164,12 +217,14 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
 TEST(BlockNorm, IsTheNormAndSeesWhatIsNotFinite) {
   std::vector<float> x(640, 0.5f);
   std::vector<double> blocks(10, 7);
-  SumBlocks(x, 0, 640, blocks);
+  SumBlocks(x, blocks);
   EXPECT_DOUBLE_EQ(NormOf(blocks), std::sqrt(640 * 0.25));
   x[333] = NAN;
-  SumBlocks(x, 384, 640, blocks);
+  const std::span<const float> values(x);
+  const std::span<double> sums(blocks);
+  SumBlocks(values.subspan(384), sums.subspan(6));
   EXPECT_DOUBLE_EQ(NormOf(blocks), std::sqrt(640 * 0.25)) << "block 5 was not summed again";
-  SumBlocks(x, 320, 384, blocks);
+  SumBlocks(values.subspan(320, 64), sums.subspan(5, 1));
   EXPECT_TRUE(std::isnan(NormOf(blocks)));
   EXPECT_EQ(ClipScale(2, 1), static_cast<float>(1 / (2 + 1e-6)));
   EXPECT_EQ(ClipScale(0.5, 1), 1);

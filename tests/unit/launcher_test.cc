@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,12 +11,15 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/stop_signal.h"
+#include "trainer/launch/last_words.h"
 
 namespace trainyard {
 namespace {
@@ -153,6 +157,49 @@ TEST_F(LauncherTest, ALogThatTakesNothingDelaysNoStop) {
       << said.substr(said.size() - std::min<size_t>(said.size(), 1000));
 }
 
+TEST_F(LauncherTest, ATerminalThatTakesNothingDelaysNoStop) {
+  const std::string ready = (directory_ / "ready").string(), terminal = (directory_ / "terminal").string();
+  mkfifo(terminal.c_str(), 0600);
+  const int reader = open(terminal.c_str(), O_RDONLY | O_NONBLOCK);  // It never reads.
+  const pid_t launcher =
+      Start(1,
+            Hello() +
+                "exec python3 -c \"import signal,sys,time\nsignal.signal(15, lambda *a: sys.exit(75))\n"
+                "signal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nfor i in range(100000): print('line', i)\n"
+                "sys.stdout.flush()\nopen('" +
+                ready + "','w')\ntime.sleep(60)\"",
+            terminal);
+  WaitFor(ready);
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(WaitAMinute(launcher), 75);
+  close(reader);
+  EXPECT_EQ(Termination()["exit_code"], 75);
+  const std::string log = ReadFile(directory_ / "run" / "logs" / "attempt-1-rank-0.log");
+  EXPECT_EQ(CountOf(log, "line "), 100000);
+  EXPECT_NE(log.find("line 99999\nlaunch: standard error lacks "), std::string::npos)
+      << log.substr(log.size() - std::min<size_t>(log.size(), 1000));
+}
+
+TEST_F(LauncherTest, ATerminalThatIsSlowGetsEverythingInOrder) {
+  const std::string terminal = (directory_ / "terminal").string();
+  mkfifo(terminal.c_str(), 0600);
+  const int reader = open(terminal.c_str(), O_RDWR | O_NONBLOCK);
+  const pid_t launcher = Start(1, "seq 1 300000; sleep 1; exit 65", terminal);
+  std::string said, all;
+  for (int i = 1; i <= 300000; ++i) all += std::to_string(i) + "\n";
+  const auto deadline = Clock::now() + std::chrono::minutes(1);
+  char buffer[65536];
+  while (said.find("exit code 65") == std::string::npos && Clock::now() < deadline) {
+    const ssize_t n = read(reader, buffer, sizeof buffer);
+    if (n > 0) said.append(buffer, static_cast<size_t>(n));
+    if (n <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(WaitAMinute(launcher), 65);
+  close(reader);
+  const size_t begin = said.find('\n') + 1;  // behind what the launcher says of the start
+  EXPECT_TRUE(said.substr(begin, all.size()) == all) << said.size() << " bytes";
+}
+
 TEST_F(LauncherTest, ALogThatIsSlowGetsEverythingInOrder) {
   const fs::path pipe = Pipe();
   const std::string ready = (directory_ / "ready").string(), go = (directory_ / "go").string();
@@ -228,6 +275,80 @@ TEST_F(LauncherTest, AKilledRankIsTheCauseAndHangingOnesGo) {
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(50)) << "five seconds to end by themselves, then SIGKILL";
   EXPECT_EQ(Termination()["signal"], 9);
   EXPECT_EQ(Termination()["rank"], 1);
+}
+
+TEST_F(LauncherTest, WhoDoesNotEndOnceTheRunIsCompleteIsKilledAndTheRunIsComplete) {
+  const std::string terminal = (directory_ / "terminal").string();
+  const auto start = Clock::now();
+  EXPECT_EQ(WaitAMinute(Start(2, "if [ $RANK = 1 ]; then kill -STOP $$; fi", terminal)), 0);
+  EXPECT_GT(Clock::now() - start, std::chrono::seconds(25)) << "it has a while to end by itself";
+  EXPECT_EQ(Termination()["reason"], "Completed");
+  EXPECT_EQ(
+      CountOf(ReadFile(terminal), "the run is complete; 30s after the first rank had ended rank 1 did not: killed"), 1)
+      << ReadFile(terminal);
+}
+
+TEST_F(LauncherTest, AStopIsObeyedSoonOnceTheRunIsComplete) {
+  const std::string terminal = (directory_ / "terminal").string(), pid = (directory_ / "pid").string();
+  const pid_t launcher = Start(
+      2, "if [ $RANK = 1 ]; then kill -STOP $$; fi; echo $$ > " + pid + ".tmp; mv " + pid + ".tmp " + pid, terminal);
+  WaitFor(pid);
+  const auto start = Clock::now();
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(WaitAMinute(launcher), 0);
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+  EXPECT_EQ(
+      CountOf(ReadFile(terminal), "the run is complete; 5.0s after the first rank had ended rank 1 did not: killed"), 1)
+      << ReadFile(terminal);
+}
+
+TEST_F(LauncherTest, WhoOutlivesSigkillIsLeftToTheKernel) {
+  const std::string terminal = (directory_ / "terminal").string(), file = (directory_ / "pid").string();
+  const std::string go = (directory_ / "go").string();
+  const pid_t launcher = Start(2,
+                               "if [ $RANK = 1 ]; then echo $$ > " + file + ".tmp; mv " + file + ".tmp " + file +
+                                   "; exec sleep 60; fi; until [ -e " + go + " ]; do sleep 0.01; done; exit 65",
+                               terminal);
+  WaitFor(file);
+  // Nobody but its tracer learns of its end: as good as a process that waits within the kernel.
+  const pid_t rank = std::stoi(ReadFile(file));
+  ASSERT_EQ(ptrace(PTRACE_SEIZE, rank, nullptr, nullptr), 0);
+  std::ofstream(go).flush();
+  EXPECT_EQ(WaitAMinute(launcher), 65);
+  EXPECT_EQ(Termination()["exit_code"], 65);
+  EXPECT_EQ(CountOf(ReadFile(terminal), "5.0s after SIGKILL rank 1 is still there"), 1) << ReadFile(terminal);
+  Wait(rank);
+}
+
+TEST_F(LauncherTest, ATerminationLogThatIsNoFileIsNotWaitedFor) {
+  const std::string terminal = (directory_ / "terminal").string();
+  const fs::path pipe = directory_ / "termination";
+  mkfifo(pipe.c_str(), 0600);
+  EXPECT_EQ(WaitAMinute(Start(1, "exit 65", terminal)), 65);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // One that somebody has open is no file either.
+  EXPECT_EQ(WaitAMinute(Start(1, "exit 65", terminal + "2")), 65);
+  close(reader);
+  const std::string words =
+      "launch: cannot write the termination message to " + pipe.string() + ": it is not a regular file";
+  EXPECT_EQ(CountOf(ReadFile(terminal), words), 1) << ReadFile(terminal);
+  EXPECT_EQ(CountOf(ReadFile(terminal + "2"), words), 1) << ReadFile(terminal + "2");
+}
+
+TEST_F(LauncherTest, LastWordsReplaceWhatIsThere) {
+  const std::string path = (directory_ / "words").string();
+  EXPECT_EQ(WriteLastWords(path, "a long first message"), "");
+  EXPECT_EQ(WriteLastWords(path, "short"), "");
+  EXPECT_EQ(ReadFile(path), "short");
+  EXPECT_EQ(WriteLastWords((directory_ / "no" / "words").string(), "x"), "cannot write the termination message to " +
+                                                                             (directory_ / "no" / "words").string() +
+                                                                             ": No such file or directory");
+}
+
+TEST(Within, AThingThatDoesNotComeBackIsLeftToItself) {
+  EXPECT_TRUE(Within(std::chrono::minutes(1), [] {}));
+  const auto never = std::make_shared<std::promise<void>>();
+  EXPECT_FALSE(Within(std::chrono::milliseconds(50), [never] { never->get_future().wait(); }));
+  never->set_value();
 }
 
 TEST_F(LauncherTest, AStopIsForwarded) {

@@ -5,6 +5,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/metrics/append_file.h"
 #include "trainer/metrics/json_lines.h"
 #include "trainer/metrics/record.h"
 
@@ -68,6 +69,31 @@ TEST_F(LeadingLinesTest, WhatCannotBeOpenedIsNotCut) {
   }
   EXPECT_EQ(ReadFile(log), lines);
   EXPECT_EQ(ReadFile(record), lines);
+}
+
+// It has the file open that was there before it.
+TEST_F(LeadingLinesTest, WhatAnOlderAttemptStillWritesIsNotInTheNewFile) {
+  const fs::path path = directory_ / "lines", link = directory_ / "link";
+  fs::create_symlink("lines", link);
+  AppendFile old(path);
+  ASSERT_TRUE(old.Append("a\nb\n"));
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  KeepLeadingLines(link, [](const std::string& line) { return line == "a"; });
+  ASSERT_TRUE(old.Append("c\n"));
+  EXPECT_EQ(ReadFile(path), "a\n");
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
+TEST_F(LeadingLinesTest, WhoeverOwnsTheRunNoMoreChangesNothing) {
+  const fs::path path = directory_ / "lines";
+  WriteFileAtomic(path, "a\nb\n");
+  const AsOwner superseded = [](const std::function<void()>&) { throw PeerError("superseded"); };
+  EXPECT_THROW(KeepLeadingLines(
+                   path, [](const std::string&) { return false; }, superseded),
+               PeerError);
+  EXPECT_EQ(ReadFile(path), "a\nb\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
 }  // namespace

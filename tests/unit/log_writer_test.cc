@@ -98,6 +98,55 @@ TEST_F(LogWriterTest, AFileThatTakesNothingIsNotWaitedForLonger) {
   EXPECT_EQ(log.Close(), path.string() + " lacks 3 lines: it is not written in time");
 }
 
+TEST_F(LogWriterTest, WhatIsSaidLastFindsRoom) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  LogWriter log({.max_bytes = 16, .closing = std::chrono::minutes(2)});
+  log.Add("0123456\n0123456\n");
+  log.Add("lost\n");
+  log.Say("the end\n");
+  log.Open(ends[1], "the pipe");
+  EXPECT_EQ(log.Flush(std::chrono::minutes(1)),
+            "the pipe lacks 1 lines: it is written more slowly than the rank writes");
+  log.Finish();
+  log.Close();
+  close(ends[1]);
+  EXPECT_EQ(ReadToTheEnd(ends[0]), "0123456\n0123456\n\n[1 lines are missing here]\nthe end\n");
+}
+
+TEST_F(LogWriterTest, ADescriptorThatDoesNotBlockGetsEverything) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+  LogWriter log({.closing = std::chrono::minutes(2)});
+  log.Open(ends[1], "the pipe");
+  const std::string all(1000000, 'x');
+  log.Add(all);
+  std::string read;
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    read = ReadToTheEnd(ends[0]);
+  });
+  log.Finish();
+  EXPECT_EQ(log.Close(), "");
+  close(ends[1]);
+  reader.join();
+  EXPECT_TRUE(read == all) << read.size() << " bytes";
+}
+
+TEST_F(LogWriterTest, ADescriptorWithoutAReaderIsSaid) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  LogWriter log;
+  log.Open(ends[1], "the pipe");
+  log.Add("one\n");
+  EXPECT_EQ(log.Flush(std::chrono::minutes(1)), "the pipe lacks 1 lines: it cannot be written");
+  log.Finish();
+  log.Close();
+  close(ends[1]);
+}
+
 TEST_F(LogWriterTest, AFileThatCannotBeMadeIsNamed) {
   std::ofstream(directory_ / "file") << "in the way";
   LogWriter log;

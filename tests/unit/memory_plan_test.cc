@@ -79,6 +79,24 @@ TEST_P(MemoryPlanTest, AnEngineTakesWhatIsPlanned) {
   }
 }
 
+TEST_P(MemoryPlanTest, AShardedEngineTakesWhatIsPlanned) {
+  const auto ranks = MakeInProcessWorld(3);
+  for (const ZeroStage stage : {ZeroStage::kZero1, ZeroStage::kZero2}) {
+    for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+      if (reduce == Reduce::kEvery && stage != ZeroStage::kZero2) continue;
+      for (const int64_t bucket_bytes : {256, 1 << 20}) {
+        const ParallelShape shape{stage, GetParam(), 3, reduce, bucket_bytes};
+        const auto meter = std::make_shared<Meter>();
+        const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+        const auto engine = MakeEngine(
+            declaration_, {.stage = stage, .precision = GetParam(), .reduce = reduce, .bucket_bytes = bucket_bytes}, 7,
+            *ranks[1]);
+        EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, shape)));
+      }
+    }
+  }
+}
+
 TEST_P(MemoryPlanTest, AHandOverTakesNoMoreThanPlannedAndKeepsEveryValue) {
   for (const auto& [before, after] : {std::pair(kBody, kHead), std::pair(kHead, kAll), std::pair(kAll, kHead)}) {
     const auto meter = std::make_shared<Meter>();

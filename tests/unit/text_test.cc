@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <system_error>
+
+#include "trainer/base/message.h"
 
 namespace trainyard {
 namespace {
@@ -12,6 +15,14 @@ TEST(NearestName, FindsWhatWasMeant) {
   EXPECT_EQ(NearestName("optim.weight_decai", names), "optim.weight_decay");
   EXPECT_EQ(NearestName("optim.l", names), "optim.lr");
   EXPECT_EQ(NearestName("zzzzz", names), "");
+}
+
+TEST(MessageOf, AThreadThatCouldNotBeStartedNamesItsLimits) {
+  const auto said = [](std::errc code) { return MessageOf(std::system_error(std::make_error_code(code))); };
+  EXPECT_EQ(said(std::errc::resource_unavailable_try_again),
+            "cannot start a thread: Resource temporarily unavailable; the limits are ulimit -u and a container's "
+            "pids.max for how many there may be, ulimit -v for their stacks");
+  EXPECT_EQ(said(std::errc::permission_denied), "Permission denied");
 }
 
 TEST(HumanUnits, ReadWell) {

@@ -188,7 +188,7 @@ TEST(Threads, NormUpdateAndCasts) {
     state.Initialize(1);
     state.gradient.copy_(at::sin(at::arange(state.gradient.numel(), at::kFloat)));
     std::vector<double> blocks(static_cast<size_t>(state.layout().total() / kBlock));
-    SumBlocks(Floats(state.gradient), 0, state.layout().total(), blocks);
+    SumBlocks(Floats(state.gradient), blocks);
     const double norm = NormOf(blocks);
     AdamW({}, UpdateRanges({}, state.layout())).Step(state.UpdateBuffers(state.owned()[0]), 1, 0.1, ClipScale(norm, 1));
     state.RefreshOwned();

@@ -120,6 +120,19 @@ TEST_F(TokensTest, OpeningReadsTheHeadersAlone) {
   EXPECT_GT(ticks, 0);
 }
 
+// As sparse files have them; few file systems take such.
+TEST_F(TokensTest, MoreTokensThanCanBeCountedAreRefused) {
+  struct Endless : TokenFile {
+    int64_t size() const override { return int64_t{1} << 61; }
+    int64_t vocab() const override { return 1; }
+    void Read(int64_t, std::span<Token>) const override {}
+  } file;
+  TokenStream stream;
+  stream.Append(file, 0, file.size());
+  EXPECT_NE(ErrorOf([&] { stream.Append(file, 0, file.size()); }).find("more than 4611686018427387903 tokens"),
+            std::string::npos);
+}
+
 TEST_F(TokensTest, AFileThatIsCutWhileItIsOpenIsAnError) {
   const fs::path path = Shard("a.tokens", 100);
   const Corpus corpus(path, {0, ""}, 1000);

@@ -36,12 +36,13 @@ struct Net {
 
   // x: (B, 3) -> a number
   at::Tensor Loss(const Pass& pass, const at::Tensor& x, bool all) const {
-    const at::Tensor y = pass.Unit(
-        first.unit(),
-        [&](at::TensorList in) { return up(pass, frozen(pass, in[0].to(at::kBFloat16)).to(up.ComputeType(pass))); },
-        {x});
+    const at::Tensor y = pass.Unit(first.unit(),
+                                   [=, this](at::TensorList in) {
+                                     return up(pass, frozen(pass, in[0].to(at::kBFloat16)).to(up.ComputeType(pass)));
+                                   },
+                                   {x});
     return pass.Unit(second.unit(),
-                     [&](at::TensorList in) {
+                     [=, this](at::TensorList in) {
                        const at::Tensor out = head(pass, norm(pass, in[0]).tanh());
                        return all ? sometimes(pass, out).square().sum() : out.square().sum();
                      },
@@ -64,6 +65,9 @@ struct Way {
   Precision precision;
   ZeroStage stage;
   int64_t bucket_bytes;
+  Reduce reduce = Reduce::kLast;
+  int64_t micro_batches = 2;  // of a step
+  bool recompute = false;
 };
 
 using Values = std::map<std::string, std::vector<float>>;
@@ -88,6 +92,8 @@ void RunWorld(const Way& way, const std::function<void(int, const Net&, Engine&)
       options.stage = way.stage;
       options.precision = way.precision;
       options.bucket_bytes = way.bucket_bytes;
+      options.reduce = way.reduce;
+      options.recompute = way.recompute;
       options.optim.weight_decay = 0.1;
       const auto engine = MakeEngine(declaration, options, 7, *communicators[static_cast<size_t>(rank)]);
       body(rank, net, *engine);
@@ -96,15 +102,14 @@ void RunWorld(const Way& way, const std::function<void(int, const Net&, Engine&)
   for (std::thread& thread : threads) thread.join();
 }
 
-// A step of two micro-batches, the last rank of three or more has one.
-UpdateResult TrainStep(int rank, int world, const Net& net, Engine& engine, int64_t update) {
-  engine.BeginStep(2);
-  const int64_t micros = world > 2 && rank == world - 1 ? 1 : 2;
+// The last rank of three or more has one micro-batch less.
+UpdateResult TrainStep(int rank, const Way& way, const Net& net, Engine& engine, int64_t update) {
+  engine.BeginStep(way.micro_batches);
+  const int64_t micros = way.micro_batches - (way.world > 2 && rank == way.world - 1 ? 1 : 0);
   for (int64_t m = 0; m < micros; ++m) {
     const at::Tensor x = Inputs(100 * update + 20 * rank + 10 * m, 100 * update + 20 * rank + 10 * m + 7);
     const at::Tensor loss = net.Loss(Pass::Training(engine, 1), x, rank != 1);
-    engine.BeginBackward(m + 1 == micros);
-    loss.backward();
+    engine.Backward(loss, m + 1 == micros);
   }
   engine.Finish();
   return engine.Update({.lr = 0.01, .clip = 0.5, .update = update, .finite = true, .before = {}});
@@ -116,7 +121,7 @@ std::pair<Values, std::vector<double>> Trained(const Way& way) {
   std::vector<double> norms;
   RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
     for (int64_t update = 1; update <= 5; ++update) {
-      const UpdateResult result = TrainStep(rank, way.world, net, engine, update);
+      const UpdateResult result = TrainStep(rank, way, net, engine, update);
       if (rank == 0) norms.push_back(result.grad_norm);
     }
     for (const StateSlice& slice : engine.Slices()) {
@@ -159,20 +164,70 @@ TEST(Zero, EveryStageMakesTheSameBits) {
   }
 }
 
+// With every micro-batch reduced, sums are made in another order, and that order is all: who holds what, and how
+// buckets are cut, changes no bit. Where a step is one micro-batch, or a rank alone, the order is the same.
+TEST(Zero, GradientsThatAreSharedOutMakeTheSameBitsAmongThemselves) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int world : {1, 2, 3, 4}) {
+      for (const int64_t micro_batches : {1, 2, 3}) {
+        if (world > 2 && micro_batches == 1) continue;  // a rank would have none at all: Drains shows that
+        const Way whole{world, precision, ZeroStage::kZero2, 25 << 20, Reduce::kEvery, micro_batches};
+        const auto [expected, norms] = Trained(whole);
+        Way last = whole;
+        last.reduce = Reduce::kLast;
+        const auto [summed_last, norms_last] = Trained(last);
+        const bool alike = world == 1 || micro_batches == 1;
+        for (size_t i = 0; i < norms.size(); ++i) EXPECT_NEAR(norms[i] / norms_last[i], 1, 1e-3) << "in bfloat16, too";
+        if (alike) {
+          EXPECT_EQ(norms, norms_last);
+          EXPECT_EQ(expected, summed_last);
+        }
+        for (const int64_t bucket_bytes : {1, 2048}) {
+          SCOPED_TRACE(testing::Message() << "world " << world << ", bf16 " << (precision == Precision::kBf16) << ", "
+                                          << micro_batches << " micro-batches, buckets of " << bucket_bytes);
+          Way cut = whole;
+          cut.bucket_bytes = bucket_bytes;
+          const auto [values, seen] = Trained(cut);
+          EXPECT_EQ(seen, norms);
+          ASSERT_EQ(values.size(), expected.size());
+          for (const auto& [key, of_key] : expected) EXPECT_TRUE(SameBits(values.at(key), of_key)) << key;
+        }
+      }
+    }
+  }
+}
+
+TEST(Zero, ComputingUnitsAgainChangesNoBit) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int world : {1, 3}) {
+      for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+        Way way{world, precision, ZeroStage::kZero2, 2048, reduce};
+        const auto kept = Trained(way);
+        way.recompute = true;
+        EXPECT_EQ(Trained(way), kept) << world << ", " << static_cast<int>(reduce);
+      }
+    }
+  }
+}
+
+// Every rank takes part; rank 0 gets it.
+std::vector<float> ReadOn(int rank, Engine& engine, ParameterId id) {
+  std::vector<float> values;
+  const Pieces keep = [&](std::span<const float> piece) { values.insert(values.end(), piece.begin(), piece.end()); };
+  engine.Read(id, rank == 0 ? keep : Pieces());
+  return values;
+}
+
 // Reading puts the shards together, and what is read can be set again, in whatever stage.
 TEST(Zero, WhatIsReadIsTheWholeAndCanBeSet) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     const Way way{3, precision, ZeroStage::kZero1, 2048};
     std::vector<std::vector<float>> read;
     RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
-      for (int64_t update = 1; update <= 2; ++update) TrainStep(rank, 3, net, engine, update);
-      engine.PrepareRead();
-      if (rank != 0) return;
+      for (int64_t update = 1; update <= 2; ++update) TrainStep(rank, way, net, engine, update);
       for (int32_t i = 0; i < static_cast<int32_t>(engine.declaration().parameters.size()); ++i) {
-        read.emplace_back();
-        engine.Read(ParameterId{i}, [&](std::span<const float> piece) {
-          read.back().insert(read.back().end(), piece.begin(), piece.end());
-        });
+        std::vector<float> values = ReadOn(rank, engine, ParameterId{i});
+        if (rank == 0) read.push_back(std::move(values));
       }
     });
     for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1}) {
@@ -182,14 +237,9 @@ TEST(Zero, WhatIsReadIsTheWholeAndCanBeSet) {
           engine.SetParameter(ParameterId{i}, read[static_cast<size_t>(i)]);
         losses[static_cast<size_t>(rank)] =
             net.Loss(Pass::Evaluation(engine), Inputs(0, 9), true).detach().to(at::kDouble).item<double>();
-        engine.PrepareRead();
-        if (rank == 0) {
-          for (int32_t i = 0; i < static_cast<int32_t>(read.size()); ++i) {
-            std::vector<float> again;
-            engine.Read(ParameterId{i},
-                        [&](std::span<const float> piece) { again.insert(again.end(), piece.begin(), piece.end()); });
-            EXPECT_TRUE(SameBits(again, read[static_cast<size_t>(i)])) << i;
-          }
+        for (int32_t i = 0; i < static_cast<int32_t>(read.size()); ++i) {
+          const std::vector<float> again = ReadOn(rank, engine, ParameterId{i});
+          EXPECT_TRUE(rank != 0 || SameBits(again, read[static_cast<size_t>(i)])) << i;
         }
       });
       EXPECT_EQ(losses[0], losses[1]);
@@ -198,19 +248,50 @@ TEST(Zero, WhatIsReadIsTheWholeAndCanBeSet) {
   }
 }
 
-// A rank whose backward failed takes part in every collective that is left; the next step is whole again.
-TEST(Zero, ARankThatFailsDrains) {
-  RunWorld({3, Precision::kBf16, ZeroStage::kZero1, 2048}, [&](int rank, const Net& net, Engine& engine) {
-    engine.BeginStep(1);
-    if (rank == 1) {
-      engine.Drain();
+// A rank that cannot write what it reads goes on taking part: the others read on, and so does it.
+TEST(Zero, AReaderThatFailsLeavesNobodyWaiting) {
+  RunWorld({3, Precision::kBf16, ZeroStage::kZero2, 1}, [&](int rank, const Net&, Engine& engine) {
+    const auto full = [](std::span<const float>) { throw std::runtime_error("no space"); };
+    if (rank == 0) {
+      EXPECT_THROW(engine.Read(ParameterId{1}, full), std::runtime_error);
     } else {
-      engine.BeginBackward(true);
-      net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true).backward();
-      engine.Finish();
+      engine.Read(ParameterId{1}, {});
     }
-    EXPECT_TRUE(TrainStep(rank, 3, net, engine, 1).applied);
+    EXPECT_EQ(ReadOn(rank, engine, ParameterId{1}).size(), rank == 0 ? 5u * 37 : 0u);
   });
+}
+
+// A rank whose data, forward or backward failed takes part in every collective that is left; the next step is whole
+// again. With each micro-batch reduced some of it may be over, and of the one that failed some buckets sent.
+TEST(Zero, ARankThatFailsDrains) {
+  for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+    for (const int64_t before : {0, 1}) {
+      for (const bool in_backward : {false, true}) {
+        const Way way{3, Precision::kBf16, ZeroStage::kZero2, 2048, reduce};
+        RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+          engine.BeginStep(2);
+          for (int64_t m = 0; m < 2; ++m) {
+            const at::Tensor loss = net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true);
+            if (rank == 1 && m == before) {
+              if (in_backward) {
+                engine.Parameter(ParameterId{1}).register_hook([](const at::Tensor& g) -> at::Tensor {
+                  throw std::runtime_error("planted");
+                  return g;
+                });
+                EXPECT_THROW(engine.Backward(net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true), m == 1),
+                             std::runtime_error);
+                engine.Parameter(ParameterId{1}).remove_hook(0);
+              }
+              break;
+            }
+            engine.Backward(loss, m == 1);
+          }
+          rank == 1 ? engine.Drain() : engine.Finish();
+          EXPECT_TRUE(TrainStep(rank, way, net, engine, 1).applied);
+        });
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -30,6 +30,9 @@ constexpr uint64_t kSyncEvery = 256 << 20;
 }  // namespace
 
 fs::path ResolveVolume(const fs::path& path) {
+  if (path.native().starts_with("~"))
+    throw ConfigError(path.string() + ": ~ is the shell's, and no home directory here; write the path in full, or ./" +
+                      path.string() + " for what has that name");
   const char* text = std::getenv("TRAINYARD_VOLUMES");
   if (!text || !*text || path.empty()) return path;
   const auto volumes = ParseJson(text);
@@ -58,8 +61,11 @@ fs::file_status LookAt(const fs::path& path) {
   Fail("look at", path, error.value());
 }
 
-std::string ReadFile(const fs::path& path) {
+std::string ReadFile(const fs::path& path, uint64_t limit) {
   const InputFile file(path);
+  if (file.size() > limit)
+    throw StorageError(path.string() + ": " + HumanBytes(static_cast<double>(file.size())) + "; expected at most " +
+                       HumanBytes(static_cast<double>(limit)));
   std::string content(file.size(), '\0');
   file.ReadAt(0, std::as_writable_bytes(std::span(content)));
   return content;

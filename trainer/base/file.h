@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 // Where `path` lies on this machine: without a container the volumes of a pod are folders
 // elsewhere, and TRAINYARD_VOLUMES (JSON {mountPath: host path}) says where. Longest prefix wins.
 // Every configured path goes through this function, once, when the configuration is resolved.
-// Throws ConfigError when the variable is not such an object.
+// Throws ConfigError when the variable is not such an object, and for a path that begins with ~: only a shell makes a
+// home directory of it, and a folder of that name is dangerous to remove.
 fs::path ResolveVolume(const fs::path& path);
 
 // What is at `path`, links followed: of the type not_found only when nothing is, or can be, since the name is too long
@@ -27,8 +28,13 @@ fs::path ResolveVolume(const fs::path& path);
 // it throws.
 fs::file_status LookAt(const fs::path& path);
 
-// As large as it is when it is opened. What is not a regular file may never begin, or never end: it is refused.
-std::string ReadFile(const fs::path& path);
+// Of a text that we have written as a whole: config.json, truth.json, evaluation.json take kilobytes, a fence 150 bytes
+// an attempt. A file of strangers, or of a damaged file system, may be larger than the memory.
+constexpr uint64_t kMaxText = 16 << 20;
+
+// As large as it is when it is opened, at most `limit`. What is not a regular file may never begin, or never end: it is
+// refused.
+std::string ReadFile(const fs::path& path, uint64_t limit = kMaxText);
 
 // A file beside `path` that takes its place in one step: a reader sees the old content or the new one, also after a
 // crash.

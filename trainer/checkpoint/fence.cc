@@ -114,6 +114,18 @@ void Fence::Record(const fs::path& directory, const Writer& writer, int64_t resu
   Write(directory, fence);
 }
 
+void Fence::RequireOwner(const fs::path& directory, const Writer& writer) {
+  const Fence fence = Read(directory);
+  if (!fence.IsLast(writer)) throw PeerError(directory.string() + ": " + fence.Superseded(writer));
+}
+
+void Fence::AsOwner(const fs::path& directory, const Writer& writer, const std::function<void()>& change,
+                    const std::function<bool()>& stop) {
+  const FenceLock lock(directory, stop);
+  RequireOwner(directory, writer);
+  change();
+}
+
 FenceLock::FenceLock(const fs::path& directory, const std::function<bool()>& stop,
                      std::chrono::duration<double> deadline) {
   const fs::path file = directory / "fence.lock";

@@ -63,6 +63,12 @@ struct Fence {
   // Records where the last owner starts. Throws PeerError when `writer` is not the last any more.
   static void Record(const std::filesystem::path& directory, const Writer& writer, int64_t resumed_step,
                      const std::string& source);
+  // Makes `change` while no newer attempt can take the run over; it should need milliseconds. Throws PeerError, and
+  // changes nothing, when one has. `stop` as FenceLock's.
+  static void AsOwner(const std::filesystem::path& directory, const Writer& writer, const std::function<void()>& change,
+                      const std::function<bool()>& stop = {});
+  // Throws PeerError when `writer` is not the last owner any more.
+  static void RequireOwner(const std::filesystem::path& directory, const Writer& writer);
 };
 
 // Held by one process at a time while it takes the fence over, or commits a step and removes others:

@@ -37,6 +37,10 @@ struct FileInfo {
 
 struct Manifest {
   static constexpr int kFormat = 2;  // 1 had no checksum of its own and is not read
+  // A slice takes some 200 bytes, so this is over a million of them: the parameters of a large model on hundreds of
+  // ranks. One that is larger is damaged: it is read whole, and must not take the memory in which an older step is
+  // looked for.
+  static constexpr uint64_t kMaxBytes = 256 << 20;
   Writer writer;
   int64_t step = 0;
   std::map<std::string, TensorInfo> tensors;

@@ -72,7 +72,7 @@ std::optional<OpenCheckpoint> TryStep(const fs::path& directory, int64_t step, c
 
 OpenCheckpoint OpenCheckpoint::Open(const fs::path& path) {
   const fs::path file = path / "manifest.json";
-  return {path, Manifest::Parse(ReadFile(file), file.string()), {}};
+  return {path, Manifest::Parse(ReadFile(file, Manifest::kMaxBytes), file.string()), {}};
 }
 
 std::vector<std::string> OpenCheckpoint::FileNames() const {
@@ -144,7 +144,7 @@ OpenCheckpoint VerifyCheckpoint(const fs::path& path) {
   return checkpoint;
 }
 
-Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify) {
+Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify, const std::string& remedy) {
   Choice choice;
   const Fence fence = Fence::Read(directory);
   const Fence::Owner* start = fence.LastStarted();
@@ -164,7 +164,7 @@ Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify) {
     if (unlisted && named) choice.skipped.push_back(StepName(step) + ": no fence lists its writer");
     if (unlisted && !named)
       throw StorageError("checkpoint.dir: " + directory.string() + ": no fence lists the writer of " + StepName(step) +
-                         ": the fence is lost, or the step was copied here. " + kLostFenceRemedy);
+                         ": the fence is lost, or the step was copied here. " + remedy);
   }
   if (named) {
     try {
@@ -203,7 +203,7 @@ OpenCheckpoint FindCheckpoint(const std::string& field, const fs::path& path, co
     verify(checkpoint);
     return checkpoint;
   }
-  Choice choice = ChooseCheckpoint(directory, verify);
+  Choice choice = ChooseCheckpoint(directory, verify, "Name the folder of the step");
   if (!choice.found)
     throw StorageError(field + ": " + directory.string() + ": every step is fenced off by a later attempt" +
                        "; name one (" + StepName(ListSteps(directory).front()) + ")");

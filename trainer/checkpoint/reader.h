@@ -52,7 +52,9 @@ struct Choice {
 // owner went on from. Only bad steps, and steps that a later owner did not go on from, are passed over.
 // Throws StorageError, with the remedy: for a step that no fence lists, when bad steps exist and no
 // good one, and when the step that the last owner went on from is gone. None of these is a fresh start.
-Choice ChooseCheckpoint(const std::filesystem::path& directory, const Verify& verify = VerifyAllFiles);
+// `remedy` is said of a step that no fence lists.
+Choice ChooseCheckpoint(const std::filesystem::path& directory, const Verify& verify = VerifyAllFiles,
+                        const std::string& remedy = kLostFenceRemedy);
 
 // What a person means by a path: a checkpoint, a directory of them (the newest good one), or a run's
 // directory with `checkpoints` in it. Throws ConfigError, beginning with `field`, when it holds none.

@@ -1,5 +1,6 @@
 #include "trainer/checkpoint/sealed_json.h"
 
+#include <algorithm>
 #include <span>
 
 #include "common/json.h"
@@ -11,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string SealOf(const std::string& body) {
+std::string SealOf(std::string_view body) {
   return ",\n \"xxh3\": \"" + HexDigest(Xxh3(std::as_bytes(std::span(body)))) + "\"\n}\n";
 }
 
@@ -23,10 +24,10 @@ std::string Seal(const Json& root) {
   return body + SealOf(body);
 }
 
-Json Unseal(const std::string& text, const std::string& origin) {
+Json Unseal(std::string_view text, const std::string& origin) {
   static const size_t kSealSize = SealOf("").size();
-  const std::string body = text.substr(0, text.size() - std::min(text.size(), kSealSize));
-  if (text != body + SealOf(body))
+  const size_t end = text.size() - std::min(text.size(), kSealSize);
+  if (text.substr(end) != SealOf(text.substr(0, end)))
     throw StorageError(origin + ": damaged: its own checksum is missing or does not fit");
   Json root = ParseJson(text);
   if (!root.is_object()) throw StorageError(origin + ": not a JSON object");

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace trainyard {
 
@@ -15,7 +16,7 @@ std::string Seal(const nlohmann::json& root);
 
 // The object in `text`, without "xxh3". Throws StorageError naming `origin`, and quoting nothing of
 // the text, when the checksum is missing or does not fit.
-nlohmann::json Unseal(const std::string& text, const std::string& origin);
+nlohmann::json Unseal(std::string_view text, const std::string& origin);
 
 }  // namespace trainyard
 

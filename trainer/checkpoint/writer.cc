@@ -201,16 +201,10 @@ Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary
   return verdict;
 }
 
-void CheckpointWriter::RequireOwner() const {
-  const Fence fence = Fence::Read(options_.directory);
-  if (!fence.IsLast(options_.writer))
-    throw PeerError(options_.directory.string() + ": " + fence.Superseded(options_.writer));
-}
+void CheckpointWriter::RequireOwner() const { Fence::RequireOwner(options_.directory, options_.writer); }
 
 void CheckpointWriter::AsOwner(const std::function<void()>& change) const {
-  const FenceLock lock(options_.directory, [this] { return cancelled_.load(); });
-  RequireOwner();
-  change();
+  Fence::AsOwner(options_.directory, options_.writer, change, [this] { return cancelled_.load(); });
 }
 
 // Waits for every rank's part; what the manifest says about them.
@@ -247,12 +241,16 @@ Manifest CheckpointWriter::Collect(const Job& job) {
 uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
   const Manifest manifest = Collect(job);
   const std::string text = manifest.ToText();
+  if (text.size() > Manifest::kMaxBytes)  // nobody would read it
+    throw StorageError(Format("the manifest of %s would take %s, more than %s: train on fewer ranks",
+                              StepName(job.step).c_str(), HumanBytes(static_cast<double>(text.size())).c_str(),
+                              HumanBytes(static_cast<double>(Manifest::kMaxBytes)).c_str()));
   WriteFileAtomic(temporary / "manifest.json", text);
   const fs::path final = options_.directory / StepName(job.step);
   std::vector<fs::path> removed;
   AsOwner([&] {
     std::error_code error;
-    if (fs::exists(final)) {
+    if (fs::exists(fs::symlink_status(final))) {  // also a link that leads nowhere
       const fs::path bad = final.string() + ".bad-" + TagOf(options_.writer);
       fs::remove_all(bad, error);
       fs::rename(final, bad, error);

@@ -73,8 +73,7 @@ class CheckpointWriter {
   void Settle(std::chrono::duration<double> deadline);
   // Throws the error of a checkpoint that has failed meanwhile; never waits.
   void ThrowIfFailed();
-  // Makes `change` while no newer attempt can take the run over; it should need milliseconds. Throws PeerError, and
-  // changes nothing, when one has.
+  // Fence::AsOwner.
   void AsOwner(const std::function<void()>& change) const;
   // The newest one that is durable: until one of this attempt's is, the one that it goes on from.
   std::optional<CommittedCheckpoint> last() const;

@@ -13,7 +13,8 @@ RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chr
       control_(control),
       signs_(store_, control.rank(), {}, silence) {}
 
-void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work) {
+void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work,
+                  const std::function<void()>& help) {
   const std::string key = "over";
   std::exception_ptr error;
   if (control_.rank() == 0) {
@@ -29,6 +30,7 @@ void RankZero::Do(const std::string& what, const std::function<void(const Tick&)
       throw;
     }
   } else {
+    if (help) help();
     signs_.Wait(key, 0, what);
   }
   FailTogether(control_, error, what);

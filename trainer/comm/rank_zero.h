@@ -21,9 +21,11 @@ class RankZero {
            std::chrono::duration<double> silence = SignsOfLife::kSilence);
 
   // Every rank calls it, with the same `what`: "rank 0 failed in <what>", "rank 1 waited for <what>". Rank 0 runs
-  // `work`, which calls its tick at least once in a silence and no collective; the others run none. Returns when it is
-  // done. Throws as FailTogether does, and PeerError after a silence of rank 0.
-  void Do(const std::string& what, const std::function<void(const Tick&)>& work);
+  // `work`, which calls its tick at least once in a silence and no collective of `control`; the others run `help`,
+  // which may be empty. Returns when it is done. Throws as FailTogether does, what `help` throws, and PeerError after a
+  // silence of rank 0.
+  void Do(const std::string& what, const std::function<void(const Tick&)>& work,
+          const std::function<void()>& help = {});
 
  private:
   std::shared_ptr<Store> store_;

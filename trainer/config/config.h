@@ -44,6 +44,7 @@ struct TrainConfig {
   OptionalInt epochs;
   int64_t eval_every = 0;
   int64_t log_every = 10;
+  bool activation_checkpointing = false;
   std::string record;
   EarlyStopConfig early_stop;
 };

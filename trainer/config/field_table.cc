@@ -17,6 +17,12 @@ std::string Integers(int64_t low, int64_t high) {
   return Format("an integer from %lld to %lld", static_cast<long long>(low), static_cast<long long>(high));
 }
 
+// What the allowed values are called, to whom has given `j`: whoever goes beyond what an integer holds needs the limit.
+std::string Expected(const std::string& allowed, const Json& j, int64_t high) {
+  const bool beyond = high == FieldTable::kMaxInt && j.is_number() && j.get<double>() >= 0x1p63;
+  return beyond ? allowed + ", at most " + std::to_string(FieldTable::kMaxInt) : allowed;
+}
+
 bool IsIntegerIn(const Json& j, int64_t low, int64_t high) {
   if (!j.is_number_integer()) return false;
   if (j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(FieldTable::kMaxInt)) return false;
@@ -45,7 +51,7 @@ void FieldTable::Int(const std::string& path, int64_t& value, int64_t low, Field
                      int64_t high) {
   const std::string allowed = Integers(low, high);
   auto set = [&value, path, low, high, allowed](const Json& j) {
-    if (!IsIntegerIn(j, low, high)) RefuseValue(path, j, allowed);
+    if (!IsIntegerIn(j, low, high)) RefuseValue(path, j, Expected(allowed, j, high));
     value = j.get<int64_t>();
   };
   Add({path, c, "integer", allowed, doc, [&value] { return Json(value); }, set});

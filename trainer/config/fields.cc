@@ -96,6 +96,10 @@ void TrainFields(FieldTable& t, Config& c) {
   t.Int("train.eval_every", c.train.eval_every, 0, kSchedule,
         "Steps between evaluations; 0: only after the last step.");
   t.Int("train.log_every", c.train.log_every, 1, kFree, "Steps between lines of the log and points in TensorBoard.");
+  t.Bool(
+      "train.activation_checkpointing", c.train.activation_checkpointing, kFree,
+      "Keep of each layer its inputs only and compute the rest again in backward: less memory, slower steps, the same "
+      "bits.");
   t.Text("train.record", c.train.record, kFree,
          "A file for one JSON line per step: sample ids, input hash, loss, norm, rate.");
   t.Text("train.early_stop.metric", c.train.early_stop.metric, kSchedule,
@@ -143,12 +147,14 @@ void EngineFields(FieldTable& t, Config& c) {
   t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
            "Type in which gradients are summed over ranks.", {"bf16"});
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2"}, kFree,
-           "What is shared out over ranks: nothing, or the optimizer's state (docs/parallel.md); auto is ddp.",
+           "What is shared out over ranks: nothing, the optimizer's state, or with parallel.reduce: every (zero2) the "
+           "gradients, too (docs/parallel.md); auto is ddp.",
            {"zero3"});
   t.Number("parallel.bucket_mib", c.parallel.bucket_mib, 0.001, 65536, kFree,
            "Gradients are reduced in buckets of so many MiB while backward goes on.");
-  t.Choice("parallel.reduce", c.parallel.reduce, {"last"}, kFree, "Reduce gradients on the last micro-batch.",
-           {"every"});
+  t.Choice("parallel.reduce", c.parallel.reduce, {"last", "every"}, kFree,
+           "When gradients are summed over ranks: with the last micro-batch of a step, or with every one (zero2), so "
+           "that each rank holds its part of them only.");
   t.Choice("parallel.offload", c.parallel.offload, {"none"}, kFree, "What lies in host memory.", {"optimizer"});
   t.Number("parallel.rendezvous_seconds", c.parallel.rendezvous_seconds, 0.1, 86400, kFree,
            "How long ranks wait for each other at the start.");

@@ -50,16 +50,29 @@ std::string FieldsOfASectionIn(const std::string& path, const Target& target) {
   return "";
 }
 
+// Of another section: "train.lr". Empty when there is none, or more than one.
+std::string FieldOfTheSameName(const std::string& path, const Target& target) {
+  const size_t dot = path.rfind('.');
+  std::string found;
+  for (const std::string& known : target.known) {
+    if (dot == std::string::npos || !known.ends_with(path.substr(dot))) continue;
+    if (!found.empty()) return "";
+    found = known;
+  }
+  return found;
+}
+
 [[noreturn]] void UnknownKey(const std::string& path, const std::string& origin, const Target& target) {
   const std::string section = path.substr(0, path.find('.'));
   if (!target.task_known && (section == "task" || section == "model" || section == "data")) MissingTask();
   // A section may be what was meant, too.
   std::vector<std::string> names = target.known;
   for (const std::string& field : target.known) names.push_back(field.substr(0, field.find('.')));
-  const std::string nearest = NearestName(path, names);
+  const std::string same = FieldOfTheSameName(path, target), nearest = same.empty() ? NearestName(path, names) : same;
   // Within a section that is there, a short key is near to any other: a slip leaves at least the first letter.
   const size_t key = section.size() + 1;
-  const bool slip = !nearest.starts_with(section + ".") || (path.size() > key && nearest[key] == path[key]);
+  const bool slip =
+      !same.empty() || !nearest.starts_with(section + ".") || (path.size() > key && nearest[key] == path[key]);
   if (!nearest.empty() && slip) throw ConfigError(origin + ": unknown key " + path + "; did you mean " + nearest + "?");
   throw ConfigError(origin + ": unknown key " + path + FieldsOfASectionIn(path, target));
 }
@@ -257,7 +270,9 @@ std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {
       "with a\n"
       "warning, and a *free* field may change at any time. An auto and the value that it stands for are the same. The "
       "fields that\n"
-      "only one task has are at the end.\n";
+      "only one task has are at the end. A path is taken as it stands: one that begins with ~, which only a shell "
+      "knows, "
+      "is refused.\n";
   std::string section;
   for (const Field& field : Fields(defaults)) {
     const std::string name = field.path.substr(0, field.path.find('.'));

@@ -1,17 +1,21 @@
 #include "trainer/data/npy.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/input_file.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
 namespace {
 
 constexpr size_t kMaxElements = size_t{1} << 40;  // keeps a hostile shape from overflowing
+constexpr uint64_t kMaxStart = 10 + 0xffff;       // magic, the header's length, and the header
 constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
 
 [[noreturn]] void Fail(const std::filesystem::path& path, size_t offset, const std::string& problem) {
@@ -57,13 +61,15 @@ IntArray ReadNpy(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, error)) throw DataError(path.string() + ": no such file");
   // A pipe or a device may never end, or never begin.
   if (!std::filesystem::is_regular_file(path, error)) throw DataError(path.string() + ": not a file");
-  const std::string content = ReadFile(path);
-  if (!content.starts_with(kMagic)) Fail(path, 0, "not an NPY file of version 1.0");
-  if (content.size() < 10) Fail(path, content.size(), "truncated header");
+  const InputFile file(path);
+  std::string start(static_cast<size_t>(std::min(file.size(), kMaxStart)), '\0');
+  file.ReadAt(0, std::as_writable_bytes(std::span(start)));
+  if (!start.starts_with(kMagic)) Fail(path, 0, "not an NPY file of version 1.0");
+  if (start.size() < 10) Fail(path, start.size(), "truncated header");
   const size_t header_size =
-      static_cast<unsigned char>(content[8]) | static_cast<size_t>(static_cast<unsigned char>(content[9])) << 8;
-  if (content.size() < 10 + header_size) Fail(path, content.size(), "truncated header");
-  const std::string header = content.substr(10, header_size);
+      static_cast<unsigned char>(start[8]) | static_cast<size_t>(static_cast<unsigned char>(start[9])) << 8;
+  if (start.size() < 10 + header_size) Fail(path, start.size(), "truncated header");
+  const std::string header = start.substr(10, header_size);
   const std::string type = HeaderValue(path, header, "descr", '\'', '\'');
   if (header.find("'fortran_order': False") == std::string::npos) Fail(path, 10, "only C order is read");
   IntArray array;
@@ -81,10 +87,12 @@ IntArray ReadNpy(const std::filesystem::path& path) {
     if (type == candidate.type) convert = &candidate;
   }
   if (!convert) Fail(path, 10, "type " + type + " is not read; expected a boolean or a little-endian integer");
-  const size_t begin = 10 + header_size, available = (content.size() - begin) / convert->size;
-  if (available < count) Fail(path, content.size(), Format("truncated: %zu of %zu values", available, count));
+  const size_t begin = 10 + header_size, available = (file.size() - begin) / convert->size;
+  if (available < count) Fail(path, file.size(), Format("truncated: %zu of %zu values", available, count));
+  std::string content(count * convert->size, '\0');
+  file.ReadAt(begin, std::as_writable_bytes(std::span(content)));
   array.values.resize(count);
-  if (!convert->run(content.data() + begin, array.values)) Fail(path, begin, "a value does not fit 32 bits");
+  if (!convert->run(content.data(), array.values)) Fail(path, begin, "a value does not fit 32 bits");
   return array;
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 #include "trainer/launch/report_channel.h"
 
 extern char** environ;
@@ -41,7 +42,8 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 Child StartChild(const ChildOptions& options) {
   int output[2], report[2];
   if (pipe2(output, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0)
-    throw Error(ExitCode::kInternal, std::string("pipe: ") + std::strerror(errno));
+    throw Error(ExitCode::kInternal, std::string("cannot make a rank's pipes: ") + std::strerror(errno) +
+                                         "; the limit on open files is ulimit -n");
   // Everything that allocates happens before the fork: the launcher may have threads.
   std::map<std::string, std::string> extra = options.environment;
   extra[kReportFdVariable] = std::to_string(kReportFd);
@@ -49,7 +51,9 @@ Child StartChild(const ChildOptions& options) {
   const std::vector<char*> argv = Pointers(command), envp = Pointers(environment);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid < 0) throw Error(ExitCode::kInternal, std::string("fork: ") + std::strerror(errno));
+  if (pid < 0)
+    throw Error(ExitCode::kInternal, std::string("cannot start a rank's process: ") + std::strerror(errno) +
+                                         "; the limits are " + kThreadLimits);
   if (pid == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);

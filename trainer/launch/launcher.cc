@@ -26,6 +26,8 @@
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/launch/child.h"
+#include "trainer/launch/last_words.h"
+#include "trainer/launch/log_writer.h"
 #include "trainer/launch/rank_output.h"
 #include "trainer/launch/report_channel.h"
 #include "trainer/launch/verdict.h"
@@ -37,7 +39,18 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr double kCollectSeconds = 5;  // after the first failure, before SIGKILL
+// After the first rank has ended with 0, before SIGKILL. What then is left to do is no part of the run: to free memory,
+// to close the logs (three seconds), to end. It takes moments, on a machine that swaps some seconds.
+constexpr double kEndSeconds = 30;
+// The same once a stop is asked for: whoever stops a pod gives it 30 seconds in all.
+constexpr double kStoppedEndSeconds = 5;
+// After SIGKILL. A process that is still there waits within the kernel, for a volume that does not answer; the kernel
+// ends it whenever that comes back.
+constexpr double kKillSeconds = 5;
 constexpr double kSignOffSeconds = 5;
+constexpr std::chrono::seconds kTerminalPatience(1);  // at the end, for a terminal that was behind
+// What may wait for the terminal: what a rank writes in a burst, and more than anybody reads who comes back to it.
+constexpr size_t kTerminalBytes = size_t{16} << 20;
 constexpr double kRefusalSeconds = 10;  // how far apart the nodes of a world may start and still hear of it
 
 const char* NameOf(int stop_signal) { return stop_signal == SIGINT ? "SIGINT" : "SIGTERM"; }
@@ -54,7 +67,7 @@ struct Rank {
 
 class Node {
  public:
-  explicit Node(const LaunchOptions& options) : options_(options) {}
+  Node(const LaunchOptions& options, LogWriter& terminal) : options_(options), terminal_(terminal) {}
 
   void Start(const std::string& master_addr, int master_port) {
     const NodeWorld& world = options_.world;
@@ -73,7 +86,7 @@ class Node {
       const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
       const std::lock_guard lock(mutex_);  // The status server already asks.
-      ranks_.push_back({started, RankOutput(echo ? stderr : nullptr), "", {}, "", true, {}});
+      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", true, {}});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
     }
@@ -99,6 +112,8 @@ class Node {
       for (Rank& rank : ranks_) Drain(rank);
       Reap();
       KillStragglers();
+      KillLatecomers();
+      GiveUpOnImmortals();
     }
   }
 
@@ -116,15 +131,15 @@ class Node {
     return ends;
   }
 
-  // From here on the ranks' logs have their time to be written to the end.
-  void FinishLogs() {
+  // From here on the ranks' logs have their time to be written to the end. `note`: what the first one says last.
+  void FinishLogs(const std::string& note) {
+    if (!note.empty()) ranks_.front().output.Log("launch: " + note + "\n");
     for (Rank& rank : ranks_) rank.output.FinishLog();
   }
   // Waits for that, and says what they lack.
   void CloseLogs() {
     for (Rank& rank : ranks_) {
-      if (const std::string lost = rank.output.CloseLog(); !lost.empty())
-        std::fprintf(stderr, "launch: %s\n", lost.c_str());
+      if (const std::string lost = rank.output.CloseLog(); !lost.empty()) terminal_.Say("launch: " + lost + "\n");
     }
   }
   // Whether what a rank wrote stands on the terminal.
@@ -168,19 +183,19 @@ class Node {
   // A step may take long: whoever asked learns at once that he was heard. A bar's line is left as it is.
   void SayStopping(const StopSignal& stop) const {
     if (!AnyRunning()) {
-      std::fprintf(stderr, "launch: %s: the ranks have ended; other nodes are waited for; a second one ends that\n",
-                   NameOf(stop.number));
-      return;
+      return terminal_.Say(
+          Format("launch: %s: the ranks have ended; other nodes are waited for; a second one ends that\n",
+                 NameOf(stop.number)));
     }
     const std::string& phase = ranks_.front().status.phase;
     const std::string again = stop.number == SIGINT ? "Ctrl-C again" : "a second signal";
-    std::fprintf(stderr, "%slaunch: %s: %s; %s ends at once, without saving\n",
-                 ProgressStyleFromEnvironment() == ProgressStyle::kBar ? "\n" : "", NameOf(stop.number),
-                 phase == "training"                    ? "stopping after this step, then saving"
-                 : phase == "evaluating"                ? "stopping the evaluation, then saving"
-                 : phase == "saving" || phase == "done" ? "ending when it is saved"
-                                                        : "stopping before the first step",
-                 again.c_str());
+    terminal_.Say(Format("%slaunch: %s: %s; %s ends at once, without saving\n",
+                         ProgressStyleFromEnvironment() == ProgressStyle::kBar ? "\n" : "", NameOf(stop.number),
+                         phase == "training"                    ? "stopping after this step, then saving"
+                         : phase == "evaluating"                ? "stopping the evaluation, then saving"
+                         : phase == "saving" || phase == "done" ? "ending when it is saved"
+                                                                : "stopping before the first step",
+                         again.c_str()));
   }
 
   void Drain(Rank& rank) {
@@ -226,51 +241,82 @@ class Node {
       const auto it =
           std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.child.pid == pid; });
       if (it == ranks_.end()) continue;
-      Drain(*it);
-      close(std::exchange(it->child.output, -1));
-      close(std::exchange(it->child.report, -1));
-      it->running = false;
-      RankEnd& end = it->end;
-      end.time = SteadySeconds();
-      end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-      end.exit_code = end.signal ? 128 + end.signal : WEXITSTATUS(status);
-      end.signalled_by_us = end.signal == SIGKILL && killing_;  // What had died before of another one is a cause.
-      end.step = it->status.step;
-      end.checkpoint_step = it->status.checkpoint.step;
-      end.message = !it->end_message.empty() ? it->end_message
-                    : end.signal             ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))
-                                             : "";
-      end.tail = it->output.Tail();
-      if (end.exit_code != 0 && first_failure_ == 0) first_failure_ = end.time;
+      HasEnded(*it, status);
     }
+  }
+
+  // `status`: what waitpid says.
+  void HasEnded(Rank& rank, int status) {
+    Drain(rank);
+    close(std::exchange(rank.child.output, -1));
+    close(std::exchange(rank.child.report, -1));
+    rank.running = false;
+    RankEnd& end = rank.end;
+    end.time = SteadySeconds();
+    end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    // What had died before of another one is a cause.
+    end.signalled_by_us = end.signal == SIGKILL && killing_ > 0;
+    // A rank ends with 0 when the run is complete and durable: whoever was killed behind that has missed nothing.
+    if (end.signalled_by_us && first_done_ > 0) end.signal = 0;
+    end.exit_code = end.signal ? 128 + end.signal : WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    end.step = rank.status.step;
+    end.checkpoint_step = rank.status.checkpoint.step;
+    end.message = !rank.end_message.empty() ? rank.end_message
+                  : end.signal              ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))
+                                            : "";
+    end.tail = rank.output.Tail();
+    double& first = end.exit_code == 0 ? first_done_ : first_failure_;
+    if (first == 0) first = end.time;
+  }
+
+  // The numbers of the ranks that have not ended.
+  std::string Running() const {
+    std::vector<std::string> running;
+    for (const Rank& rank : ranks_) {
+      if (rank.running) running.push_back(std::to_string(rank.end.rank));
+    }
+    return Join(running, ", ");
   }
 
   void KillStragglers() {
-    if (first_failure_ == 0 || killing_ || SteadySeconds() - first_failure_ <= kCollectSeconds) return;
-    std::vector<std::string> late;
-    for (const Rank& rank : ranks_) {
-      if (rank.running) late.push_back(std::to_string(rank.end.rank));
-    }
-    if (late.empty()) return;
-    std::fprintf(stderr, "launch: %s after the first failure rank %s did not end by themselves: killed\n",
-                 HumanSeconds(kCollectSeconds).c_str(), Join(late, ", ").c_str());
+    if (first_failure_ == 0 || killing_ > 0 || SteadySeconds() - first_failure_ <= kCollectSeconds || !AnyRunning())
+      return;
+    terminal_.Say(Format("launch: %s after the first failure rank %s did not end by themselves: killed\n",
+                         HumanSeconds(kCollectSeconds).c_str(), Running().c_str()));
     KillAll();
   }
 
+  void KillLatecomers() {
+    const double patience = first_stop_ ? kStoppedEndSeconds : kEndSeconds;
+    if (first_done_ == 0 || killing_ > 0 || SteadySeconds() - first_done_ <= patience || !AnyRunning()) return;
+    terminal_.Say(Format("launch: the run is complete; %s after the first rank had ended rank %s did not: killed\n",
+                         HumanSeconds(patience).c_str(), Running().c_str()));
+    KillAll();
+  }
+
+  void GiveUpOnImmortals() {
+    if (killing_ == 0 || SteadySeconds() - killing_ <= kKillSeconds || !AnyRunning()) return;
+    terminal_.Say(Format("launch: %s after SIGKILL rank %s is still there, waiting within the kernel: left to it\n",
+                         HumanSeconds(kKillSeconds).c_str(), Running().c_str()));
+    for (Rank& rank : ranks_) {
+      if (rank.running) HasEnded(rank, SIGKILL);  // As waitpid will say to whoever collects it.
+    }
+  }
+
   void KillAll() {
-    killing_ = true;
+    killing_ = SteadySeconds();
     for (const Rank& rank : ranks_) {
       if (rank.running) kill(rank.child.pid, SIGKILL);
     }
   }
 
   const LaunchOptions& options_;
+  LogWriter& terminal_;
   std::mutex mutex_;
   std::vector<Rank> ranks_;
   int64_t attempt_ = 0;
   std::optional<StopSignal> first_stop_;
-  double first_failure_ = 0;
-  bool killing_ = false;
+  double first_failure_ = 0, first_done_ = 0, killing_ = 0;  // since when, on the steady clock; 0: not yet
   int second_signal_ = 0;
 };
 
@@ -329,17 +375,17 @@ std::string WhatIsLeft(const RankEnd& end) {
 }
 
 // `echoed`: what the culprit wrote stands on the terminal already.
-void Explain(const RankEnd& culprit, int ranks, bool echoed) {
+void Explain(const RankEnd& culprit, int ranks, bool echoed, LogWriter& terminal) {
   if (culprit.exit_code == 0) return;
   if (culprit.message.empty()) {
     for (const std::string& line : echoed ? std::vector<std::string>() : culprit.tail)
-      std::fprintf(stderr, "[rank %d] %s\n", culprit.rank, line.c_str());
-    std::fprintf(stderr, "launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
-                 ExitReason(culprit.exit_code).c_str());
+      terminal.Say(Format("[rank %d] %s\n", culprit.rank, line.c_str()));
+    terminal.Say(Format("launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
+                        ExitReason(culprit.exit_code).c_str()));
   } else {
-    std::fprintf(stderr, "launch: rank %d of %d: %s%s (exit code %d, %s)\n", culprit.rank, ranks,
-                 culprit.message.c_str(), WhatIsLeft(culprit).c_str(), culprit.exit_code,
-                 ExitReason(culprit.exit_code).c_str());
+    terminal.Say(Format("launch: rank %d of %d: %s%s (exit code %d, %s)\n", culprit.rank, ranks,
+                        culprit.message.c_str(), WhatIsLeft(culprit).c_str(), culprit.exit_code,
+                        ExitReason(culprit.exit_code).c_str()));
   }
 }
 
@@ -348,7 +394,9 @@ void Explain(const RankEnd& culprit, int ranks, bool echoed) {
 int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   const int signal_fd = BlockSignals();
   const NodeWorld& world = options.world;
-  Node node(options);
+  LogWriter terminal({.max_bytes = kTerminalBytes, .closing = kTerminalPatience});
+  terminal.Open(STDERR_FILENO, "standard error");
+  Node node(options, terminal);
   std::pair<int, int> listening{-1, world.master_port};
   const std::string master = world.node == 0 ? options.rank0_address : world.master_addr;
   if (world.node == 0) listening = Listen(env::kMasterPort, options.rank0_address, world.master_port);
@@ -358,23 +406,21 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   // store behind it.
   node.Start(master, listening.second);
   std::unique_ptr<Store> store = world.node == 0 ? stores.host(listening.first, listening.second) : nullptr;
-  std::fprintf(stderr, "launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
-               world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(), server.port());
+  terminal.Say(Format("launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
+                      world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(),
+                      server.port()));
   node.Watch(signal_fd);
-  node.FinishLogs();
   const std::vector<RankEnd> ends = node.Ends();
   const size_t cause = Culprit(ends);
   RankEnd culprit = ends[cause];
-  if (node.second_signal()) culprit = EndedOnRequest(culprit, node.second_signal());
-  Explain(culprit, world.nodes * world.procs, node.Echoed(cause));
+  if (node.second_signal() && culprit.exit_code != 0) culprit = EndedOnRequest(culprit, node.second_signal());
+  Explain(culprit, world.nodes * world.procs, node.Echoed(cause), terminal);
   if (!options.termination_log.empty()) {
-    std::FILE* file =
-        std::fopen(options.termination_log.c_str(), "we");  // A mounted file cannot be replaced, only written.
-    if (file) {
-      std::fputs(TerminationMessage(culprit, node.attempt(), node.Statuses().front().startup).c_str(), file);
-      std::fclose(file);
-    }
+    const std::string problem = WriteLastWords(
+        options.termination_log, TerminationMessage(culprit, node.attempt(), node.Statuses().front().startup));
+    if (!problem.empty()) terminal.Say("launch: " + problem + "\n");
   }
+  node.FinishLogs(terminal.Flush(kTerminalPatience));
   // What may wait comes last: whoever stops a pod gives it so long, and reads what it left.
   SignOff(std::move(store), world, stores, master, listening.second, [&] { return node.AskedAgain(signal_fd); });
   node.CloseLogs();

@@ -4,13 +4,17 @@
 //     so. A second one (base/stop_signal.h) kills them.
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).
+//   - When one rank has ended with 0 the run is complete and durable. The others get 30 seconds to end as well, five
+//     once a stop is asked for, then SIGKILL; the exit code is still 0. Whoever is there five seconds after SIGKILL is
+//     left to the kernel.
 //   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off, for five seconds at
 //     most, or until a second stop. The termination message is written before.
 //     Another node's connects only then: its ranks are what waits for the store until their deadline, and says so, and
 //     a stop is obeyed while rank 0 is not there yet.
 //   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log, by a thread of its own (log_writer.h): a volume
 //     that does not answer delays no signal. The node's first rank's goes to the terminal as well (of other ranks than
-//     0 it is only what they wait for). Why a rank failed is its launcher's to
+//     0 it is only what they wait for), by another thread: a terminal that takes nothing delays nothing either. What it
+//     has lacked is said in that rank's log. Why a rank failed is its launcher's to
 //     say, once, and stands in the rank's log as well; of several failed ranks it says the cause.
 // Nothing here links LibTorch: the store is made through a function.
 #ifndef TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_

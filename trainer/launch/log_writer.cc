@@ -1,12 +1,16 @@
 #include "trainer/launch/log_writer.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "trainer/base/file.h"
@@ -20,6 +24,38 @@ namespace {
 int64_t LinesIn(std::string_view text) {
   return std::count(text.begin(), text.end(), '\n') + (text.empty() || text.ends_with('\n') ? 0 : 1);
 }
+
+// What takes the text, and says of a piece whether it was written.
+using Taker = std::function<bool(std::string_view text)>;
+
+Taker TakerOf(const fs::path& path) {
+  std::error_code ignored;  // AppendFile says what is wrong.
+  fs::create_directories(path.parent_path(), ignored);
+  fs::resize_file(path, 0, ignored);
+  return [file = std::make_shared<AppendFile>(path)](std::string_view text) { return file->Append(text); };
+}
+
+// The descriptor may be non-blocking: that is a property of what is behind it, and whoever shares it may have said so.
+bool WriteAll(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {
+      pollfd ready{fd, POLLOUT, 0};
+      poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string Lacks(const std::string& name, int64_t lines, const std::string& why) {
+  return lines == 0 ? "" : Format("%s lacks %lld lines: %s", name.c_str(), static_cast<long long>(lines), why.c_str());
+}
+
+constexpr char kLate[] = "it is not written in time";
 
 }  // namespace
 
@@ -38,6 +74,13 @@ struct LogWriter::Shared {
     lost += lines;
   }
 
+  void Put(std::string_view text) {
+    if (gap > 0) queue += Format("\n[%lld lines are missing here]\n", static_cast<long long>(gap));
+    gap = 0;
+    queue += text;
+    changed.notify_all();
+  }
+
   // All that waits; empty when nothing will come.
   std::string Next() {
     std::unique_lock lock(mutex);
@@ -48,29 +91,27 @@ struct LogWriter::Shared {
   }
 
   // On the thread of its own, which may outlive the LogWriter.
-  void Run(const fs::path& path) {
+  void Run(const std::function<Taker()>& open) {
     // Signals are the launcher's business, and a pipe that lost its reader is only an error here.
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    std::optional<AppendFile> file;
+    Taker take;
     std::string problem = "it cannot be written";
     try {
-      std::error_code ignored;  // AppendFile says what is wrong.
-      fs::create_directories(path.parent_path(), ignored);
-      fs::resize_file(path, 0, ignored);
-      file.emplace(path);
+      take = open();
     } catch (const std::exception& error) {
       problem = error.what();
     }
     for (std::string text; !(text = Next()).empty();) {
-      const bool written = file && file->Append(text);
+      const bool written = take && take(text);
       const std::lock_guard lock(mutex);
       if (abandoned) break;  // It has been counted.
       if (!written) Lose(writing, problem);
       writing = 0;
+      changed.notify_all();
     }
-    file.reset();
+    take = nullptr;
     const std::lock_guard lock(mutex);
     done = true;
     changed.notify_all();
@@ -87,22 +128,35 @@ LogWriter::~LogWriter() {
 
 void LogWriter::Add(std::string_view text) {
   const std::lock_guard lock(shared_->mutex);
-  Shared& shared = *shared_;
-  if (shared.queue.size() + text.size() > options_.max_bytes) {
-    shared.Lose(LinesIn(text), "it is written more slowly than the rank writes");
-    shared.gap += LinesIn(text);
-    return;
-  }
-  if (shared.gap > 0) shared.queue += Format("\n[%lld lines are missing here]\n", static_cast<long long>(shared.gap));
-  shared.gap = 0;
-  shared.queue += text;
-  shared.changed.notify_all();
+  if (shared_->queue.size() + text.size() <= options_.max_bytes) return shared_->Put(text);
+  shared_->Lose(LinesIn(text), "it is written more slowly than the rank writes");
+  shared_->gap += LinesIn(text);
+}
+
+void LogWriter::Say(std::string_view text) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->Put(text);
 }
 
 void LogWriter::Open(const fs::path& path) {
   if (thread_.joinable()) return;
-  path_ = path;
-  thread_ = std::thread([shared = shared_, path] { shared->Run(path); });
+  name_ = path.string();
+  thread_ = std::thread([shared = shared_, path] { shared->Run([&] { return TakerOf(path); }); });
+}
+
+void LogWriter::Open(int fd, const std::string& name) {
+  if (thread_.joinable()) return;
+  name_ = name;
+  thread_ = std::thread([shared = shared_, fd] {
+    shared->Run([fd] { return [fd](std::string_view text) { return WriteAll(fd, text); }; });
+  });
+}
+
+std::string LogWriter::Flush(std::chrono::milliseconds patience) {
+  std::unique_lock lock(shared_->mutex);
+  Shared& shared = *shared_;
+  shared.changed.wait_for(lock, patience, [&] { return shared.queue.empty() && shared.writing == 0; });
+  return Lacks(name_, shared.lost + shared.writing + LinesIn(shared.queue), shared.why.empty() ? kLate : shared.why);
 }
 
 void LogWriter::Finish() {
@@ -119,7 +173,7 @@ std::string LogWriter::Close() {
   const bool done = shared.changed.wait_until(lock, deadline_, [&] { return shared.done; });
   if (!done) {
     shared.abandoned = true;
-    shared.Lose(shared.writing + LinesIn(shared.queue), "it is not written in time");
+    shared.Lose(shared.writing + LinesIn(shared.queue), kLate);
     shared.queue.clear();
   }
   const int64_t lost = shared.lost;
@@ -127,7 +181,7 @@ std::string LogWriter::Close() {
   lock.unlock();
   // A thread in a system call that never returns cannot be joined; it ends with the process.
   done ? thread_.join() : thread_.detach();
-  return lost == 0 ? "" : Format("%s lacks %lld lines: %s", path_.c_str(), static_cast<long long>(lost), why.c_str());
+  return Lacks(name_, lost, why);
 }
 
 }  // namespace trainyard

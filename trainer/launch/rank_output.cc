@@ -5,10 +5,7 @@
 namespace trainyard {
 
 void RankOutput::Append(std::string_view bytes) {
-  if (echo_) {
-    std::fwrite(bytes.data(), 1, bytes.size(), echo_);
-    std::fflush(echo_);
-  }
+  if (echo_) echo_->Add(bytes);
   log_->Add(bytes);
   for (char c : bytes) {
     if (c == '\n') {

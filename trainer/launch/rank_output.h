@@ -3,7 +3,6 @@
 #define TRAINYARD_TRAINER_LAUNCH_RANK_OUTPUT_H_
 
 #include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <memory>
 #include <string>
@@ -18,10 +17,10 @@ namespace trainyard {
 class RankOutput {
  public:
   // `echo`: where to repeat everything as it comes (a progress bar's carriage returns included), or
-  // null.
-  explicit RankOutput(std::FILE* echo) : echo_(echo) {}
+  // null. Must outlive this object.
+  explicit RankOutput(LogWriter* echo) : echo_(echo) {}
 
-  // Waits for nothing but the terminal.
+  // Waits for nothing.
   void Append(std::string_view bytes);
   // Into the log alone: what the rank has not written itself.
   void Log(std::string_view text) { log_->Add(text); }
@@ -38,7 +37,7 @@ class RankOutput {
   static constexpr size_t kTailLines = 20;
   void AddLine(std::string line);
 
-  std::FILE* echo_;
+  LogWriter* echo_;
   std::unique_ptr<LogWriter> log_ = std::make_unique<LogWriter>();
   std::string line_;
   std::deque<std::string> tail_;

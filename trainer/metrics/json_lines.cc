@@ -6,7 +6,6 @@
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/metrics/append_file.h"
-#include "trainer/metrics/leading_lines.h"
 #include "trainer/metrics/png.h"
 
 namespace trainyard {
@@ -33,7 +32,8 @@ bool Stays(const std::string& line, const JsonLinesOptions& options) {
 
 void CutWhatIsDoneAgain(const fs::path& path, const JsonLinesOptions& options) {
   if (!fs::is_regular_file(LookAt(path))) return;
-  KeepLeadingLines(path, [&](const std::string& line) { return Stays(line, options); });
+  KeepLeadingLines(
+      path, [&](const std::string& line) { return Stays(line, options); }, options.as_owner);
 }
 
 class JsonLines : public Sink {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "trainer/metrics/leading_lines.h"
 #include "trainer/metrics/sink_queue.h"
 
 namespace trainyard {
@@ -17,6 +18,7 @@ struct JsonLinesOptions {
   int64_t first_step = 0;
   // The evaluation after `first_step` is done again as well.
   bool repeats_evaluation = false;
+  AsOwner as_owner = {};
 };
 
 // Throws StorageError.

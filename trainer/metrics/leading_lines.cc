@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <span>
 
-#include "trainer/base/error.h"
+#include "trainer/base/file.h"
 
 namespace trainyard {
+namespace {
+
+constexpr uint64_t kPiece = 1 << 20;
+
+}  // namespace
 
 uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std::string& line)>& stays) {
-  constexpr uint64_t kPiece = 1 << 20;
   uint64_t kept = 0;
   std::string piece, line;
   for (uint64_t offset = 0; offset < file.size(); offset += piece.size()) {
@@ -26,11 +30,24 @@ uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std:
   return kept;
 }
 
-void KeepLeadingLines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays) {
-  const uint64_t kept = LeadingLines(InputFile(path), stays);
-  std::error_code error;
-  std::filesystem::resize_file(path, kept, error);
-  if (error) throw StorageError("cannot cut " + path.string() + ": " + error.message());
+void KeepLeadingLines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays,
+                      const AsOwner& as_owner) {
+  const fs::path target = fs::canonical(path);  // a link stays one
+  const InputFile file(target);
+  const uint64_t kept = LeadingLines(file, stays);
+  Replacement lines(target, [&](const fs::path& temporary) {
+    OutputFile output(temporary);
+    std::string piece;
+    for (uint64_t offset = 0; offset < kept; offset += piece.size()) {
+      piece.resize(static_cast<size_t>(std::min(kPiece, kept - offset)));
+      file.ReadAt(offset, std::as_writable_bytes(std::span(piece)));
+      output.Write(piece);
+    }
+    output.Close();
+    fs::permissions(temporary, fs::status(target).permissions());
+  });
+  const auto commit = [&] { lines.Commit(); };
+  as_owner ? as_owner(commit) : commit();
 }
 
 }  // namespace trainyard

@@ -14,8 +14,13 @@ namespace trainyard {
 // read up to there: what could not be seen must not be cut.
 uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std::string& line)>& stays);
 
-// Cuts what is behind them. Throws StorageError; then nothing was changed.
-void KeepLeadingLines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays);
+// Makes a change only while the run is the caller's own, or throws. Empty: nobody else may have it.
+using AsOwner = std::function<void(const std::function<void()>& change)>;
+
+// Puts a file of those lines alone into its place: what an older attempt, which has the one before open and is still
+// alive, adds to that is not in this one. Throws StorageError, or what `as_owner` throws; then nothing was changed.
+void KeepLeadingLines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays,
+                      const AsOwner& as_owner = {});
 
 }  // namespace trainyard
 

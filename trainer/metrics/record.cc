@@ -13,7 +13,6 @@
 #include "trainer/base/hash.h"
 #include "trainer/base/input_file.h"
 #include "trainer/base/text.h"
-#include "trainer/metrics/leading_lines.h"
 
 namespace trainyard {
 namespace {
@@ -49,7 +48,7 @@ void CheckRecordFile(const fs::path& path) {
                       " is not a record, and would be overwritten; name another file, or remove it");
 }
 
-Record::Record(const fs::path& path, int64_t last_step, int64_t attempt) : path_(path) {
+Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner) : path_(path) {
   CheckRecordFile(path);
   const bool there = fs::is_regular_file(LookAt(path));
   const auto is_a_step = [](const std::string& line) { return IsOfStepUpTo(INT64_MAX, line); };
@@ -58,7 +57,9 @@ Record::Record(const fs::path& path, int64_t last_step, int64_t attempt) : path_
                       " is the record of another run, and would be overwritten: this one starts from scratch; name "
                       "another file, or remove it");
   if (there && access(path.c_str(), W_OK) != 0) RefuseToWrite(path);
-  if (there) KeepLeadingLines(path, [&](const std::string& line) { return IsOfStepUpTo(last_step, line); });
+  if (there)
+    KeepLeadingLines(
+        path, [&](const std::string& line) { return IsOfStepUpTo(last_step, line); }, as_owner);
   file_ = std::fopen(path.c_str(), "abe");
   if (!file_) RefuseToWrite(path);
 }

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "trainer/metrics/leading_lines.h"
+
 namespace trainyard {
 
 struct RecordLine {
@@ -24,11 +26,11 @@ void CheckRecordFile(const std::filesystem::path& path);
 // {attempt, step, samples, input_xxh3, loss, grad_norm, lr}: what training did, to the bit.
 class Record {
  public:
-  // Keeps the lines up to `last_step` of an existing file and cuts the rest: those steps are done
+  // Keeps the lines up to `last_step` of an existing file (KeepLeadingLines), and not the rest: those steps are done
   // again. Throws ConfigError when the file cannot be written, is something else (CheckRecordFile), or
   // has lines although the run's first attempt starts from scratch: they are another run's; StorageError when it could
   // not be read. Then nothing was changed.
-  Record(const std::filesystem::path& path, int64_t last_step, int64_t attempt);
+  Record(const std::filesystem::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner = {});
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;

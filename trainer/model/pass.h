@@ -52,7 +52,9 @@ class Pass {
   // What a place draws from. No operation of a model may draw from anything else.
   uint64_t Fork(Place place) const { return HashKey(key_, place.index); }
 
-  // Opens a unit around fn, which gets `inputs`; whatever else it captures gets no gradient.
+  // Opens a unit around fn, which gets `inputs`; whatever else it captures gets no gradient. Backward may call it
+  // again, when the caller has returned (activation checkpointing): it captures by value what does not outlive the
+  // model, and makes no Gather.
   at::Tensor Unit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) const;
 
   // For losses over the global batch: (rows, columns) of this rank -> the rows of all ranks in global order. The

@@ -14,9 +14,9 @@ constexpr int64_t kBlocksPerTask = 256;  // at least: 16,384 elements are worth 
 
 }  // namespace
 
-void SumBlocks(std::span<const float> flat, int64_t begin, int64_t end, std::span<double> blocks) {
-  ParallelFor(begin / kBlock, end / kBlock, kBlocksPerTask, [&](int64_t first, int64_t last) {
-    kernels::Kernels().block_squares(flat.data(), blocks.data(), first, last);
+void SumBlocks(std::span<const float> values, std::span<double> blocks) {
+  ParallelFor(0, static_cast<int64_t>(blocks.size()), kBlocksPerTask, [&](int64_t first, int64_t last) {
+    kernels::Kernels().block_squares(values.data(), blocks.data(), first, last);
   });
 }
 

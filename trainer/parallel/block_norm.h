@@ -9,9 +9,9 @@
 
 namespace trainyard {
 
-// Sets blocks[i], begin <= 64 i < end, to the sum of the squares of the 64 elements of block i of `flat`. Not finite if
-// any element is not. REQUIRES: `begin` and `end` are multiples of 64, padding is zero.
-void SumBlocks(std::span<const float> flat, int64_t begin, int64_t end, std::span<double> blocks);
+// Sets blocks[i] to the sum of the squares of values [64 i, 64 i + 64). Not finite if any of them is not.
+// REQUIRES: 64 values for each block; padding is zero.
+void SumBlocks(std::span<const float> values, std::span<double> blocks);
 
 // The norm of what these blocks are the sums of, added in their order.
 double NormOf(std::span<const double> blocks);

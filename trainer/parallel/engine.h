@@ -2,7 +2,7 @@
 // Callers do not know which stage stands behind it.
 //
 // A step:
-//   BeginStep; for each micro-batch { forward; BeginBackward(is last); backward }; Finish (or Drain); Update
+//   BeginStep; for each micro-batch { forward; Backward(loss, is last) }; Finish (or Drain); Update
 // The collectives of a step are one fixed sequence on every rank, whatever a rank's number of micro-batches.
 #ifndef TRAINYARD_TRAINER_PARALLEL_ENGINE_H_
 #define TRAINYARD_TRAINER_PARALLEL_ENGINE_H_
@@ -20,14 +20,19 @@
 #include "trainer/config/config.h"
 #include "trainer/model/pass.h"
 #include "trainer/parallel/memory_plan.h"
+#include "trainer/parallel/publisher.h"
 
 namespace trainyard {
 
 struct EngineOptions {
   ZeroStage stage = ZeroStage::kDdp;
   Precision precision = Precision::kFp32;
+  Reduce reduce = Reduce::kLast;
   int64_t bucket_bytes = 25 << 20;
   int64_t micro_batch = 1;  // most samples of one forward: rows of a gather
+  // Of a unit only its inputs are kept for backward, which runs its forward again: less memory, as much again of
+  // forward, the same bits.
+  bool recompute = false;
   OptimConfig optim;
   // Patterns of the parameters that are trained now, of those declared so; empty: all. The others rest: they are saved,
   // and cost no gradient and no moments.
@@ -57,9 +62,6 @@ struct StateSlice {
   bool replicated = false;  // every rank holds the same
 };
 
-// Takes some values; they are gone when it returns.
-using Pieces = std::function<void(std::span<const float>)>;
-
 // What one stage's engine leaves to the next one's: the model's parameters and buffers in one copy, and nothing else.
 // Only engines look into it.
 struct ModelValues {
@@ -71,8 +73,8 @@ class Engine : public Weights {
  public:
   // `micro_batches`: of the rank that has most of them; the same on every rank.
   virtual void BeginStep(int64_t micro_batches) = 0;
-  // Before the backward of each micro-batch; `last`, the rank's last one, lets gradients go.
-  virtual void BeginBackward(bool last) = 0;
+  // The backward of a micro-batch, from its share of the loss; `last`: it is the rank's last one.
+  virtual void Backward(const at::Tensor& loss, bool last) = 0;
   // After the last backward, also on a rank that has no samples: returns when the gradients are summed.
   // Throws PeerError when a collective failed.
   virtual void Finish() = 0;
@@ -92,9 +94,9 @@ class Engine : public Weights {
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
   // Refreshes what forward computes with. Every rank calls it. Throws PeerError when a collective failed.
   virtual void Publish() = 0;
-  // Every rank calls it: until the next step or update rank 0 may Read. Throws PeerError when a collective failed.
-  virtual void PrepareRead() = 0;
-  // Gives `piece` the whole of one parameter or buffer, float32, in pieces and in order. REQUIRES: PrepareRead.
+  // Gives `piece` the whole of one parameter or buffer, float32, in pieces and in order. Every rank calls it, for the
+  // same ones in the same order; `piece` may be empty, and what it throws comes out when the collectives are over.
+  // Throws PeerError when a collective failed.
   virtual void Read(ParameterId id, const Pieces& piece) = 0;
   virtual void Read(BufferId id, const Pieces& piece) = 0;
   // Hands over what outlives a stage, without a copy. Only the destructor may follow.

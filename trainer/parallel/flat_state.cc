@@ -33,7 +33,7 @@ void Convert(std::span<const float> from, const at::Tensor& to) {
   });
 }
 
-FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard)
+FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard, Reduce reduce)
     : layout_(std::move(layout)), sharded_(!shard.empty()) {
   const int64_t total = layout_.total();
   int64_t size = 0;
@@ -43,7 +43,7 @@ FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<R
   }
   const bool half = precision == Precision::kBf16;
   master = at::zeros({half ? size : total}, at::kFloat);
-  gradient = at::zeros({total}, at::kFloat);
+  gradient = at::zeros({reduce == Reduce::kEvery ? size : total}, at::kFloat);
   for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
   if (half) compute_ = at::zeros({total}, at::kBFloat16);
   int64_t wide = 0;
@@ -76,19 +76,25 @@ std::span<float> FlatState::MasterOf(const OwnedPiece& piece) const {
   return Part(master, master_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
 }
 
+std::span<float> FlatState::GradientOf(const OwnedPiece& piece) const {
+  return Part(gradient, gradient_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
+}
+
 std::span<float> FlatState::MomentsOf(const at::Tensor& moments, const OwnedPiece& piece) {
   return Part(moments, piece.at, piece.flat.size());
 }
 
 AdamWBuffers FlatState::UpdateBuffers(const OwnedPiece& piece) const {
   return {MasterOf(piece).data(), MomentsOf(exp_avg, piece).data(), MomentsOf(exp_avg_sq, piece).data(),
-          gradient.data_ptr<float>() + piece.flat.begin};
+          GradientOf(piece).data()};
 }
 
 void FlatState::Initialize(uint64_t seed) {
+  std::vector<float> room;
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const Range range = layout_.range(i);
-    const std::span<float> values = Part(gradient, range.begin, range.size());
+    if (!gradient_is_whole()) room.resize(static_cast<size_t>(range.size()));
+    const std::span<float> values = gradient_is_whole() ? Part(gradient, range.begin, range.size()) : std::span(room);
     FillInitial(layout_.parameters()[i], seed, values);
     Set(i, values);
   }

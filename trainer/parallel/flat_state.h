@@ -26,22 +26,25 @@ class FlatState {
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
   // master, or with kBf16 bf16 copies of it (except those declared as DType::kFloat32).
   // `shard`: what this rank owns, ascending; empty: everything, alone or as every other rank does. Of a shard the
-  // moments and, with kBf16, the master are held, and nothing of them beyond it.
-  FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {});
+  // moments and, with kBf16, the master are held, and nothing of them beyond it; with kEvery the gradient, too.
+  FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {},
+            Reduce reduce = Reduce::kLast);
 
   const FlatLayout& layout() const { return layout_; }
   bool sharded() const { return sharded_; }
 
-  // Float32. The gradient: (total). The moments: (owned). The master: (total) where it is what forward computes with
-  // or the rank owns everything, else (owned).
+  // Float32. The gradient: (total), or (owned) with kEvery. The moments: (owned). The master: (total) where it is what
+  // forward computes with or the rank owns everything, else (owned).
   at::Tensor master, gradient, exp_avg, exp_avg_sq;
   bool master_is_whole() const { return master.numel() == layout_.total(); }
+  bool gradient_is_whole() const { return gradient.numel() == layout_.total(); }
 
   // Ascending; together what the rank owns.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
   // The parts of `range` that the rank owns, ascending.
   std::vector<OwnedPiece> OwnedOf(Range range) const;
   std::span<float> MasterOf(const OwnedPiece& piece) const;
+  std::span<float> GradientOf(const OwnedPiece& piece) const;
   static std::span<float> MomentsOf(const at::Tensor& moments, const OwnedPiece& piece);
   // What the optimizer works on: element 0 is the piece's first.
   AdamWBuffers UpdateBuffers(const OwnedPiece& piece) const;
@@ -53,7 +56,7 @@ class FlatState {
   // The leaves that stay float32 beside `compute` where the master is not whole: (n), undefined where there are none.
   const at::Tensor& wide() const { return wide_; }
 
-  // Sets every parameter to its Initial, the same for every world size. Uses `gradient`.
+  // Sets every parameter to its Initial, the same for every world size. Uses `gradient` where that is whole.
   void Initialize(uint64_t seed);
   // Sets the whole of a parameter: what the rank owns of its master, and what forward computes with.
   void Set(size_t parameter, std::span<const float> values);

@@ -31,12 +31,16 @@ struct GatherFunction : torch::autograd::Function<GatherFunction> {
 };
 
 GatherSchedule::GatherSchedule(const ModelDeclaration& declaration, int64_t rows, Collectives& collectives,
-                               std::function<void()> done)
-    : columns_(declaration.gathers), rows_(rows), collectives_(collectives), done_(std::move(done)) {}
+                               std::function<void()> over)
+    : columns_(declaration.gathers), rows_(rows), collectives_(collectives), over_(std::move(over)) {}
 
 void GatherSchedule::BeginStep(int64_t micro_batches) {
   next_ = 0;
-  total_ = collectives_.size() == 1 ? 0 : 2 * columns_.size() * static_cast<size_t>(micro_batches);
+  total_ = EndOf(micro_batches);
+}
+
+size_t GatherSchedule::EndOf(int64_t micro_batches) const {
+  return collectives_.size() == 1 ? 0 : 2 * columns_.size() * static_cast<size_t>(micro_batches);
 }
 
 size_t GatherSchedule::Turn(GatherId id, bool backward) const {
@@ -45,7 +49,7 @@ size_t GatherSchedule::Turn(GatherId id, bool backward) const {
 }
 
 void GatherSchedule::Take(GatherId id, bool backward) {
-  if (complete() || next_ % (2 * columns_.size()) != Turn(id, backward))
+  if (next_ == total_ || next_ % (2 * columns_.size()) != Turn(id, backward))
     throw std::logic_error(
         Format("gather %d is out of turn: each micro-batch makes every declared gather once, in "
                "the declared order, and uses its result in the loss",
@@ -92,12 +96,12 @@ at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, 
   collectives_.Wait(collectives_.AllReduce(padded, Format("gather %d, gradient", id.index)));
   const int64_t mine = counts.empty() ? 0 : counts[static_cast<size_t>(collectives_.rank())];
   at::Tensor result = padded.select(0, collectives_.rank()).narrow(0, 0, mine);
-  if (complete()) done_();
+  over_();
   return result;
 }
 
-void GatherSchedule::Complete() {
-  while (!complete()) {
+void GatherSchedule::Complete(int64_t micro_batches) {
+  while (!complete(micro_batches)) {
     const size_t turn = next_ % (2 * columns_.size());
     const bool backward = turn >= columns_.size();
     const GatherId id{static_cast<int32_t>(backward ? 2 * columns_.size() - 1 - turn : turn)};

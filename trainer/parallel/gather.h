@@ -18,20 +18,21 @@ namespace trainyard {
 // that failed, takes part in what is left with no rows. Used by one thread; everything must outlive it.
 class GatherSchedule {
  public:
-  // `rows`: the most that a rank gives at once. `done` is called when the last gather of a step is over.
+  // `rows`: the most that a rank gives at once. `over` is called after each that belongs to a backward.
   GatherSchedule(const ModelDeclaration& declaration, int64_t rows, Collectives& collectives,
-                 std::function<void()> done);
+                 std::function<void()> over);
 
   void BeginStep(int64_t micro_batches);
   // x: (n, columns) float32 with n <= rows -> (rows of all ranks, columns), in rank order; differentiable. Every rank
   // that is here gets the same values. Throws std::logic_error when it is not this gather's turn.
   at::Tensor Gather(GatherId id, const at::Tensor& x);
-  // Takes part in everything that is left of the step.
-  void Complete();
-  bool complete() const { return next_ == total_; }
+  // Takes part in everything that is left of the first `micro_batches` of the step.
+  void Complete(int64_t micro_batches);
+  bool complete(int64_t micro_batches) const { return next_ >= EndOf(micro_batches); }
 
  private:
   friend struct GatherFunction;
+  size_t EndOf(int64_t micro_batches) const;
   // Where in the schedule a collective of gather `id` lies within its micro-batch.
   size_t Turn(GatherId id, bool backward) const;
   void Take(GatherId id, bool backward);
@@ -43,7 +44,7 @@ class GatherSchedule {
   const std::vector<int64_t>& columns_;
   int64_t rows_;
   Collectives& collectives_;
-  std::function<void()> done_;
+  std::function<void()> over_;
   size_t next_ = 0, total_ = 0;
 };
 

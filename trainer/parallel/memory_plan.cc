@@ -1,6 +1,7 @@
 #include "trainer/parallel/memory_plan.h"
 
 #include "trainer/parallel/flat_layout.h"
+#include "trainer/parallel/reduce_every.h"
 
 namespace trainyard {
 
@@ -57,7 +58,9 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   plan.Add("master parameters, fp32", (half ? owned : flat) * 4);
   plan.Add("parameters, bf16", half ? flat * 2 : 0);
   plan.Add("parameters that stay fp32", wide * 4);
-  plan.Add("gradients, fp32", flat * 4);
+  const bool every = sharded && shape.reduce == Reduce::kEvery;
+  plan.Add("gradients, fp32", (every ? owned : flat) * 4);
+  plan.Add("gradient buckets, fp32", every ? ReduceEvery::SlotBytes(layout, shape.bucket_bytes) : 0);
   plan.Add("AdamW moments, fp32", owned * 8);
   plan.Add("parameters of other stages", resting);
   plan.Add("frozen parameters", frozen);

@@ -15,14 +15,19 @@ namespace trainyard {
 enum class Precision { kFp32, kBf16 };
 
 // What is shared out over the ranks instead of being held by each: nothing; the optimizer's state, with the float32
-// master where forward computes with something else. (zero2 is zero1 where gradients are reduced on the last
-// micro-batch.)
+// master where forward computes with something else; with Reduce::kEvery, which is zero2's alone, the gradients. (Else
+// zero2 is zero1: with gradients summed on the last micro-batch there is nothing to let go earlier.)
 enum class ZeroStage { kDdp, kZero1, kZero2 };
+
+// When the ranks' gradients are summed: once a step; with every micro-batch, so that each rank holds its shard of them.
+enum class Reduce { kLast, kEvery };
 
 struct ParallelShape {
   ZeroStage stage = ZeroStage::kDdp;
   Precision precision = Precision::kFp32;
   int world = 1;
+  Reduce reduce = Reduce::kLast;
+  int64_t bucket_bytes = 25 << 20;
 };
 
 struct MemoryPlan {

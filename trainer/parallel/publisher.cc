@@ -1,6 +1,9 @@
 #include "trainer/parallel/publisher.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
+#include <exception>
 
 #include "trainer/base/text.h"
 
@@ -29,6 +32,8 @@ Publisher::~Publisher() {
 
 void Publisher::Begin() {
   AwaitAll();
+  read_bucket_.reset();
+  read_.reset();
   state_.RefreshOwned();
   if (!state_.sharded()) return;
   // Without the leaves' count of changes, by which autograd would take a bucket that comes while forward runs for a
@@ -58,16 +63,46 @@ void Publisher::AwaitAll() {
   awaited_ = buckets_.size();
 }
 
+void Publisher::GatherMaster(size_t bucket, const at::Tensor& into) {
+  const OwnedPiece& mine = state_.owned()[bucket];
+  collectives_.Wait(collectives_.AllGather(state_.master.narrow(0, mine.at, mine.flat.size()), into,
+                                           Format("master parameters %zu", bucket)));
+}
+
+void Publisher::Read(size_t parameter, const Pieces& piece) {
+  AwaitAll();
+  const Range range = state_.layout().range(parameter);
+  const auto give = [&](const at::Tensor& flat, int64_t begin, int64_t end) {
+    if (piece) piece(Floats(flat).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+  };
+  if (state_.master_is_whole()) return give(state_.master, range.begin, range.end);
+  std::exception_ptr error;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const Range bucket = buckets_[b];
+    const int64_t begin = std::max(range.begin, bucket.begin), end = std::min(range.end, bucket.end);
+    if (begin >= end) continue;
+    if (read_bucket_ != b) {
+      if (!read_.defined() || read_.numel() != bucket.size()) read_ = at::empty({bucket.size()}, at::kFloat);
+      GatherMaster(b, read_);
+      read_bucket_ = b;
+    }
+    if (error) continue;
+    try {
+      give(read_, begin - bucket.begin, end - bucket.begin);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 at::Tensor Publisher::WholeMaster() {
   AwaitAll();
   if (state_.master_is_whole()) return state_.master;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    const OwnedPiece& mine = state_.owned()[b];
-    collectives_.Wait(collectives_.AllGather(state_.master.narrow(0, mine.at, mine.flat.size()),
-                                             state_.gradient.narrow(0, buckets_[b].begin, buckets_[b].size()),
-                                             Format("master parameters %zu", b)));
-  }
-  return state_.gradient;
+  const at::Tensor whole =
+      state_.gradient_is_whole() ? state_.gradient : at::empty({state_.layout().total()}, at::kFloat);
+  for (size_t b = 0; b < buckets_.size(); ++b) GatherMaster(b, whole.narrow(0, buckets_[b].begin, buckets_[b].size()));
+  return whole;
 }
 
 }  // namespace trainyard

@@ -3,12 +3,18 @@
 #define TRAINYARD_TRAINER_PARALLEL_PUBLISHER_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "trainer/comm/collectives.h"
 #include "trainer/parallel/flat_state.h"
 
 namespace trainyard {
+
+// Takes some values; they are gone when it returns.
+using Pieces = std::function<void(std::span<const float>)>;
 
 // Used by one thread; `state` and `collectives` must outlive it. Where a rank owns everything there is nothing to get,
 // and no collective is made.
@@ -27,17 +33,27 @@ class Publisher {
   void Await(size_t parameter);
   void AwaitAll();
 
-  // The whole master, (total) float32: itself, or gathered in the place of the gradient, which is no more. Every rank
-  // calls it.
+  // Gives `piece` a parameter's values of the master in pieces and in order, put together a bucket at a time where a
+  // rank holds a shard of it. Every rank calls it for the same parameters in the same order; `piece` may be empty, and
+  // what it throws comes out when the collectives are over. Between two updates the bucket that was put together last
+  // is kept.
+  void Read(size_t parameter, const Pieces& piece);
+
+  // The whole master, (total) float32: itself, or gathered, in the place of the gradient, which is no more, where that
+  // is as large. Every rank calls it.
   at::Tensor WholeMaster();
 
  private:
+  void GatherMaster(size_t bucket, const at::Tensor& into);
+
   FlatState& state_;
   Collectives& collectives_;
   std::vector<Range> buckets_;                // ascending; this rank owns a piece of each
   std::vector<size_t> last_bucket_;           // of each parameter
   std::vector<Collectives::Ticket> tickets_;  // of each bucket
   size_t awaited_ = 0;                        // buckets that are there
+  at::Tensor read_;                           // the master's values of one bucket,
+  std::optional<size_t> read_bucket_;         // of this one
 };
 
 }  // namespace trainyard

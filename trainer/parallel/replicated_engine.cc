@@ -2,9 +2,10 @@
 //   ddp: every rank owns everything. Gradients are summed by all-reduce, and each rank makes the same update.
 //   zero1, zero2 (Rajbhandari et al., arXiv 1910.02054): a rank owns its part of each bucket. It gets the sum of that
 //   part by reduce-scatter, updates it, and gathers the others' parts. With gradients reduced on the last micro-batch
-//   there is nothing that zero2 could free earlier, so the two are one.
-// What a rank owns is all that differs: sums of an element depend on the order of the ranks alone, so all of them make
-// the same bits.
+//   there is nothing that zero2 could free earlier, so the two are one; reduced with every one, it holds a shard.
+// What a rank owns is all that differs: sums of an element depend on the order of the ranks alone, and on the
+// micro-batches that are summed before it, so all that reduce alike make the same bits.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
@@ -22,6 +23,7 @@
 #include "trainer/parallel/gather.h"
 #include "trainer/parallel/gradient_reducer.h"
 #include "trainer/parallel/publisher.h"
+#include "trainer/parallel/recompute.h"
 #include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
@@ -54,17 +56,19 @@ class ReplicatedEngine : public Engine {
                    Collectives& collectives, FlatLayout layout, ModelValues from)
       : declaration_(declaration),
         collectives_(collectives),
-        state_(layout, options.precision, Shard(layout, options, collectives)),
-        reducer_(state_, collectives, options.bucket_bytes),
+        state_(layout, options.precision, Shard(layout, options, collectives), options.reduce),
+        every_(!state_.gradient_is_whole()),
+        recompute_(options.recompute),
+        reducer_(MakeGradientReducer(state_, collectives, options.bucket_bytes)),
         publisher_(state_, collectives, options.bucket_bytes),
         buffers_(declaration),
-        gathers_(declaration, options.micro_batch, collectives, [this] { reducer_.Hold(false); }) {
+        gathers_(declaration, options.micro_batch, collectives, [this] { ReleaseBuckets(); }) {
     const std::vector<UpdateRange> ranges = UpdateRanges(options.optim, state_.layout());
     for (const OwnedPiece& piece : state_.owned()) optimizers_.emplace_back(options.optim, Within(ranges, piece.flat));
     blocks_.resize(static_cast<size_t>(state_.layout().total() / kBlock));
-    if (state_.master_is_whole()) whole_ = state_.master;
     const bool first = from.tensors.empty();
     if (first) state_.Initialize(seed);
+    leaves_of_unit_.resize(declaration.units.size());
     size_t trained = 0;
     at::Tensor rounded;
     for (const ParameterSpec& spec : declaration.parameters) {
@@ -72,6 +76,7 @@ class ReplicatedEngine : public Engine {
       const at::Tensor left = Take(from, spec.name);
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
+        leaves_of_unit_[static_cast<size_t>(spec.unit.index)].push_back(state_.leaves()[*held.trained]);
         if (!first) state_.Set(*held.trained, Floats(left));
       } else {
         held.still = MakeStill(spec, options.precision, seed, left, rounded);
@@ -92,29 +97,46 @@ class ReplicatedEngine : public Engine {
     return state_.leaves()[*held.trained];
   }
   at::Tensor Buffer(BufferId id) override { return buffers_.Get(id); }
-  void StageBuffer(BufferId id, const at::Tensor& value) override { buffers_.Stage(id, value); }
-  at::Tensor RunUnit(UnitId, const UnitFunction& fn, at::TensorList inputs) override { return fn(inputs); }
+  void StageBuffer(BufferId id, const at::Tensor& value) override {
+    if (!recomputing_) buffers_.Stage(id, value);
+  }
+  at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) override {
+    if (!recompute_ || !at::GradMode::is_enabled()) return fn(inputs);
+    const auto again = [this, fn](at::TensorList given) {
+      const Recomputing now(recomputing_);
+      return fn(given);
+    };
+    return Recomputed(fn, again, inputs, leaves_of_unit_[static_cast<size_t>(unit.index)]);
+  }
   at::Tensor Gather(GatherId id, const at::Tensor& x) override { return gathers_.Gather(id, x); }
 
   void BeginStep(int64_t micro_batches) override {
+    micro_batches_ = micro_batches;
+    ended_ = 0;
     buffers_.Discard();
     gathers_.BeginStep(micro_batches);
-    reducer_.BeginStep();
-    reducer_.Hold(!gathers_.complete());
+    reducer_->BeginStep();
   }
-  void BeginBackward(bool last) override { reducer_.BeginBackward(last); }
+  void Backward(const at::Tensor& loss, bool last) override {
+    reducer_->BeginBackward(last);
+    reducer_->Hold(!gathers_.complete(GathersFirst()));
+    loss.backward();
+    reducer_->EndBackward();
+    ++ended_;
+  }
   void Finish() override {
-    gathers_.Complete();
-    reducer_.Finish();
+    TakePartInRest();
+    reducer_->Finish();
     buffers_.Reduce(collectives_);
   }
   void Drain() override {
-    gathers_.Complete();
-    reducer_.Drain();
+    reducer_->Drain();
+    TakePartInRest();
+    reducer_->Finish();
     buffers_.Discard();
     buffers_.Reduce(collectives_);
   }
-  double overlap() const override { return reducer_.overlap(); }
+  double overlap() const override { return reducer_->overlap(); }
 
   UpdateResult Update(const UpdateInput& input) override {
     UpdateResult result;
@@ -177,11 +199,10 @@ class ReplicatedEngine : public Engine {
     }
   }
 
-  void PrepareRead() override { whole_ = publisher_.WholeMaster(); }
-
   void Read(ParameterId id, const Pieces& piece) override {
     const Held& held = HeldOf(id);
-    if (held.trained) return piece(Part(whole_, state_.layout().range(*held.trained)));
+    if (held.trained) return publisher_.Read(*held.trained, piece);
+    if (!piece) return;
     if (held.still.master.defined()) return piece(Floats(held.still.master));
     // Not widened as a whole: what is frozen costs two bytes, also while it is written.
     const at::Tensor flat = held.still.compute.flatten();
@@ -191,7 +212,7 @@ class ReplicatedEngine : public Engine {
     }
   }
   void Read(BufferId id, const Pieces& piece) override {
-    piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
+    if (piece) piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
   }
 
   ModelValues Release() override {
@@ -213,6 +234,12 @@ class ReplicatedEngine : public Engine {
   }
 
  private:
+  // In backward, where what forward has staged must not be staged once more.
+  struct Recomputing {
+    explicit Recomputing(bool& is) : flag(is) { flag = true; }
+    ~Recomputing() { flag = false; }
+    bool& flag;
+  };
   // A parameter that does not change: frozen (no master), or resting until another stage trains it.
   struct Still {
     at::Tensor master;   // float32 (numel), or undefined
@@ -264,8 +291,17 @@ class ReplicatedEngine : public Engine {
     return still;
   }
 
-  static std::span<float> Part(const at::Tensor& flat, Range range) {
-    return Floats(flat).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
+  // The micro-batches whose gathers come before the next bucket.
+  int64_t GathersFirst() const { return every_ ? ended_ + 1 : micro_batches_; }
+  void ReleaseBuckets() {
+    if (gathers_.complete(GathersFirst())) reducer_->Hold(false);
+  }
+  // The micro-batches that other ranks have, and what a failure has left of this one's.
+  void TakePartInRest() {
+    for (; ended_ < micro_batches_; ++ended_) {
+      gathers_.Complete(ended_ + 1);
+      reducer_->EndBackward();
+    }
   }
 
   // Of the whole gradient, which nobody may hold: from the sums over blocks, each of which one rank owns, in their
@@ -273,7 +309,8 @@ class ReplicatedEngine : public Engine {
   double Norm() {
     if (state_.sharded()) std::ranges::fill(blocks_, 0);
     for (const OwnedPiece& piece : state_.owned())
-      SumBlocks(Floats(state_.gradient), piece.flat.begin, piece.flat.end, blocks_);
+      SumBlocks(state_.GradientOf(piece), std::span(blocks_).subspan(static_cast<size_t>(piece.flat.begin / kBlock),
+                                                                     static_cast<size_t>(piece.flat.size() / kBlock)));
     if (state_.sharded())
       collectives_.Wait(collectives_.AllReduce(
           at::from_blob(blocks_.data(), {static_cast<int64_t>(blocks_.size())}, at::kDouble), "gradient norm"));
@@ -283,14 +320,18 @@ class ReplicatedEngine : public Engine {
   const ModelDeclaration& declaration_;
   Collectives& collectives_;
   FlatState state_;
-  GradientReducer reducer_;
+  const bool every_;  // micro-batch's gradients are reduced
+  const bool recompute_;
+  bool recomputing_ = false;
+  std::vector<std::vector<at::Tensor>> leaves_of_unit_;
+  std::unique_ptr<GradientReducer> reducer_;
   Publisher publisher_;
   std::vector<AdamW> optimizers_;  // of each piece that is owned
   Buffers buffers_;
   GatherSchedule gathers_;
-  std::vector<Held> held_;      // per declared parameter
-  std::vector<double> blocks_;  // of the gradient
-  at::Tensor whole_;            // the master; where a rank holds a shard of it, after PrepareRead
+  std::vector<Held> held_;                 // per declared parameter
+  std::vector<double> blocks_;             // of the gradient
+  int64_t micro_batches_ = 0, ended_ = 0;  // of this step; the backwards that are over
 };
 
 }  // namespace

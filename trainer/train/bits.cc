@@ -27,18 +27,22 @@ std::string CpuModel() {
   return "unknown";
 }
 
+constexpr const char* kReduce = "parallel.reduce";
+
 std::string TextOf(const Json& bits, const std::string& name) {
-  if (!bits.contains(name)) return "unknown";
+  if (!bits.contains(name)) return name == kReduce ? "last" : "unknown";  // older checkpoints knew one way
   return bits[name].is_string() ? bits[name].get<std::string>() : bits[name].dump();
 }
 
 }  // namespace
 
 Json BitsOf(const Config& config, const Plan& plan) {
+  const bool sums_often = plan.parallel.reduce == Reduce::kEvery && plan.world > 1 && plan.accumulation > 1;
   return {{"world", plan.world},
           {"micro", plan.micro},
-          {"stage", NameOf(plan.stage)},
-          {"precision", plan.precision == Precision::kBf16 ? "bf16" : "fp32"},
+          {"stage", NameOf(plan.parallel.stage)},
+          {"precision", plan.parallel.precision == Precision::kBf16 ? "bf16" : "fp32"},
+          {kReduce, sums_often ? "every" : "last"},
           {"run.deterministic", config.run.deterministic},
           {"threads", at::get_num_threads()},
           {"kernels", kernels::Kernels().name},

@@ -191,8 +191,12 @@ void Checkpoints::SaveNow(const TrainState& train) {
   writer_.Finish();
 }
 
-void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine) {
-  if (!fs::is_directory(path)) return LoadWeights("--checkpoint", path, engine);
+std::optional<int64_t> LoadModel(const std::string& path, const Config& config, const std::string& fingerprint,
+                                 Engine& engine) {
+  if (!fs::is_directory(path)) {
+    LoadWeights("--checkpoint", path, engine);
+    return {};
+  }
   const OpenCheckpoint found = FindCheckpoint("--checkpoint", path);
   const SavedState saved = SavedStateOf(found);
   const std::vector<ParameterSpec>& parameters = engine.declaration().parameters;
@@ -205,6 +209,7 @@ void LoadModel(const std::string& path, const Config& config, const std::string&
                 return slice.key.starts_with("model.") || slice.key.starts_with("buffer.");
               }));
   engine.Publish();
+  return found.manifest.step;
 }
 
 namespace {

@@ -66,8 +66,10 @@ class Checkpoints {
 
 // Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
 // Throws ConfigError when there is none or it is of another model (RequireSameModel), StorageError when none is good.
-// Says on standard error when it was trained on other data.
-void LoadModel(const std::string& path, const Config& config, const std::string& fingerprint, Engine& engine);
+// Says on standard error when it was trained on other data. Returns the checkpoint's step; nothing for a safetensors
+// file.
+std::optional<int64_t> LoadModel(const std::string& path, const Config& config, const std::string& fingerprint,
+                                 Engine& engine);
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
 // --checkpoint. Throws ConfigError for one that is not there or is malformed, and one with the first few names that

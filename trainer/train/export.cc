@@ -45,7 +45,7 @@ std::vector<SafetensorsHead> HeadsOf(const ModelDeclaration& model) {
   return heads;
 }
 
-// `source` has Engine's two Read, and is asked in the order of the file.
+// `source` has Engine's two Read.
 template <class Source>
 Replacement WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source, const Tick& tick = {}) {
   return Replacement(path, [&](const fs::path& temporary) {
@@ -56,6 +56,30 @@ Replacement WriteModel(const fs::path& path, const ModelDeclaration& model, Sour
     file.Close();
   });
 }
+
+// An engine, read by all ranks in the order of the file.
+class EngineSource {
+ public:
+  explicit EngineSource(Engine& engine) : engine_(engine) {}
+
+  template <class Id>
+  void Read(Id id, const Pieces& piece) {
+    ++read_;
+    engine_.Read(id, piece);
+  }
+  // What is left, for nothing: the others count on it.
+  void ReadRest() {
+    size_t tensor = 0;
+    const auto rest = [&](const std::string&, auto id) {
+      if (tensor++ >= read_) engine_.Read(id, {});
+    };
+    ForEachTensor(engine_.declaration(), rest, rest);
+  }
+
+ private:
+  Engine& engine_;
+  size_t read_ = 0;
+};
 
 class CheckpointSource {
  public:
@@ -125,9 +149,19 @@ std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const Model
 }  // namespace
 
 Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick) {
-  fs::create_directories(fs::path(path).parent_path());
-  return WriteModel(path, engine.declaration(), engine, tick);
+  EngineSource source(engine);
+  try {
+    fs::create_directories(fs::path(path).parent_path());
+    return WriteModel(path, engine.declaration(), source, tick);
+  } catch (const PeerError&) {
+    throw;
+  } catch (...) {
+    source.ReadRest();
+    throw;
+  }
 }
+
+void TakePartInExport(Engine& engine) { EngineSource(engine).ReadRest(); }
 
 void RemoveUnfinishedExports(const fs::path& run_dir) {
   for (const char* folder : {"export", "best"}) {

@@ -13,9 +13,13 @@
 
 namespace trainyard {
 
-// For rank 0. What takes the place of `path` when it is committed; makes its folder. Holds a part of one tensor beside
-// the engine. Throws StorageError.
+// For rank 0, while the others TakePartInExport. What takes the place of `path` when it is committed; makes its folder.
+// Holds a bucket beside the engine. Throws StorageError when the others' part is over, PeerError when a collective
+// failed.
 Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick);
+
+// What the other ranks have of the model. Throws PeerError when a collective failed.
+void TakePartInExport(Engine& engine);
 
 // What killed attempts have not finished: large files that nobody would look for. For the attempt that owns the run,
 // before its own first export; one that it has ended may lose what it is writing.

@@ -49,6 +49,11 @@ bool HasBegun(const Config& config) { return fs::exists(LookAt(IdentityFile(conf
 void CheckPlaces(const Config& c) {
   RequireWritable("run.dir", c.run.dir);
   RequireWritable("checkpoint.dir", c.checkpoint.dir);
+  for (const char* name : {"fence", "fence.lock", "latest"}) {
+    const fs::path file = fs::path(c.checkpoint.dir) / name;
+    if (fs::is_directory(LookAt(file)))
+      Refuse("checkpoint.dir", file.string() + " is a directory; remove it, or name another checkpoint.dir");
+  }
   if (!fs::exists(LookAt(c.data.path))) Refuse("data.path", c.data.path + ": no such file or directory");
   // A run that has begun goes on from its own checkpoints; what it came from may be gone by then.
   const bool begun = HasBegun(c);
@@ -64,6 +69,8 @@ void CheckPlaces(const Config& c) {
     if (!fs::exists(LookAt(folder))) Refuse("train.record", folder.string() + ": no such directory");
     RequireWritable("train.record", folder);
   }
+  if (fs::absolute(c.train.record).lexically_normal() == fs::absolute(c.run.dir + "/log.jsonl").lexically_normal())
+    Refuse("train.record", c.train.record + " is the run's log; name another file");
   CheckRecordFile(c.train.record);
 }
 

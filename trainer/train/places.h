@@ -15,10 +15,10 @@ std::filesystem::path IdentityFile(const Config& config);
 // seen.
 bool HasBegun(const Config& config);
 
-// run.dir and checkpoint.dir can be written or made; data.path, init.from and checkpoint.resume are there;
-// train.record can be written and is nothing but a record. Throws ConfigError naming field and path, and StorageError
-// when one of them could not be looked at: a job that is restarted while a server is away is not a wrong one. For the
-// node of rank 0, which reads and writes them.
+// run.dir and checkpoint.dir can be written or made, and no folder stands where a file of theirs goes; data.path,
+// init.from and checkpoint.resume are there; train.record can be written and is nothing but a record. Throws
+// ConfigError naming field and path, and StorageError when one of them could not be looked at: a job that is restarted
+// while a server is away is not a wrong one. For the node of rank 0, which reads and writes them.
 void CheckPlaces(const Config& config);
 
 }  // namespace trainyard

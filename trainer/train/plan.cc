@@ -34,9 +34,19 @@ std::string DescribeBatch(const Plan& plan) {
   if (plan.micro * plan.accumulation * plan.world == plan.global_batch)
     return Format("%lld = micro %lld x accumulation %lld x ranks %d", global, micro,
                   static_cast<Long>(plan.accumulation), plan.world);
-  return Format("%lld over %d ranks: %lld to %lld samples each, in micro-batches of at most %lld", global, plan.world,
-                static_cast<Long>(plan.ShareOf(plan.world - 1).size()), static_cast<Long>(plan.ShareOf(0).size()),
-                micro);
+  const auto least = static_cast<Long>(plan.ShareOf(plan.world - 1).size()),
+             most = static_cast<Long>(plan.ShareOf(0).size());
+  const std::string share = least == most ? Format("%lld", most) : Format("%lld to %lld", least, most);
+  return Format("%lld over %d ranks: %s samples each, in micro-batches of at most %lld", global, plan.world,
+                share.c_str(), micro);
+}
+
+// What gradients that are summed with every micro-batch cost; empty where they are not.
+std::string DescribeReduce(const Plan& plan) {
+  if (plan.parallel.reduce == Reduce::kLast) return "";
+  const auto times = static_cast<Long>(plan.accumulation);
+  return Format(", gradients summed with each micro-batch: %lld time%s the traffic of parallel.reduce: last", times,
+                times == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -52,9 +62,15 @@ Precision PrecisionOf(const Config& config) {
   return config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
 }
 
-ZeroStage StageOf(const Config& config) {
-  if (config.parallel.stage == "zero1") return ZeroStage::kZero1;
-  return config.parallel.stage == "zero2" ? ZeroStage::kZero2 : ZeroStage::kDdp;
+ParallelShape ShapeOf(const Config& config, int world) {
+  const ParallelConfig& parallel = config.parallel;
+  return {.stage = parallel.stage == "zero1"   ? ZeroStage::kZero1
+                   : parallel.stage == "zero2" ? ZeroStage::kZero2
+                                               : ZeroStage::kDdp,
+          .precision = PrecisionOf(config),
+          .world = world,
+          .reduce = parallel.reduce == "every" ? Reduce::kEvery : Reduce::kLast,
+          .bucket_bytes = static_cast<int64_t>(parallel.bucket_mib * (1 << 20))};
 }
 
 const char* NameOf(ZeroStage stage) {
@@ -105,8 +121,7 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
   plan.total_steps = config.train.steps ? *config.train.steps
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
-  plan.stage = StageOf(config);
-  plan.precision = PrecisionOf(config);
+  plan.parallel = ShapeOf(config, world);
   plan.peak_lr = ScaledRate(config.optim, world);
   return plan;
 }
@@ -129,8 +144,9 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
   std::string text;
   auto line = [&](const char* name, const std::string& value) { text += Format("  %-12s %s\n", name, value.c_str()); };
   line("task", config.task.name + ", " + config.task.options->Describe());
-  line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
-                       plan.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
+  line("model",
+       Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
+              plan.parallel.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
   line("data", Format("%s: %lld samples, %.4g steps per epoch", config.data.path.c_str(),
                       static_cast<Long>(num_samples), steps_per_epoch));
   line("batch", DescribeBatch(plan));
@@ -140,7 +156,8 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
                                ? ""
                                : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
                            config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip));
-  line("parallel", Format("%s, buckets of %g MiB", NameOf(plan.stage), config.parallel.bucket_mib));
+  line("parallel",
+       Format("%s, buckets of %g MiB", NameOf(plan.parallel.stage), config.parallel.bucket_mib) + DescribeReduce(plan));
   line("run.dir", config.run.dir);
   line("checkpoints", config.checkpoint.dir + DescribeInterval(config.checkpoint));
   return text;

@@ -21,8 +21,7 @@ struct Plan {
   int64_t total_steps = 0;
   int64_t schedule_steps = 0;  // of the stage: what schedules run over
   int64_t epoch_samples = 0;   // what an epoch trains on; epochs follow each other without a gap
-  ZeroStage stage = ZeroStage::kDdp;
-  Precision precision = Precision::kFp32;
+  ParallelShape parallel;
   double peak_lr = 0;
 
   // A rank's samples of a step, as places in the global batch. Shares differ by one sample at most, so any world size
@@ -33,8 +32,8 @@ struct Plan {
 // What precision.compute means on this machine.
 Precision PrecisionOf(const Config& config);
 
-// What parallel.stage means.
-ZeroStage StageOf(const Config& config);
+// What parallel means for `world` ranks.
+ParallelShape ShapeOf(const Config& config, int world);
 const char* NameOf(ZeroStage stage);
 
 // `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is

@@ -21,6 +21,7 @@ constexpr const char* kNotCounted = "activations, which grow with batch.micro; b
 struct Printed {
   const Config& config;
   int ranks;
+  ParallelShape shape;
   ModelDeclaration model;
   std::vector<Stage> stages;
   std::vector<PlannedMoment> moments;
@@ -63,7 +64,7 @@ Json ToJson(const Printed& p) {
           {"parameters", p.model.num_parameters()},
           {"trained_parameters", p.model.num_parameters(true)},
           {"ranks", p.ranks},
-          {"stage", NameOf(StageOf(p.config))},
+          {"stage", NameOf(p.shape.stage)},
           {"moments", stages},
           {"bytes_per_rank", BytesOf(Largest(p.moments).memory)},
           {"bytes", p.Needed()},
@@ -92,7 +93,7 @@ void Print(const Printed& p) {
   Line("task", p.config.task.name + ", " + p.config.task.options->Describe());
   Line("parameters", Format("%lld, of them %lld trained", static_cast<long long>(p.model.num_parameters()),
                             static_cast<long long>(p.model.num_parameters(true))));
-  std::printf("  on each of %d rank%s (stage %s):\n", p.ranks, p.ranks == 1 ? "" : "s", NameOf(StageOf(p.config)));
+  std::printf("  on each of %d rank%s (stage %s):\n", p.ranks, p.ranks == 1 ? "" : "s", NameOf(p.shape.stage));
   for (const PlannedMoment& moment : p.moments) PrintMoment(p, moment);
   const std::string peak = NameOf(Largest(p.moments), p.stages);
   Line("together", HumanBytes(static_cast<double>(p.Needed())) + (peak.empty() ? "" : ", in the " + peak));
@@ -109,9 +110,9 @@ void Print(const Printed& p) {
 }  // namespace
 
 int PrintPlan(const Config& config, int ranks, bool json) {
-  Printed p{config, ranks, {}, StagesOf(config), {}, MemoryLimitHere()};
+  Printed p{config, ranks, ShapeOf(config, ranks), {}, StagesOf(config), {}, MemoryLimitHere()};
   DeclareModel(config, p.model);
-  p.moments = PlanMoments(p.model, {StageOf(config), PrecisionOf(config), ranks}, p.stages);
+  p.moments = PlanMoments(p.model, p.shape, p.stages);
   if (json) {
     std::printf("%s\n", ToJson(p).dump(1).c_str());
   } else {

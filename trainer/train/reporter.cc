@@ -8,6 +8,7 @@
 #include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
+#include "trainer/checkpoint/fence.h"
 #include "trainer/config/fields.h"
 #include "trainer/metrics/json_lines.h"
 #include "trainer/metrics/tensorboard.h"
@@ -40,7 +41,7 @@ HParams HParamsOf(const Config& config, const Plan& plan, int world) {
   values["batch.global"] = plan.global_batch;
   values["batch.micro"] = plan.micro;
   values["train.steps"] = plan.total_steps;
-  values["precision.compute"] = plan.precision == Precision::kBf16 ? "bf16" : "fp32";
+  values["precision.compute"] = plan.parallel.precision == Precision::kBf16 ? "bf16" : "fp32";
   values["world"] = world;
   HParams parameters;
   for (const auto& [name, value] : values) {
@@ -98,9 +99,12 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
     s.micro_batch = plan.micro;
   });
   if (!leader_) return;
-  OpenSinks(config, train);
+  // By value: a sink may outlive this.
+  const AsOwner as_owner = [directory = config.checkpoint.dir, writer = Writer{session.job_uid, session.attempt}](
+                               const std::function<void()>& change) { Fence::AsOwner(directory, writer, change); };
+  OpenSinks(config, train, as_owner);
   telemetry_->Add(train.step, HParamsOf(config, plan, session.world.size));
-  if (records_) record_ = std::make_unique<Record>(config.train.record, train.step, attempt_);
+  if (records_) record_ = std::make_unique<Record>(config.train.record, train.step, attempt_, as_owner);
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
 }
 
@@ -110,9 +114,9 @@ Reporter::~Reporter() {
 }
 
 // What they open may block, so that it is opened on their threads.
-void Reporter::OpenSinks(const Config& config, const TrainState& train) {
+void Reporter::OpenSinks(const Config& config, const TrainState& train, const AsOwner& as_owner) {
   telemetry_ = std::make_unique<Telemetry>(attempt_);
-  telemetry_->To("jsonl", [options = JsonLinesOptions{config.run.dir, train.step, train.evaluation_pending}] {
+  telemetry_->To("jsonl", [options = JsonLinesOptions{config.run.dir, train.step, train.evaluation_pending, as_owner}] {
     return OpenJsonLines(options);
   });
   if (config.metrics.tensorboard) {

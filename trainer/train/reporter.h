@@ -78,7 +78,7 @@ class Reporter {
     std::optional<double> mfu;
   };
   Speed SpeedNow() const;
-  void OpenSinks(const Config& config, const TrainState& train);
+  void OpenSinks(const Config& config, const TrainState& train, const AsOwner& as_owner);
   std::optional<double> Remaining(int64_t step, const PhaseClock& clock) const;
 
   const Config& config_;

@@ -151,7 +151,7 @@ class Chooser {
     Fence::Take(directory_, writer_, StopRequested);
     RemoveUnfinished();
     result_.shared = EveryoneSeesTheDirectory();
-    if (!result_.shared && StageOf(config_) != ZeroStage::kDdp)
+    if (!result_.shared && ShapeOf(config_, 1).stage != ZeroStage::kDdp)
       throw ConfigError("checkpoint.dir: " + directory_.string() + " is not the same for every rank, and with " +
                         "parallel.stage " + config_.parallel.stage + " each saves a part: give the job one volume " +
                         "(checkpoint.volume), or choose parallel.stage ddp");
@@ -198,17 +198,22 @@ class Chooser {
     }
   }
 
-  // A run that has begun left its fence in its checkpoint directory: an empty one is a volume that is not there.
-  // Another one was named on purpose, and so was what checkpoint.resume says now and did not when the run began.
+  // A run that has begun left its fence in its checkpoint directory: an empty one is a volume that is not there. One
+  // that has committed a step left `latest`: without a step somebody has removed them. Another one was named on
+  // purpose, and so was what checkpoint.resume says now and did not when the run began.
   void RequireKnownDirectory(bool said) {
-    if (!HasBegun(config_) || !Fence::Read(directory_).owners.empty() || !ListSteps(directory_).empty()) return;
+    if (!HasBegun(config_) || !ListSteps(directory_).empty()) return;
+    const bool empty = Fence::Read(directory_).owners.empty();
+    if (!empty && !fs::exists(LookAt(directory_ / "latest"))) return;
     const Json saved = ParseJson(ReadFile(IdentityFile(config_))).at("config");
     if (saved.value("/checkpoint/dir"_json_pointer, "") != config_.checkpoint.dir) return;
     if (said && saved.value("/checkpoint/resume"_json_pointer, "") != config_.checkpoint.resume) return;
-    throw StorageError("checkpoint.dir: " + directory_.string() + " is empty, but the run in " + config_.run.dir +
-                       " has begun: is its volume there? To start from scratch all the same, name another "
-                       "checkpoint.dir" +
-                       (said ? "" : ", or set checkpoint.resume: never"));
+    throw StorageError(
+        "checkpoint.dir: " + directory_.string() + (empty ? " is empty" : " holds no step") + ", but the run in " +
+        config_.run.dir +
+        (empty ? " has begun: is its volume there?" : " has saved steps there, as `latest` says: were they removed?") +
+        " To start from scratch all the same, name another checkpoint.dir" +
+        (said ? "" : ", or set checkpoint.resume: never"));
   }
 
   // What an attempt that is over, or fenced off by now, had not finished.

@@ -27,8 +27,7 @@ void RequireFeasible(const Config& config, const Task& task, const World& world)
   const Plan plan = MakePlan(config, task, world.size, 0);
   PlanStages(config, plan);
   const std::vector<Stage> stages = StagesOf(config);
-  const std::vector<PlannedMoment> moments =
-      PlanMoments(task.model(), {plan.stage, plan.precision, world.size}, stages);
+  const std::vector<PlannedMoment> moments = PlanMoments(task.model(), plan.parallel, stages);
   const PlannedMoment& largest = Largest(moments);
   RequireMemory(largest.memory, NameOf(largest, stages), task.model().num_parameters(), world.local_size);
 }
@@ -48,8 +47,7 @@ struct Alone {
     ApplyDeterminism(config);
     // One engine, and no checkpoint: less than a run takes, whose other stages never come here.
     const ModelDeclaration& model = task->model();
-    RequireMemory(PlanEngine(model, {.precision = plan().precision}, stages.back().stage.trainable), "",
-                  model.num_parameters(), 1);
+    RequireMemory(PlanEngine(model, plan().parallel, stages.back().stage.trainable), "", model.num_parameters(), 1);
     engine = BuildEngine(stages.back(), *task, *communicator);
   }
   const Plan& plan() const { return stages.back().plan; }
@@ -117,7 +115,8 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
   const auto obey = [] {
     if (StopRequested()) throw StoppedError("stopped on request while the data was read");
   };
-  LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint(obey), obey), *alone.engine);
+  const std::optional<int64_t> step =
+      LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint(obey), obey), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
     LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.communicator,
@@ -132,7 +131,9 @@ void EvaluateCheckpoint(const Config& config, const std::string& path) {
       });
   bar.reset();
   if (!result) throw StoppedError("stopped on request");
-  std::printf("%s\n%s\n", result->table.c_str(), result->Numbers().dump(1).c_str());
+  nlohmann::json numbers = result->Numbers();
+  if (step) numbers["step"] = *step;
+  std::printf("%s\n%s\n", result->table.c_str(), numbers.dump(1).c_str());
 }
 
 }  // namespace trainyard

@@ -41,10 +41,12 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
 std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
                                     ModelValues from) {
   return MakeEngine(task.model(),
-                    {.stage = stage.plan.stage,
-                     .precision = stage.plan.precision,
-                     .bucket_bytes = static_cast<int64_t>(stage.config.parallel.bucket_mib * (1 << 20)),
+                    {.stage = stage.plan.parallel.stage,
+                     .precision = stage.plan.parallel.precision,
+                     .reduce = stage.plan.parallel.reduce,
+                     .bucket_bytes = stage.plan.parallel.bucket_bytes,
                      .micro_batch = stage.plan.micro,
+                     .recompute = stage.config.train.activation_checkpointing,
                      .optim = stage.config.optim,
                      .trainable = stage.stage.trainable},
                     static_cast<uint64_t>(stage.config.run.seed), collectives, std::move(from));

@@ -126,8 +126,7 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
       RequireLoss(config_, task_, loss);
       local.losses.push_back({loss.share.detach(), loss.metrics});
       clock_.Enter("backward");
-      engine_.BeginBackward(m + 1 == share.size());
-      loss.share.backward();
+      engine_.Backward(loss.share, m + 1 == share.size());
     }
   } catch (...) {
     local.error = NameWhatIsTooLarge(std::current_exception(), plan_, task_.batch_coupled(), step + 1);

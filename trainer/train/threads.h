@@ -13,7 +13,7 @@ namespace trainyard {
 // OMP_NUM_THREADS where it is set; else this rank's part of the CPUs that the process may use
 // (common/cpus.h), at least 1: then LibTorch is told, and OMP_NUM_THREADS is set for what reads it
 // later; and makes what computes safe for several threads (model/math_functions.h). Call before anything computes.
-// Returns the number and why, for the banner.
+// Returns the number and why, for the banner. Throws ConfigError when OMP_NUM_THREADS is not what OpenMP reads.
 std::string ApplyThreads(const World& world);
 
 struct ThreadCount {

@@ -1,12 +1,14 @@
 #include "trainer/train/train_loop.h"
 
 #include <cmath>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
+#include "trainer/comm/fail_together.h"
 #include "trainer/config/relations.h"
 #include "trainer/train/bits.h"
 #include "trainer/train/consequences.h"
@@ -22,9 +24,12 @@ using Json = nlohmann::json;
 // What the evaluation after `step` said when it was made; empty when it is not there.
 std::string LastTable(const Config& config, int64_t step) {
   const fs::path file = config.run.dir + "/evaluation.json";
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) return "";
-  const Json evaluation = ParseJson(ReadFile(file));
+  std::string text;
+  try {
+    text = ReadFile(file);
+  } catch (const StorageError&) {  // The run is complete without it.
+  }
+  const Json evaluation = ParseJson(text);
   const bool ours = evaluation.is_object() && evaluation.value("step", Json()) == step;
   return ours && evaluation.value("table", Json()).is_string() ? evaluation["table"].get<std::string>() : "";
 }
@@ -32,14 +37,21 @@ std::string LastTable(const Config& config, int64_t step) {
 // printf knows a nan with a sign, which means nothing.
 std::string Plain(double value) { return std::isnan(value) ? "nan" : Format("%g", value); }
 
-// Says where they are. The policy counts, also on a full disk, where they cannot be saved.
-std::string SaveSamples(const fs::path& file, const Json& content) {
-  try {
-    WriteFileAtomic(file, content.dump() + "\n");
-    return "its samples are in " + file.string();
-  } catch (const StorageError& error) {
-    return std::string("its samples are not saved: ") + error.what();
+// Rank 0 saves them and says where they are; the others learn whether it could, since any of them may be the one that
+// is quoted. The policy counts, also on a full disk, where they cannot be saved.
+std::string SaveSamples(const fs::path& file, const Json& content, ControlPlane& control) {
+  std::string problem;
+  if (control.rank() == 0) {
+    try {
+      WriteFileAtomic(file, content.dump() + "\n");
+    } catch (const StorageError& error) {
+      problem = error.what();
+    }
   }
+  double failed = problem.empty() ? 0 : 1;
+  control.AllReduceNow(std::span(&failed, 1), "saving a step's samples");
+  if (failed == 0) return "its samples are in " + file.string();
+  return "its samples are not saved: " + (problem.empty() ? "rank 0 cannot write " + file.string() : problem);
 }
 
 }  // namespace
@@ -170,10 +182,10 @@ void TrainLoop::OnNonFinite(const StepResult& result, const std::vector<int64_t>
                         {"loss", Json::parse(JsonFloat(result.loss))},
                         {"grad_norm", Json::parse(JsonFloat(result.grad_norm))},
                         {"samples", ids}};
-  const std::string what = Format(
-      "step %lld is not finite (loss %s, gradient norm %s); %s", static_cast<long long>(train_.step),
-      Plain(result.loss).c_str(), Plain(result.grad_norm).c_str(),
-      session_.world.rank == 0 ? SaveSamples(file, content).c_str() : ("rank 0 saves its samples in " + file).c_str());
+  const std::string what =
+      Format("step %lld is not finite (loss %s, gradient norm %s); %s", static_cast<long long>(train_.step),
+             Plain(result.loss).c_str(), Plain(result.grad_norm).c_str(),
+             SaveSamples(file, content, *session_.control).c_str());
   if (config_.faults.nonfinite == "stop") throw NonFiniteError(what + " (faults.nonfinite: stop)");
   if (train_.skipped_in_row > config_.faults.max_skips)
     throw NonFiniteError(what + Format("; %lld steps in a row were skipped (faults.max_skips)",
@@ -201,15 +213,45 @@ void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
     Json evaluation = result->Numbers();
     evaluation["step"] = train_.step;
     evaluation["table"] = result->table;
-    if (session_.world.rank == 0) WriteFileAtomic(config_.run.dir + "/evaluation.json", evaluation.dump(1) + "\n");
+    WriteOrSave("writing evaluation.json", train_, [&](const Tick&) {
+      checkpoints_.writer()->AsOwner(
+          [&] { WriteFileAtomic(config_.run.dir + "/evaluation.json", evaluation.dump(1) + "\n"); });
+    });
   }
   if (kind == EvaluationKind::kFinal && train_.ended_early) return;  // The periodic one has been acted upon.
   Act(result->metrics);
 }
 
+// Where there is no room for the result of an evaluation, there may be some for the checkpoint: what was trained is
+// then saved before the ranks end, as `before` the evaluation, which the next attempt repeats.
+void TrainLoop::WriteOrSave(const std::string& what, const TrainState& before,
+                            const std::function<void(const Tick&)>& write, const std::function<void()>& help) {
+  std::exception_ptr error;
+  const auto guarded = [&](const Tick& tick) {
+    try {
+      write(tick);
+    } catch (const StorageError&) {
+      error = std::current_exception();
+    } catch (const fs::filesystem_error&) {
+      error = std::current_exception();
+    }
+  };
+  rank_zero_.Do(what, guarded, help);
+  double failed = error ? 1 : 0;
+  session_.control->AllReduceNow(std::span(&failed, 1), what);
+  if (failed == 0) return;
+  publisher_.board().Progress("saving");
+  train_ = before;
+  train_.evaluation_pending = true;
+  checkpoints_.SaveNow(train_);
+  reporter_.ReportCheckpoint(*checkpoints_.writer());
+  FailTogether(*session_.control, error, what);
+}
+
 void TrainLoop::Act(const std::map<std::string, double>& metrics) {
+  const TrainState before = train_;
   const Consequences consequences = ActOn(metrics, stage().config, AtEnd(), train_);
-  if (consequences.new_best) KeepBest(metrics.at(config_.checkpoint.keep_best));
+  if (consequences.new_best) KeepBest(metrics.at(config_.checkpoint.keep_best), before);
   if (!consequences.stop_early) return;
   train_.ended_early = true;
   const EarlyStopConfig& early = config_.train.early_stop;
@@ -218,12 +260,11 @@ void TrainLoop::Act(const std::map<std::string, double>& metrics) {
                        static_cast<long long>(early.patience)));
 }
 
-void TrainLoop::KeepBest(double value) {
+void TrainLoop::KeepBest(double value, const TrainState& before) {
   if (stage().keeps_best) {
     checkpoints_.writer()->WaitCopied();
     best_.Keep(*engine_);
   }
-  engine_->PrepareRead();
   const fs::path folder = stage().best_dir;
   const auto write = [&](const Tick& tick) {
     Replacement weights = ExportModel(*engine_, folder / "model.safetensors", tick);
@@ -237,7 +278,7 @@ void TrainLoop::KeepBest(double value) {
           Json{{"step", train_.step}, {"metric", config_.checkpoint.keep_best}, {"value", value}}.dump(1) + "\n");
     });
   };
-  rank_zero_.Do("writing the best weights", write);
+  WriteOrSave("writing the best weights", before, write, [&] { TakePartInExport(*engine_); });
 }
 
 void TrainLoop::SaveAndStop(bool evaluation_pending) {
@@ -253,11 +294,11 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("saving");
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
-  engine_->PrepareRead();
-  rank_zero_.Do("writing the export", [&](const Tick& tick) {
+  const auto write = [&](const Tick& tick) {
     Replacement weights = ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
     checkpoints_.writer()->AsOwner([&] { weights.Commit(); });
-  });
+  };
+  rank_zero_.Do("writing the export", write, [&] { TakePartInExport(*engine_); });
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);
   if (session_.world.rank != 0) return;

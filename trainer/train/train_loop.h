@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_TRAINER_TRAIN_TRAIN_LOOP_H_
 #define TRAINYARD_TRAINER_TRAIN_TRAIN_LOOP_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,7 +40,9 @@ class TrainLoop {
   void Evaluate();
   void RunOneEvaluation(EvaluationKind kind);
   void Act(const std::map<std::string, double>& metrics);
-  void KeepBest(double value);
+  void WriteOrSave(const std::string& what, const TrainState& before, const std::function<void(const Tick&)>& write,
+                   const std::function<void()>& help = {});
+  void KeepBest(double value, const TrainState& before);
   void ResumeBest(bool saved);
   [[noreturn]] void SaveAndStop(bool evaluation_pending);
   void Finish();

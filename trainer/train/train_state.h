@@ -22,7 +22,7 @@ struct TrainState {
   bool ended_early = false;
   double best = std::numeric_limits<double>::infinity();  // of checkpoint.keep_best
   int64_t best_step = 0;
-  bool evaluation_pending = false;  // a stop left out the evaluation of `step`
+  bool evaluation_pending = false;  // that of `step` was left out by a stop, or could not be written
 
   // What a stage counts starts anew.
   void BeginStage(int64_t next);

@@ -17,7 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 using Long = long long;
-constexpr std::chrono::seconds kQuiet(2);  // before a reading shows its progress
+constexpr int64_t kMaxTokens = INT64_MAX / 2;  // their bytes can be counted as well; only sparse files have more
+constexpr std::chrono::seconds kQuiet(2);      // before a reading shows its progress
 
 // The files of a corpus in order.
 std::vector<fs::path> FilesOf(const fs::path& path) {
@@ -42,6 +43,8 @@ std::vector<fs::path> FilesOf(const fs::path& path) {
 
 void TokenStream::Append(const TokenFile& file, int64_t begin, int64_t end) {
   if (begin >= end) return;
+  if (end - begin > kMaxTokens - size_)
+    throw DataError(Format("data.path: there are more than %lld tokens", static_cast<Long>(kMaxTokens)));
   pieces_.push_back({&file, begin, size_, end - begin});
   size_ += end - begin;
 }

@@ -19,7 +19,7 @@ namespace trainyard::lm {
 // Pieces of files, one after the other. Copyable; the files must outlive it. Safe for any number of threads.
 class TokenStream {
  public:
-  // Appends tokens [begin, end) of a file.
+  // Appends tokens [begin, end) of a file. Throws DataError for more than can be counted.
   void Append(const TokenFile& file, int64_t begin, int64_t end);
   int64_t size() const { return size_; }
   // Tokens [begin, begin + into.size()). Throws DataError. REQUIRES: the range lies in the stream.

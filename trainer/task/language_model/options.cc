@@ -58,7 +58,7 @@ void Options::Declare(FieldTable& t) {
                         [](const ModelShape& s) { return s.dropout; }));
   t.AutoIs([preset] { return nlohmann::json(preset().dropout); });
   t.Number("data.test_fraction", test_fraction, 0, 0.9, kIdentity,
-           "The share of the tokens, at their end, that is held out for evaluation.");
+           "The share of the tokens, at their end, that is held out for evaluation; 0 only with data.test_shard.");
   t.Text("data.test_shard", test_shard, kIdentity,
          "The file of data.path that is held out instead; empty: data.test_fraction decides.");
 }
@@ -68,6 +68,10 @@ void Options::Check(const Config&) const {
   if (s.dim % s.heads != 0)
     throw ConfigError(Format("model.dim: %lld is not a multiple of model.heads %lld", static_cast<long long>(s.dim),
                              static_cast<long long>(s.heads)));
+  if (test_fraction == 0 && test_shard.empty())
+    throw ConfigError(
+        "data.test_fraction: 0 holds nothing out, and an evaluation needs some; name data.test_shard, or "
+        "a fraction above 0");
 }
 
 std::string Options::Describe() const {

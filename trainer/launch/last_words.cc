@@ -1,0 +1,67 @@
+#include "trainer/launch/last_words.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "trainer/base/text.h"
+
+namespace trainyard {
+namespace {
+
+// A file of 4 KiB that takes longer lies on a volume that does not answer; a pod has 30 seconds to end, and what waits
+// behind this (other nodes, the ranks' logs) takes up to eight of them.
+constexpr std::chrono::seconds kPatience{5};
+
+// Returns what went wrong.
+std::string Write(const std::string& path, const std::string& text) {
+  // O_NONBLOCK: opening a pipe would wait for whoever reads it. Of a regular file it changes nothing.
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+  if (fd < 0) return errno == ENXIO ? "it is not a regular file" : std::strerror(errno);
+  struct stat file {};
+  std::string problem;
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
+    problem = "it is not a regular file";
+  } else if (ftruncate(fd, 0) != 0 || write(fd, text.data(), text.size()) < 0) {
+    problem = std::strerror(errno);
+  }
+  close(fd);
+  return problem;
+}
+
+}  // namespace
+
+bool Within(std::chrono::milliseconds patience, std::function<void()> call) {
+  const auto task = std::make_shared<std::packaged_task<void()>>(std::move(call));
+  const std::future<void> done = task->get_future();
+  try {
+    std::thread([task] {
+      sigset_t all;  // Signals are others' business.
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, nullptr);
+      (*task)();
+    }).detach();
+  } catch (const std::system_error&) {
+    (*task)();
+  }
+  return done.wait_for(patience) == std::future_status::ready;
+}
+
+std::string WriteLastWords(const std::string& path, const std::string& text) {
+  const auto problem = std::make_shared<std::string>();
+  const bool written = Within(kPatience, [=] { *problem = Write(path, text); });
+  if (written && problem->empty()) return "";
+  const std::string why = written ? *problem : "it takes nothing";
+  return "cannot write the termination message to " + path + ": " + why;
+}
+
+}  // namespace trainyard

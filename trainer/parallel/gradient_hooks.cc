@@ -1,0 +1,74 @@
+#include "trainer/parallel/gradient_hooks.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "trainer/base/error.h"
+#include "trainer/kernels/kernels.h"
+#include "trainer/model/parallel_for.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int64_t kElementsPerTask = 16384;  // at least
+
+}  // namespace
+
+struct GradientHooks::Hook : torch::autograd::PostAccumulateGradHook {
+  Hook(GradientHooks* owner, size_t leaf) : owner(owner), leaf(leaf) {}
+  void operator()(const at::Tensor&) override {
+    const at::Tensor gradient = std::exchange(owner->leaves_[leaf].mutable_grad(), at::Tensor());
+    if (!gradient.defined()) return;  // of a unit that was computed again and has not used it
+    owner->arrived_(leaf, gradient.contiguous().view({gradient.numel()}));
+  }
+  GradientHooks* owner;
+  size_t leaf;
+};
+
+GradientHooks::GradientHooks(std::vector<at::Tensor> leaves, std::function<void(size_t, const at::Tensor&)> arrived)
+    : leaves_(std::move(leaves)), arrived_(std::move(arrived)) {
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(leaves_[i], std::make_unique<Hook>(this, i));
+}
+
+GradientHooks::~GradientHooks() {
+  Forget();
+  for (const at::Tensor& leaf : leaves_) torch::autograd::impl::set_post_acc_grad_hooks(leaf, nullptr);
+}
+
+void GradientHooks::Forget() {
+  for (const at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
+}
+
+std::vector<std::vector<size_t>> BucketsOf(const FlatLayout& layout, const std::vector<Range>& buckets) {
+  std::vector<std::vector<size_t>> of(layout.parameters().size());
+  for (size_t p = 0; p < of.size(); ++p) {
+    const Range range = layout.range(p);
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      if (range.begin < buckets[b].end && buckets[b].begin < range.end) of[p].push_back(b);
+    }
+  }
+  return of;
+}
+
+void AddGradient(const at::Tensor& values, at::Tensor to, bool first) {
+  if (values.scalar_type() == at::kFloat) {
+    first ? to.copy_(values) : to.add_(values);
+    return;
+  }
+  if (first) to.zero_();
+  const auto* from = reinterpret_cast<const kernels::Bf16*>(values.data_ptr());
+  auto* floats = to.data_ptr<float>();
+  ParallelFor(0, values.numel(), kElementsPerTask, [&](int64_t begin, int64_t end) {
+    kernels::Kernels().add_bf16(from + begin, floats + begin, end - begin);
+  });
+}
+
+void RefuseSecondGradient(const ParameterSpec& spec) {
+  throw Error(ExitCode::kInternal,
+              "a second gradient of " + spec.name + " arrived in one backward, while its bucket may be on its way");
+}
+
+}  // namespace trainyard

@@ -1,0 +1,77 @@
+#include "trainer/parallel/reduce_last.h"
+
+#include <algorithm>
+
+#include "trainer/base/text.h"
+
+namespace trainyard {
+
+ReduceLast::ReduceLast(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
+    : state_(state),
+      collectives_(collectives),
+      hooks_(state.leaves(), [this](size_t parameter, const at::Tensor& g) { Arrived(parameter, g); }) {
+  const FlatLayout& layout = state_.layout();
+  const std::vector<Range> buckets = layout.Buckets(bucket_bytes),
+                           owned = layout.Owned(collectives_.rank(), bucket_bytes);
+  for (size_t b = 0; b < buckets.size(); ++b)
+    buckets_.push_back({.range = buckets[b], .mine = state_.sharded() ? owned[b] : buckets[b]});
+  buckets_of_ = BucketsOf(layout, buckets);
+  for (const std::vector<size_t>& of : buckets_of_) {
+    for (const size_t b : of) ++buckets_[b].parameters;
+  }
+}
+
+void ReduceLast::BeginStep() {
+  touched_.assign(state_.leaves().size(), false);
+  arrived_.assign(state_.leaves().size(), false);
+  for (Bucket& bucket : buckets_) bucket.waiting = bucket.parameters;
+  next_ = 0;
+  last_ = held_ = false;
+}
+
+void ReduceLast::Hold(bool held) {
+  held_ = held;
+  if (!held_ && last_) SendReady(false);
+}
+
+void ReduceLast::Arrived(size_t parameter, const at::Tensor& gradient) {
+  if (last_ && arrived_[parameter]) RefuseSecondGradient(state_.layout().parameters()[parameter]);
+  const Range range = state_.layout().range(parameter);
+  AddGradient(gradient, state_.gradient.narrow(0, range.begin, range.size()), !touched_[parameter]);
+  touched_[parameter] = true;
+  if (!last_) return;
+  arrived_[parameter] = true;
+  for (const size_t b : buckets_of_[parameter]) --buckets_[b].waiting;
+  SendReady(false);
+}
+
+void ReduceLast::SendReady(bool all) {
+  for (; next_ < buckets_.size() && (all || (!held_ && buckets_[next_].waiting == 0)); ++next_) {
+    Bucket& bucket = buckets_[next_];
+    if (collectives_.size() == 1) continue;
+    const at::Tensor whole = state_.gradient.narrow(0, bucket.range.begin, bucket.range.size());
+    const at::Tensor mine = state_.gradient.narrow(0, bucket.mine.begin, bucket.mine.size());
+    const std::string unit = Format("bucket %zu", next_);
+    bucket.ticket =
+        state_.sharded() ? collectives_.ReduceScatter(whole, mine, unit) : collectives_.AllReduce(whole, unit);
+  }
+}
+
+void ReduceLast::Finish() {
+  if (collectives_.size() > 1) {
+    const auto done = std::count_if(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(next_),
+                                    [&](const Bucket& bucket) { return collectives_.Done(bucket.ticket); });
+    overlap_ = static_cast<double>(done) / static_cast<double>(buckets_.size());
+  }
+  std::span<float> gradient = Floats(state_.gradient);
+  for (size_t p = 0; p < touched_.size(); ++p) {
+    if (touched_[p]) continue;
+    const Range range = state_.layout().range(p);
+    std::fill_n(gradient.begin() + range.begin, range.size(), 0.f);
+  }
+  SendReady(true);
+  if (collectives_.size() == 1) return;
+  for (const Bucket& bucket : buckets_) collectives_.Wait(bucket.ticket);
+}
+
+}  // namespace trainyard
