@@ -32,7 +32,7 @@ void InWorld(std::vector<std::unique_ptr<Communicator>> world, const std::functi
   for (std::thread& thread : threads) thread.join();
 }
 
-std::vector<std::unique_ptr<Communicator>> GlooWorld(int size) {
+std::vector<std::unique_ptr<Communicator>> GlooWorldWithin(std::chrono::seconds deadline, int size) {
   static std::vector<std::shared_ptr<C10dStore>> kept;  // the hosts; groups keep using them
   kept.push_back(std::make_shared<C10dStore>(
       C10dStoreOptions{.host = "127.0.0.1", .port = 0, .host_here = true, .listen_fd = {}}));
@@ -43,12 +43,16 @@ std::vector<std::unique_ptr<Communicator>> GlooWorld(int size) {
     threads.emplace_back([&, rank] {
       const auto store = std::make_shared<C10dStore>(
           C10dStoreOptions{.host = "127.0.0.1", .port = port, .host_here = false, .listen_fd = {}});
-      world[static_cast<size_t>(rank)] =
-          MakeGlooCommunicator(store, {.rank = rank, .size = size, .interface = "127.0.0.1"});
+      world[static_cast<size_t>(rank)] = MakeGlooCommunicator(
+          store, {.rank = rank, .size = size, .interface = "127.0.0.1", .collective_timeout = deadline});
     });
   }
   for (std::thread& thread : threads) thread.join();
   return world;
+}
+
+std::vector<std::unique_ptr<Communicator>> GlooWorld(int size) {
+  return GlooWorldWithin(std::chrono::seconds(600), size);
 }
 
 using MakeWorld = std::vector<std::unique_ptr<Communicator>> (*)(int);
@@ -89,6 +93,36 @@ TEST_P(CommunicatorTest, SumsDoNotDependOnTheCut) {
   });
 }
 
+// What rank r gives: small whole numbers, so that every type sums them without rounding.
+at::Tensor Given(int64_t n, int rank, at::ScalarType type) {
+  return (at::arange(n, at::kLong) * (rank + 3) % 101 - 20 * rank).to(type);
+}
+
+// From one value to several chunks for each rank, in every type that has a sum, shared evenly or not.
+TEST_P(CommunicatorTest, AnySizeAndTypeIsSummedAndSharedOut) {
+  Run([](Communicator& c) {
+    for (const int64_t n : {1, 2, 7, 2048, 4099, 300'001, 1'500'000}) {
+      for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong}) {
+        SCOPED_TRACE(testing::Message() << n << " of " << c10::toString(type));
+        at::Tensor sum = Given(n, 0, type);
+        for (int rank = 1; rank < c.size(); ++rank) sum += Given(n, rank, type);
+        at::Tensor x = Given(n, c.rank(), type);
+        c.Wait(c.AllReduce(x, "x"));
+        EXPECT_TRUE(x.equal(sum));
+        const int64_t share = n / c.size();
+        const at::Tensor whole = Given(n, c.rank(), type).narrow(0, 0, share * c.size());
+        const at::Tensor mine = whole.narrow(0, share * c.rank(), share), apart = at::empty({share}, type);
+        c.Wait(c.ReduceScatter(whole.clone(), apart, "apart"));
+        c.Wait(c.ReduceScatter(whole, mine, "in place"));
+        EXPECT_TRUE(mine.equal(sum.narrow(0, share * c.rank(), share)));
+        EXPECT_TRUE(apart.equal(mine));
+        c.Wait(c.AllGather(mine, whole, "in place"));
+        EXPECT_TRUE(whole.equal(sum.narrow(0, 0, share * c.size())));
+      }
+    }
+  });
+}
+
 TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {
   if (GetParam().second == 1) GTEST_SKIP() << "a world of one has no peers";
   auto world = GetParam().first(GetParam().second);
@@ -102,7 +136,8 @@ TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {
 
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,
                          testing::Values(std::pair{&MakeInProcessWorld, 1}, std::pair{&MakeInProcessWorld, 3}));
-INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorTest, testing::Values(std::pair{&GlooWorld, 2}, std::pair{&GlooWorld, 3}));
+INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorTest,
+                         testing::Values(std::pair{&GlooWorld, 2}, std::pair{&GlooWorld, 3}, std::pair{&GlooWorld, 5}));
 
 // The sockets of this process that listen on 127.0.0.1 alone, which are Gloo's, and their addresses.
 std::map<int, sockaddr_in> GlooDoors() {
@@ -141,6 +176,22 @@ TEST(Gloo, AGroupThatIsConnectedLetsNobodyElseIn) {
   };
   InWorld(std::move(first), counts);
   InWorld(std::move(second), counts);
+}
+
+// Small and large: one exchange, and chunks.
+TEST(Gloo, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
+  for (const int64_t n : {8, 1 << 20}) {
+    auto world = GlooWorldWithin(std::chrono::seconds(1), 2);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      world[0]->Wait(world[0]->AllReduce(at::full({n}, 1.0, at::kFloat), "x"));
+      ADD_FAILURE() << "summed what was never sent";
+    } catch (const PeerError& error) {
+      EXPECT_NE(std::string(error.what()).find("all_reduce (x): not answered within 1.0s"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  }
 }
 
 // A collective that throws.

@@ -1,6 +1,5 @@
 #include "trainer/comm/gloo.h"
 
-#include <ATen/ops/empty.h>
 #include <gloo/common/error.h>
 #include <gloo/common/logging.h>
 #include <linux/filter.h>
@@ -19,6 +18,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/message.h"
 #include "trainer/base/text.h"
+#include "trainer/comm/gloo_exchange.h"
 
 namespace trainyard {
 namespace {
@@ -63,42 +63,24 @@ class StoreForGloo : public c10d::Store {
 class GlooCommunicator : public Communicator {
  public:
   GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const GlooOptions& options)
-      : Communicator(options.rank, options.size), options_(options), group_(std::move(group)) {
+      : Communicator(options.rank, options.size),
+        options_(options),
+        group_(std::move(group)),
+        exchange_(group_, options.rank, options.size,
+                  std::chrono::duration_cast<Milliseconds>(options.collective_timeout)) {
     StartThread();
   }
   ~GlooCommunicator() override { StopThread(); }
 
  protected:
-  // Gloo's own all-reduce adds in an order that depends on an element's position once there are
-  // more than two ranks. For two, a + b has the same bits in either order, and it is faster.
   void DoAllReduce(at::Tensor& x) override {
-    if (size() <= 2) {
-      std::vector<at::Tensor> tensors{x};
-      group_->allreduce(tensors)->wait();
-      return;
-    }
-    const int64_t n = x.numel(), share = (n + size() - 1) / size();
-    at::Tensor padded = at::empty({share * size()}, x.options());
-    at::Tensor received = at::empty_like(padded);
-    padded.narrow(0, 0, n).copy_(x.view({n}));
-    padded.narrow(0, n, share * size() - n).zero_();
-    at::Tensor sum = received.narrow(0, 0, share);
-    ExchangeAndSum(padded, received);
-    group_->_allgather_base(padded, sum)->wait();
-    x.view({n}).copy_(padded.narrow(0, 0, n));
+    if (size() > 1) exchange_.AllReduce(x);
   }
-
   void DoReduceScatter(const at::Tensor& in, at::Tensor& out) override {
-    at::Tensor received = at::empty_like(in);
-    ExchangeAndSum(in, received);
-    out.copy_(received.narrow(0, 0, out.numel()).view_as(out));
+    if (size() > 1) return exchange_.ReduceScatter(in, out);
+    out.copy_(in.view_as(out));
   }
-
-  void DoAllGather(const at::Tensor& in, at::Tensor& out) override {
-    // Bytes are bytes: Gloo knows few types.
-    at::Tensor input = in.view(at::kByte), output = out.view(at::kByte);
-    group_->_allgather_base(output, input)->wait();
-  }
+  void DoAllGather(const at::Tensor& in, at::Tensor& out) override { exchange_.AllGather(in, out); }
 
   void DoBroadcast(at::Tensor& x, int root) override {
     std::vector<at::Tensor> tensors{x};
@@ -119,18 +101,9 @@ class GlooCommunicator : public Communicator {
   }
 
  private:
-  // Every rank's part for this one, summed in rank order into the first part of `received`.
-  void ExchangeAndSum(const at::Tensor& parts, at::Tensor& received) {
-    const int64_t share = parts.numel() / size();
-    at::Tensor sent = parts;
-    std::vector<int64_t> even;
-    group_->alltoall_base(received, sent, even, even)->wait();
-    at::Tensor sum = received.narrow(0, 0, share);
-    for (int r = 1; r < size(); ++r) sum.add_(received.narrow(0, r * share, share));
-  }
-
   const GlooOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  GlooExchange exchange_;
 };
 
 // This process's sockets that listen.

@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_COMM_GLOO_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +25,9 @@ struct GlooOptions {
 // Connects to every other rank, through keys of `store` that nobody else uses. Throws PeerError when one does not come
 // in time. Its port takes connections only until then: nothing else of this process begins to listen in this call.
 std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const GlooOptions& options);
+
+// What one of them holds for its collectives, beside the tensors, at most.
+int64_t GlooBufferBytes(int size);
 
 }  // namespace trainyard
 

@@ -1,0 +1,146 @@
+#include "trainer/comm/gloo_exchange.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+
+#include "trainer/base/error.h"
+#include "trainer/comm/gloo.h"
+
+namespace trainyard {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr int kTag = 0;              // messages between two ranks come in their order
+constexpr int64_t kDirect = 16384;   // bytes up to which a sum is made in one exchange instead of two: each of the two
+                                     // costs a round trip, more than what is sent
+constexpr int64_t kChunksAhead = 2;  // one is summed while another comes
+
+// Bytes of what comes from one rank at once: all of it together stays within a processor's caches.
+int64_t ChunkBytes(int size) { return std::max<int64_t>(1 << 16, (1 << 20) / (size - 1) / 64 * 64); }
+
+}  // namespace
+
+int64_t GlooBufferBytes(int size) { return size == 1 ? 0 : kChunksAhead * (size - 1) * ChunkBytes(size); }
+
+void GlooExchange::Send(at::Tensor values, int to, Works& works) {
+  std::vector<at::Tensor> one{std::move(values)};
+  works.push_back(group_->send(one, to, kTag));
+}
+
+void GlooExchange::Receive(at::Tensor into, int from, Works& works) {
+  std::vector<at::Tensor> one{std::move(into)};
+  works.push_back(group_->recv(one, from, kTag));
+}
+
+void GlooExchange::WaitFor(Works& works) {
+  for (; !works.empty(); works.pop_front()) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline_ - std::chrono::steady_clock::now());
+    if (!works.front()->wait(std::max(left, Milliseconds(1)))) throw PeerError("the wait for another rank was ended");
+  }
+}
+
+at::Tensor GlooExchange::PartOf(const at::Tensor& flat, int rank) const {
+  const int64_t n = flat.numel(), share = (n + size_ - 1) / size_, begin = std::min(n, share * rank);
+  return flat.narrow(0, begin, std::min(share, n - begin));
+}
+
+at::Tensor GlooExchange::Room(int64_t elements, int64_t chunks, at::ScalarType type) {
+  const int64_t n = elements * chunks * (size_ - 1), bytes = n * static_cast<int64_t>(c10::elementSize(type));
+  if (!room_.defined() || room_.numel() < bytes) room_ = at::empty({bytes}, at::kByte);
+  return room_.narrow(0, 0, bytes).view(type).view({chunks, size_ - 1, elements});
+}
+
+void GlooExchange::SumInRankOrder(const at::Tensor& own, const at::Tensor& came, const at::Tensor& sum) const {
+  const auto values = [&](int rank) { return rank == rank_ ? own : came[rank < rank_ ? rank : rank - 1]; };
+  at::Tensor so_far = values(0);
+  for (int rank = 1; rank < size_; ++rank) {
+    at::Tensor to = rank == size_ - 1 ? sum : came[0];
+    at::add_out(to, so_far, values(rank));
+    so_far = to;
+  }
+}
+
+void GlooExchange::SumParts(const at::Tensor& flat, const at::Tensor& mine) {
+  const int64_t chunk = ChunkBytes(size_) / static_cast<int64_t>(flat.element_size());
+  const auto chunks_of = [&](const at::Tensor& part) { return (part.numel() + chunk - 1) / chunk; };
+  const auto cut = [&](const at::Tensor& part, int64_t k) {
+    return part.narrow(0, k * chunk, std::min(chunk, part.numel() - k * chunk));
+  };
+  // All of it at once: what nobody has made room for yet waits with its sender.
+  Works sent;
+  for (int64_t k = 0; k < chunks_of(PartOf(flat, 0)); ++k) {
+    for (int step = 1; step < size_; ++step) {
+      const int to = (rank_ + step) % size_;
+      const at::Tensor part = PartOf(flat, to);
+      if (k < chunks_of(part)) Send(cut(part, k), to, sent);
+    }
+  }
+  const at::Tensor own = PartOf(flat, rank_);
+  const at::Tensor room = Room(std::min(chunk, own.numel()), kChunksAhead, flat.scalar_type());
+  std::array<Works, kChunksAhead> coming;
+  const auto receive = [&](int64_t k) {
+    if (k >= chunks_of(own)) return;
+    const int64_t n = cut(own, k).numel();
+    for (int from = 0, row = 0; from < size_; ++from) {
+      if (from != rank_) Receive(room[k % kChunksAhead][row++].narrow(0, 0, n), from, coming[k % kChunksAhead]);
+    }
+  };
+  for (int64_t k = 0; k < kChunksAhead; ++k) receive(k);
+  for (int64_t k = 0; k < chunks_of(own); ++k) {
+    WaitFor(coming[k % kChunksAhead]);
+    const at::Tensor values = cut(own, k);
+    SumInRankOrder(values, room[k % kChunksAhead].narrow(1, 0, values.numel()), cut(mine, k));
+    receive(k + kChunksAhead);
+  }
+  WaitFor(sent);
+}
+
+void GlooExchange::GatherParts(const at::Tensor& flat) {
+  Works works;
+  const at::Tensor own = PartOf(flat, rank_);
+  for (int step = 1; step < size_; ++step) {
+    const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
+    const at::Tensor part = PartOf(flat, from);
+    if (part.numel() > 0) Receive(part, from, works);
+    if (own.numel() > 0) Send(own, to, works);
+  }
+  WaitFor(works);
+}
+
+void GlooExchange::AllReduce(const at::Tensor& x) {
+  Begin();
+  const at::Tensor flat = x.view({x.numel()});
+  if (flat.numel() == 0) return;
+  if (static_cast<int64_t>(x.nbytes()) > kDirect) {
+    SumParts(flat, PartOf(flat, rank_));
+    return GatherParts(flat);
+  }
+  const at::Tensor came = Room(flat.numel(), 1, flat.scalar_type())[0];
+  Works works;
+  for (int other = 0, row = 0; other < size_; ++other) {
+    if (other == rank_) continue;
+    Receive(came[row++], other, works);
+    Send(flat, other, works);
+  }
+  WaitFor(works);
+  SumInRankOrder(flat, came, flat);
+}
+
+void GlooExchange::ReduceScatter(const at::Tensor& in, const at::Tensor& out) {
+  Begin();
+  SumParts(in.view({in.numel()}), out.view({out.numel()}));
+}
+
+void GlooExchange::AllGather(const at::Tensor& in, const at::Tensor& out) {
+  Begin();
+  // Bytes are bytes: not every type has a sum.
+  const at::Tensor flat = out.view({out.numel()}).view(at::kByte), own = PartOf(flat, rank_);
+  if (own.data_ptr() != in.data_ptr()) own.copy_(in.view({in.numel()}).view(at::kByte));
+  GatherParts(flat);
+}
+
+}  // namespace trainyard
