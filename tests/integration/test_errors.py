@@ -53,7 +53,7 @@ def test_unknown_key_names_the_nearest(job):
         ("optim.betas=[0.9]", ["optim.betas", "two numbers"]),
         ("run.deterministic=maybe", ["run.deterministic", "true or false"]),
         ("schedule.name=cosin", ["schedule.name", "did you mean cosine?"]),
-        ("parallel.stage=zero3", ["parallel.stage", "not supported yet"]),
+        ("parallel.stage=zero4", ["parallel.stage", "zero4", "zero3"]),
         ("optim.groups=[{match: nothing.*, lr: 2}]", ["optim.groups", "nothing.*", "matches no parameter"]),
         ("train.epochs=1", ["train.steps, train.epochs", "both are set"]),
         ("model.heads=3", ["model.dim: 16 is not a multiple of model.heads 3"]),

@@ -40,10 +40,10 @@ def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, prec
     train(tmp_path, job, "ddp", world, "ddp")
     expected = outcome(tmp_path, "ddp")
     assert len(expected[0]) == 20 and any(key.startswith("adamw.exp_avg_sq.") for key in expected[1])
-    stages = [("zero1", 25), ("zero1", 0.01)] + ([("zero2", 0.002)] if harness.THOROUGH else [])
+    stages = [("zero1", 25), ("zero1", 0.01), ("zero3", 0.01)] + ([("zero2", 0.002), ("zero3", 25)] if harness.THOROUGH else [])
     for stage, mib in stages:
         name = f"{stage}-{mib}"
-        train(tmp_path, job, name, world, stage, parallel={"bucket_mib": mib})
+        train(tmp_path, job, name, world, stage, parallel={"bucket_mib": mib, "reduce": "last"})
         assert outcome(tmp_path, name) == expected, name
 
 
@@ -58,14 +58,15 @@ def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_p
     train(tmp_path, job, "whole", world, "zero2", **every)
     expected = outcome(tmp_path, "whole")
     assert len(expected[0]) == 20
-    train(tmp_path, job, "cut", world, "zero2", **harness.merged(every, parallel={"bucket_mib": 0.002}))
-    assert outcome(tmp_path, "cut") == expected
+    for stage in ("zero2", "zero3"):
+        train(tmp_path, job, f"cut-{stage}", world, stage, **harness.merged(every, parallel={"bucket_mib": 0.002}))
+        assert outcome(tmp_path, f"cut-{stage}") == expected
     train(tmp_path, job, "last", world, "zero2")
     for of, line in zip(harness.records(tmp_path / "last.jsonl")[:2], expected[0][:2]):
         assert of["loss"] == pytest.approx(line["loss"], rel=1e-6 if precision == "fp32" else 1e-3), "other than another order of sums"
     one = harness.merged(job, batch={"micro": 5})  # shares of 14 over 3 ranks are 5 or 4
     if world == 3:
-        train(tmp_path, one, "one-every", world, "zero2", **every)
+        train(tmp_path, one, "one-every", world, "zero3", **every)
         train(tmp_path, one, "one-last", world, "ddp")
         assert outcome(tmp_path, "one-every") == outcome(tmp_path, "one-last")
 
@@ -91,42 +92,43 @@ def test_layers_that_are_computed_again_change_no_bit(tmp_path, small_jobs, task
     assert outcome(tmp_path, "again") == outcome(tmp_path, "kept")
     if task != "patchwork":  # its samples of a batch interact: a share is one micro-batch
         train(tmp_path, job, "every", 2, "zero2", parallel={"reduce": "every"})
-        train(tmp_path, job, "every-again", 2, "zero2", parallel={"reduce": "every"}, train={"activation_checkpointing": True})
-        assert outcome(tmp_path, "every-again") == outcome(tmp_path, "every")
+        for stage in ("zero2", "zero3"):
+            train(tmp_path, job, f"again-{stage}", 2, stage, parallel={"reduce": "every"}, train={"activation_checkpointing": True})
+            assert outcome(tmp_path, f"again-{stage}") == outcome(tmp_path, "every")
 
 
-def test_gradients_are_shared_out_by_zero2_alone(tmp_path, small_jobs):
+def test_gradients_are_shared_out_from_zero2_on(tmp_path, small_jobs):
     result = train(tmp_path, small_jobs["language_model"], "run", 2, "zero1", good=False, parallel={"reduce": "every"})
-    assert result.returncode == 64 and "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2; it is zero1" in result.stderr
+    assert result.returncode == 64 and "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2 or zero3; it is zero1" in result.stderr
 
 
 def test_a_hand_over_between_stages_changes_no_bit(tmp_path):
     """The second stage trains other parameters, starts from the best of the first, and its engine from what the first one's shards hold together."""
     job = harness.merged(PATCHWORK, precision={"compute": "bf16"}, parallel={"bucket_mib": 0.001})
-    for stage in ("ddp", "zero1"):
-        train(tmp_path, job, stage, 3, stage)
-    assert outcome(tmp_path, "zero1") == outcome(tmp_path, "ddp")
-    for name, mib in (("every", 0.001), ("every-whole", 25)):
-        train(tmp_path, job, name, 3, "zero2", parallel={"reduce": "every", "bucket_mib": mib})
-    assert outcome(tmp_path, "every") == outcome(tmp_path, "every-whole")
+    for stage in ("ddp", "zero1", "zero3"):
+        train(tmp_path, job, stage, 3, stage, parallel={"reduce": "last"})
+        assert outcome(tmp_path, stage) == outcome(tmp_path, "ddp")
+    for name, stage, mib in (("every", "zero2", 0.001), ("every-whole", "zero2", 25), ("every-units", "zero3", 0.001)):
+        train(tmp_path, job, name, 3, stage, parallel={"reduce": "every", "bucket_mib": mib})
+        assert outcome(tmp_path, name) == outcome(tmp_path, "every")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_weights_to_start_from_reach_every_shard(tmp_path, small_jobs, precision):
     job = harness.merged(small_jobs["patchwork"], precision={"compute": precision}, parallel={"bucket_mib": 0.001})
     train(tmp_path, job, "source", 1, "ddp")
-    for stage in ("ddp", "zero1"):
+    for stage in ("ddp", "zero1", "zero3"):
         train(tmp_path, job, stage, 3, stage, init={"from": str(tmp_path / "source" / "export" / "model.safetensors")}, run={"seed": 7})
-    assert outcome(tmp_path, "zero1") == outcome(tmp_path, "ddp")
+        assert outcome(tmp_path, stage) == outcome(tmp_path, "ddp")
 
 
-WAYS = [("ddp", 1), ("ddp", 2), ("zero1", 2), ("zero1", 3), ("zero2", 4)]
+WAYS = [("ddp", 1), ("ddp", 2), ("zero1", 2), ("zero1", 3), ("zero2", 4), ("zero3", 3)]
 
 
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=harness.thorough), "bf16"])
 def test_a_checkpoint_of_any_stage_and_world_is_every_others(tmp_path, small_jobs, precision):
     """To the bit where the number of ranks stays, else to 1e-6 in the first loss after it: the same weights, summed in another order."""
-    job = harness.merged(small_jobs["language_model"], batch={"global": 12}, precision={"compute": precision}, parallel={"bucket_mib": 0.004})
+    job = harness.merged(small_jobs["language_model"], batch={"global": 12}, precision={"compute": precision}, parallel={"bucket_mib": 0.004, "reduce": "last"})
     whole = {}
     for _, world in WAYS:
         if world not in whole:
@@ -181,4 +183,8 @@ def test_the_plan_says_what_each_rank_holds(small_jobs, tmp_path):
     every = plan("zero2", 4, "--set", "parallel.reduce=every", "--set", "parallel.bucket_mib=0.001")
     assert every["bytes_per_rank"]["gradients, fp32"] * 4 == zero["bytes_per_rank"]["gradients, fp32"]
     assert every["bytes_per_rank"]["gradient buckets, fp32"] == 2 * 1024, "of 64 values for each of 4 ranks"
+    units = plan("zero3", 4)["bytes_per_rank"]
+    for component in ("master parameters, fp32", "gradients, fp32", "parameters, bf16", "AdamW moments, fp32"):
+        assert units[component] * 4 == ddp["bytes_per_rank"][component], component
+    assert 0 < units["gathered parameters"] < 2 * ddp["bytes_per_rank"]["parameters, bf16"]
     assert plan("zero1", 1)["bytes_per_rank"] == plan("ddp", 1)["bytes_per_rank"], "one rank owns everything"

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "trainer/comm/in_process.h"
@@ -63,7 +64,8 @@ at::Tensor CoxOf(const at::Tensor& risk) {
 }
 
 // Runs `body` on every rank, each with a net and an engine of its own.
-void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& body, int64_t bucket_bytes = 256) {
+void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& body, int64_t bucket_bytes = 256,
+              ZeroStage stage = ZeroStage::kDdp) {
   auto communicators = MakeInProcessWorld(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -71,7 +73,8 @@ void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& bod
       ModelDeclaration declaration;
       const Net net{Scope(declaration)};
       const auto engine = MakeEngine(declaration,
-                                     {.precision = Precision::kFp32,
+                                     {.stage = stage,
+                                      .precision = Precision::kFp32,
                                       .bucket_bytes = bucket_bytes,
                                       .micro_batch = 16,
                                       .optim = {},
@@ -119,9 +122,9 @@ TEST(Engine, AFrozenBfloat16ParameterTakesTwoBytes) {
 }
 
 // One step of Cox's loss over 16 samples. Batch norm's statistics are each rank's own, so it is left out here.
-std::vector<float> CoxStep(int world, bool local_risk_sets) {
-  std::vector<float> weights;
-  RunWorld(world, [&](int rank, const Net& net, Engine& engine) {
+std::vector<float> CoxStep(int world, ZeroStage stage = ZeroStage::kDdp) {
+  std::vector<float> moments;
+  const auto step = [&](int rank, const Net& net, Engine& engine) {
     const int64_t share = 16 / world;
     engine.BeginStep(1);
     const Pass pass = Pass::Training(engine, 1);
@@ -132,16 +135,21 @@ std::vector<float> CoxStep(int world, bool local_risk_sets) {
                     return net.hidden(pass, net.frozen(pass, in[0].to(at::kBFloat16)).to(at::kFloat)).narrow(1, 0, 2);
                   },
                   {x});
-    const at::Tensor all = local_risk_sets ? risk : pass.Gather(net.gather, risk.contiguous());
     // Every rank holds the whole loss; its share is what its own samples add.
-    const at::Tensor loss = local_risk_sets ? CoxOf(all.select(1, 0)) : CoxOf(all.select(1, 0)) / world;
-    engine.Backward(loss, true);
-    if (local_risk_sets) pass.Gather(net.gather, risk.contiguous().detach());
+    engine.Backward(CoxOf(pass.Gather(net.gather, risk.contiguous()).select(1, 0)) / world, true);
     engine.Finish();
     engine.Update({.lr = 1, .clip = 0, .update = 1, .finite = true, .before = {}});
-    if (rank == 0) weights = Values(engine, "adamw.exp_avg.hidden.weight");
-  });
-  return weights;
+    std::vector<float> whole(25);
+    for (const StateSlice& slice : engine.Slices()) {
+      if (slice.key == "adamw.exp_avg.hidden.weight") std::ranges::copy(slice.values, whole.begin() + slice.begin);
+    }
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    moments.resize(25);
+    for (size_t i = 0; i < 25; ++i) moments[i] = whole[i] != 0 ? whole[i] : moments[i];
+  };
+  RunWorld(world, step, 256, stage);
+  return moments;
 }
 
 double Distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -154,13 +162,18 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(Engine, AGatheredLossHasTheGradientOfTheWholeBatch) {
-  const std::vector<float> one = CoxStep(1, false);
-  for (int world : {2, 4}) EXPECT_LT(Distance(one, CoxStep(world, false)), 1e-5) << world;  // sums in another order
+  const std::vector<float> one = CoxStep(1);
+  for (int world : {2, 4}) {
+    const std::vector<float> whole = CoxStep(world);
+    EXPECT_LT(Distance(one, whole), 1e-5) << world;  // sums in another order
+    EXPECT_EQ(CoxStep(world, ZeroStage::kZero3), whole) << world;
+  }
 }
 
 TEST(Engine, ARankWithFewerMicroBatchesOrAFailureTakesPartInEveryCollective) {
-  for (const bool fails : {false, true}) {
-    RunWorld(3, [&](int rank, const Net& net, Engine& engine) {
+  for (const auto& [stage, fails] : {std::pair(ZeroStage::kDdp, false), std::pair(ZeroStage::kDdp, true),
+                                     std::pair(ZeroStage::kZero3, false), std::pair(ZeroStage::kZero3, true)}) {
+    const auto step = [fails](int rank, const Net& net, Engine& engine) {
       engine.BeginStep(2);
       const Pass pass = Pass::Training(engine, 1);
       const int micros = rank == 2 ? 0 : 2 - rank;
@@ -173,7 +186,8 @@ TEST(Engine, ARankWithFewerMicroBatchesOrAFailureTakesPartInEveryCollective) {
       fails&& rank == 0 ? engine.Drain() : engine.Finish();
       if (fails) return;
       EXPECT_TRUE(engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = true, .before = {}}).applied);
-    });
+    };
+    RunWorld(3, step, 256, stage);
   }
 }
 

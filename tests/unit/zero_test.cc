@@ -1,6 +1,8 @@
 // What is shared out over the ranks changes no bit of what is trained, and less of it lies on each.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +18,8 @@
 namespace trainyard {
 namespace {
 
-// Odd sizes; a norm that stays float32, a frozen part, a parameter that gets no gradient on some ranks, and a head
-// under two names.
+// Odd sizes; a norm that stays float32, a frozen part, a parameter that gets no gradient on some ranks, a head under
+// two names, and a unit that is used twice, as is one of its parameters.
 struct Net {
   explicit Net(const Scope& root)
       : first(root.Unit("first")),
@@ -41,12 +43,14 @@ struct Net {
                                      return up(pass, frozen(pass, in[0].to(at::kBFloat16)).to(up.ComputeType(pass)));
                                    },
                                    {x});
-    return pass.Unit(second.unit(),
-                     [=, this](at::TensorList in) {
-                       const at::Tensor out = head(pass, norm(pass, in[0]).tanh());
-                       return all ? sometimes(pass, out).square().sum() : out.square().sum();
-                     },
-                     {y});
+    const at::Tensor z = pass.Unit(second.unit(),
+                                   [=, this](at::TensorList in) {
+                                     const at::Tensor out = head(pass, norm(pass, in[0]).tanh());
+                                     return all ? sometimes(pass, out) : out;
+                                   },
+                                   {y});
+    return pass.Unit(first.unit(),
+                     [=, this](at::TensorList in) { return (in[0] * pass[up.weight].sum()).square().sum(); }, {z});
   }
 
   Scope first, second;
@@ -151,7 +155,7 @@ TEST(Zero, EveryStageMakesTheSameBits) {
       const auto [expected, norms] = Trained({world, precision, ZeroStage::kDdp, 25 << 20});
       EXPECT_GE(expected.size(), 3 * 6u);
       for (const int64_t bucket_bytes : {1, 2048, 25 << 20}) {
-        for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero2}) {
+        for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero2, ZeroStage::kZero3}) {
           SCOPED_TRACE(testing::Message() << "world " << world << ", bf16 " << (precision == Precision::kBf16)
                                           << ", stage " << static_cast<int>(stage) << ", buckets of " << bucket_bytes);
           const auto [values, seen] = Trained({world, precision, stage, bucket_bytes});
@@ -182,15 +186,19 @@ TEST(Zero, GradientsThatAreSharedOutMakeTheSameBitsAmongThemselves) {
           EXPECT_EQ(norms, norms_last);
           EXPECT_EQ(expected, summed_last);
         }
-        for (const int64_t bucket_bytes : {1, 2048}) {
-          SCOPED_TRACE(testing::Message() << "world " << world << ", bf16 " << (precision == Precision::kBf16) << ", "
-                                          << micro_batches << " micro-batches, buckets of " << bucket_bytes);
-          Way cut = whole;
-          cut.bucket_bytes = bucket_bytes;
-          const auto [values, seen] = Trained(cut);
-          EXPECT_EQ(seen, norms);
-          ASSERT_EQ(values.size(), expected.size());
-          for (const auto& [key, of_key] : expected) EXPECT_TRUE(SameBits(values.at(key), of_key)) << key;
+        for (const ZeroStage stage : {ZeroStage::kZero2, ZeroStage::kZero3}) {
+          for (const int64_t bucket_bytes : {1, 2048, 25 << 20}) {
+            SCOPED_TRACE(testing::Message()
+                         << "world " << world << ", bf16 " << (precision == Precision::kBf16) << ", " << micro_batches
+                         << " micro-batches, stage " << static_cast<int>(stage) << ", buckets of " << bucket_bytes);
+            Way cut = whole;
+            cut.stage = stage;
+            cut.bucket_bytes = bucket_bytes;
+            const auto [values, seen] = Trained(cut);
+            EXPECT_EQ(seen, norms);
+            ASSERT_EQ(values.size(), expected.size());
+            for (const auto& [key, of_key] : expected) EXPECT_TRUE(SameBits(values.at(key), of_key)) << key;
+          }
         }
       }
     }
@@ -200,11 +208,13 @@ TEST(Zero, GradientsThatAreSharedOutMakeTheSameBitsAmongThemselves) {
 TEST(Zero, ComputingUnitsAgainChangesNoBit) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     for (const int world : {1, 3}) {
-      for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
-        Way way{world, precision, ZeroStage::kZero2, 2048, reduce};
-        const auto kept = Trained(way);
-        way.recompute = true;
-        EXPECT_EQ(Trained(way), kept) << world << ", " << static_cast<int>(reduce);
+      for (const ZeroStage stage : {ZeroStage::kZero2, ZeroStage::kZero3}) {
+        for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+          Way way{world, precision, stage, 2048, reduce};
+          const auto kept = Trained(way);
+          way.recompute = true;
+          EXPECT_EQ(Trained(way), kept) << world << ", " << static_cast<int>(reduce);
+        }
       }
     }
   }
@@ -230,13 +240,14 @@ TEST(Zero, WhatIsReadIsTheWholeAndCanBeSet) {
         if (rank == 0) read.push_back(std::move(values));
       }
     });
-    for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1}) {
+    for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero3}) {
       std::vector<double> losses(3);
       RunWorld({3, precision, stage, 2048}, [&](int rank, const Net& net, Engine& engine) {
         for (int32_t i = 0; i < static_cast<int32_t>(read.size()); ++i)
           engine.SetParameter(ParameterId{i}, read[static_cast<size_t>(i)]);
         losses[static_cast<size_t>(rank)] =
             net.Loss(Pass::Evaluation(engine), Inputs(0, 9), true).detach().to(at::kDouble).item<double>();
+        engine.EndForwards();
         for (int32_t i = 0; i < static_cast<int32_t>(read.size()); ++i) {
           const std::vector<float> again = ReadOn(rank, engine, ParameterId{i});
           EXPECT_TRUE(rank != 0 || SameBits(again, read[static_cast<size_t>(i)])) << i;
@@ -261,36 +272,92 @@ TEST(Zero, AReaderThatFailsLeavesNobodyWaiting) {
   });
 }
 
+enum class Fails { kBefore, kInUnit, kBehind, kInBackward };
+
+// Fails in a micro-batch; behind a forward only backward throws.
+void Fail(Fails fails, const Net& net, Engine& engine, bool last) {
+  const Pass pass = Pass::Training(engine, 1);
+  if (fails == Fails::kBefore) return;
+  if (fails == Fails::kInUnit) {
+    const auto throws = [](at::TensorList) -> at::Tensor { throw std::runtime_error("planted"); };
+    EXPECT_THROW(pass.Unit(net.first.unit(), throws, {}), std::runtime_error);
+    return;
+  }
+  if (fails == Fails::kInBackward)
+    engine.Parameter(ParameterId{1}).register_hook([](const at::Tensor& g) -> at::Tensor {
+      throw std::runtime_error("planted");
+      return g;
+    });
+  const at::Tensor loss = net.Loss(pass, Inputs(0, 5), true);
+  if (fails == Fails::kBehind) return;
+  EXPECT_THROW(engine.Backward(loss, last), std::runtime_error);
+  engine.Parameter(ParameterId{1}).remove_hook(0);
+}
+
 // A rank whose data, forward or backward failed takes part in every collective that is left; the next step is whole
 // again. With each micro-batch reduced some of it may be over, and of the one that failed some buckets sent.
 TEST(Zero, ARankThatFailsDrains) {
-  for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
-    for (const int64_t before : {0, 1}) {
-      for (const bool in_backward : {false, true}) {
-        const Way way{3, Precision::kBf16, ZeroStage::kZero2, 2048, reduce};
-        RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
-          engine.BeginStep(2);
-          for (int64_t m = 0; m < 2; ++m) {
-            const at::Tensor loss = net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true);
-            if (rank == 1 && m == before) {
-              if (in_backward) {
-                engine.Parameter(ParameterId{1}).register_hook([](const at::Tensor& g) -> at::Tensor {
-                  throw std::runtime_error("planted");
-                  return g;
-                });
-                EXPECT_THROW(engine.Backward(net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true), m == 1),
-                             std::runtime_error);
-                engine.Parameter(ParameterId{1}).remove_hook(0);
+  for (const ZeroStage stage : {ZeroStage::kZero2, ZeroStage::kZero3}) {
+    for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+      for (const int64_t before : {0, 1}) {
+        for (const Fails fails : {Fails::kBefore, Fails::kInUnit, Fails::kBehind, Fails::kInBackward}) {
+          const Way way{3, Precision::kBf16, stage, 2048, reduce};
+          RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+            engine.BeginStep(2);
+            for (int64_t m = 0; m < 2; ++m) {
+              if (rank == 1 && m == before) {
+                Fail(fails, net, engine, m == 1);
+                break;
               }
-              break;
+              engine.Backward(net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true), m == 1);
             }
-            engine.Backward(loss, m == 1);
-          }
-          rank == 1 ? engine.Drain() : engine.Finish();
-          EXPECT_TRUE(TrainStep(rank, way, net, engine, 1).applied);
-        });
+            rank == 1 ? engine.Drain() : engine.Finish();
+            EXPECT_TRUE(TrainStep(rank, way, net, engine, 1).applied);
+          });
+        }
       }
     }
+  }
+}
+
+// Ranks make as many forwards as they have data for, and one of them fails in one.
+TEST(Zero, RanksEvaluateDifferentNumbersOfForwards) {
+  RunWorld({3, Precision::kBf16, ZeroStage::kZero3, 2048}, [&](int rank, const Net& net, Engine& engine) {
+    for (int chunk = 0; chunk < 2; ++chunk) {
+      const at::NoGradGuard no_graph;
+      const at::Tensor first = net.Loss(Pass::Evaluation(engine), Inputs(0, 9), true);
+      for (int i = 0; i < rank; ++i)
+        EXPECT_TRUE(net.Loss(Pass::Evaluation(engine), Inputs(0, 9), true).equal(first)) << rank;
+      if (rank == 1) Fail(Fails::kInUnit, net, engine, false);
+      engine.EndForwards();
+    }
+    EXPECT_TRUE(TrainStep(rank, {3, Precision::kBf16, ZeroStage::kZero3, 2048}, net, engine, 1).applied);
+  });
+}
+
+// What a rank does otherwise than the others is refused, with the units' names, and nobody waits for it.
+TEST(Zero, UnitsInAnotherOrderAreRefused) {
+  for (const bool later : {false, true}) {
+    const Way way{3, Precision::kFp32, ZeroStage::kZero3, 2048};
+    RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+      if (later) TrainStep(rank, way, net, engine, 1);
+      engine.BeginStep(1);
+      std::string refused;
+      try {
+        const Pass pass = Pass::Training(engine, 1);
+        const at::Tensor x = at::ones({1, 37});
+        if (rank == 2) pass.Unit(net.second.unit(), [&](at::TensorList in) { return net.head(pass, in[0]); }, {x});
+        engine.Backward(net.Loss(pass, Inputs(0, 5), true), true);
+      } catch (const std::logic_error& error) {
+        refused = error.what();
+      }
+      refused.empty() ? engine.Finish() : engine.Drain();
+      if (rank == 2 || !later) {
+        EXPECT_NE(refused.find("second"), std::string::npos) << rank << ": " << refused;
+        EXPECT_NE(refused.find("first"), std::string::npos) << rank << ": " << refused;
+      }
+      EXPECT_TRUE(TrainStep(rank, way, net, engine, 2).applied);
+    });
   }
 }
 

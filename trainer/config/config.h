@@ -84,9 +84,9 @@ struct PrecisionConfig {
 };
 
 struct ParallelConfig {
-  std::string stage = "auto";  // auto | ddp | zero1 | zero2
+  std::string stage = "auto";  // auto | ddp | zero1 | zero2 | zero3
   double bucket_mib = 25;
-  std::string reduce = "last";
+  std::string reduce = "auto";  // auto | last | every
   std::string offload = "none";
   double rendezvous_seconds = 300;
   double collective_seconds = 600;

@@ -146,15 +146,14 @@ void EngineFields(FieldTable& t, Config& c) {
   t.AutoIs([] { return Json("fp32"); });
   t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
            "Type in which gradients are summed over ranks.", {"bf16"});
-  t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2"}, kFree,
-           "What is shared out over ranks: nothing, the optimizer's state, or with parallel.reduce: every (zero2) the "
-           "gradients, too (docs/parallel.md); auto is ddp.",
-           {"zero3"});
+  t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2", "zero3"}, kFree,
+           "What is shared out over ranks: nothing; the optimizer's state (zero1, zero2); with parallel.reduce: every "
+           "the gradients, too (zero2); and the parameters (zero3). See docs/parallel.md; auto is ddp.");
   t.Number("parallel.bucket_mib", c.parallel.bucket_mib, 0.001, 65536, kFree,
            "Gradients are reduced in buckets of so many MiB while backward goes on.");
-  t.Choice("parallel.reduce", c.parallel.reduce, {"last", "every"}, kFree,
-           "When gradients are summed over ranks: with the last micro-batch of a step, or with every one (zero2), so "
-           "that each rank holds its part of them only.");
+  t.Choice("parallel.reduce", c.parallel.reduce, {"auto", "last", "every"}, kFree,
+           "When gradients are summed over ranks: with the last micro-batch of a step, or with every one (zero2, "
+           "zero3), so that each rank holds its part of them only; auto is every for zero3, else last.");
   t.Choice("parallel.offload", c.parallel.offload, {"none"}, kFree, "What lies in host memory.", {"optimizer"});
   t.Number("parallel.rendezvous_seconds", c.parallel.rendezvous_seconds, 0.1, 86400, kFree,
            "How long ranks wait for each other at the start.");

@@ -59,8 +59,9 @@ void CheckRelations(const Config& c) {
       {c.data.path.empty(), "data.path: missing; `trainyard synth " + c.task.name + " --out DIR` writes a data set"},
       {c.schedule.name == "plateau" && c.schedule.metric.empty(),
        "schedule.metric: missing; plateau watches an evaluation metric"},
-      {c.parallel.reduce == "every" && c.parallel.stage != "zero2",
-       "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2; it is " + c.parallel.stage},
+      {c.parallel.reduce == "every" && c.parallel.stage != "zero2" && c.parallel.stage != "zero3",
+       "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2 or zero3; it is " +
+           c.parallel.stage},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) throw ConfigError(rule.what);

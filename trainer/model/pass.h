@@ -31,6 +31,9 @@ class Weights {
   virtual at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) = 0;
   // Rows of all ranks in global order; differentiable. x: (rows, columns) float32, other rows on every rank.
   virtual at::Tensor Gather(GatherId id, const at::Tensor& x) = 0;
+  // Behind forwards of an evaluation, however many this rank has made, also when one failed: every rank calls it, and
+  // where they share out parameters it returns when all have.
+  virtual void EndForwards() {}
 };
 
 // Small; copies share which units are open.

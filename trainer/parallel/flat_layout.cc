@@ -28,13 +28,15 @@ std::vector<ParameterSpec> Trained(const ModelDeclaration& declaration, const st
   return specs;
 }
 
-FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world)
-    : parameters_(std::move(parameters)), world_(world) {
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const bool new_unit = i > 0 && parameters_[i].unit != parameters_[i - 1].unit;
+FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world, bool cut_at_units)
+    : parameters_(std::move(parameters)), world_(world), cut_at_units_(cut_at_units) {
+  for (const ParameterSpec& spec : parameters_) {
+    const bool new_unit = runs_.empty() || spec.unit != runs_.back().unit;
     total_ = RoundUp(total_, new_unit ? kBlock * world_ : kBlock);
-    ranges_.push_back({total_, total_ + parameters_[i].numel()});
+    if (new_unit) runs_.push_back({spec.unit, {total_, total_}});
+    ranges_.push_back({total_, total_ + spec.numel()});
     total_ = ranges_.back().end;
+    runs_.back().range.end = RoundUp(total_, kBlock * world_);
   }
   total_ = RoundUp(total_, kBlock * world_);
 }
@@ -50,11 +52,15 @@ std::vector<Range> FlatLayout::Buckets(int64_t bucket_bytes) const {
   const auto elements = [&](int64_t bytes) { return std::max(unit, bytes / int64_t{sizeof(float)} / unit * unit); };
   const int64_t bucket = elements(bucket_bytes), first = std::min(bucket, elements(1 << 20));
   std::vector<Range> buckets;
-  for (int64_t end = total_; end > 0;) {
-    const int64_t begin = std::max<int64_t>(0, end - (buckets.empty() ? first : bucket));
-    buckets.push_back({begin, end});
-    end = begin;
-  }
+  const auto cut = [&](Range range) {
+    for (int64_t end = range.end; end > range.begin;) {
+      const int64_t begin = std::max(range.begin, end - (buckets.empty() ? first : bucket));
+      buckets.push_back({begin, end});
+      end = begin;
+    }
+  };
+  if (!cut_at_units_) cut({0, total_});
+  for (size_t i = runs_.size(); cut_at_units_ && i > 0; --i) cut(runs_[i - 1].range);
   return buckets;
 }
 

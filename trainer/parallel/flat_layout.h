@@ -22,16 +22,25 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+// Neighbours of one unit, padding included.
+struct UnitRun {
+  UnitId unit;
+  Range range;
+};
+
 class FlatLayout {
  public:
+  // `cut_at_units`: no bucket holds parts of two units, so that a unit can be put together by itself.
   // REQUIRES: names are unique, world >= 1.
-  FlatLayout(std::vector<ParameterSpec> parameters, int world);
+  FlatLayout(std::vector<ParameterSpec> parameters, int world, bool cut_at_units = false);
 
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
   // Where parameter i lies, without its padding.
   Range range(size_t i) const { return ranges_[i]; }
   int64_t total() const { return total_; }  // elements, padding included; a multiple of 64 x world
   int64_t num_parameters() const;           // elements, padding left out
+  // Ascending; a unit whose parameters are not neighbours has several.
+  const std::vector<UnitRun>& runs() const { return runs_; }
 
   // Cuts from the end (backward's order) into buckets: the first of at most 1 MiB, then of
   // bucket_bytes, each a multiple of 64 x world elements.
@@ -43,8 +52,10 @@ class FlatLayout {
  private:
   std::vector<ParameterSpec> parameters_;
   std::vector<Range> ranges_;
+  std::vector<UnitRun> runs_;
   int64_t total_ = 0;
   int world_;
+  bool cut_at_units_;
 };
 
 // Shell-style match: * is any text, ? any character.

@@ -33,7 +33,8 @@ void Convert(std::span<const float> from, const at::Tensor& to) {
   });
 }
 
-FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard, Reduce reduce)
+FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard, Reduce reduce,
+                     bool in_units)
     : layout_(std::move(layout)), sharded_(!shard.empty()) {
   const int64_t total = layout_.total();
   int64_t size = 0;
@@ -42,10 +43,11 @@ FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<R
     size += range.size();
   }
   const bool half = precision == Precision::kBf16;
-  master = at::zeros({half ? size : total}, at::kFloat);
+  master = at::zeros({half || in_units ? size : total}, at::kFloat);
   gradient = at::zeros({reduce == Reduce::kEvery ? size : total}, at::kFloat);
   for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
-  if (half) compute_ = at::zeros({total}, at::kBFloat16);
+  if (half) compute_ = at::zeros({in_units ? size : total}, at::kBFloat16);
+  if (in_units) units_.emplace(layout_, half ? at::kBFloat16 : at::kFloat);
   int64_t wide = 0;
   for (const ParameterSpec& spec : layout_.parameters()) {
     const bool stays = half && sharded_ && spec.dtype == DType::kFloat32;
@@ -55,9 +57,11 @@ FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<R
   if (wide > 0) wide_ = at::zeros({wide}, at::kFloat);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const ParameterSpec& spec = layout_.parameters()[i];
-    const at::Tensor& flat = wide_offsets_[i] >= 0 ? wide_ : half && spec.dtype != DType::kFloat32 ? compute_ : master;
-    const int64_t begin = wide_offsets_[i] >= 0 ? wide_offsets_[i] : layout_.range(i).begin;
-    at::Tensor leaf = flat.narrow(0, begin, spec.numel()).view(spec.shape).detach();
+    const bool in_wide = wide_offsets_[i] >= 0;
+    const at::Tensor& flat = in_wide ? wide_ : half && spec.dtype != DType::kFloat32 ? compute_ : master;
+    const int64_t begin = in_wide ? wide_offsets_[i] : layout_.range(i).begin;
+    at::Tensor leaf =
+        in_units && !in_wide ? units_->Leaf(i) : flat.narrow(0, begin, spec.numel()).view(spec.shape).detach();
     leaf.requires_grad_(true);
     leaves_.push_back(leaf);
   }
@@ -111,14 +115,18 @@ void FlatState::Set(size_t parameter, std::span<const float> values) {
           values.subspan(static_cast<size_t>(piece.flat.begin - range.begin), static_cast<size_t>(piece.flat.size())),
           MasterOf(piece).begin());
   }
+  if (compute_.defined() && units_) {
+    for (const OwnedPiece& piece : OwnedOf(range))
+      Convert(MasterOf(piece), compute_.narrow(0, ComputePlace(piece), piece.flat.size()));
+  }
   // The leaf is the master, or apart from it.
-  Convert(values, leaves_[parameter].detach().view({range.size()}));
+  if (!units_ || wide_offsets_[parameter] >= 0) Convert(values, leaves_[parameter].detach().view({range.size()}));
 }
 
 void FlatState::RefreshOwned() {
   if (!compute_.defined()) return;
   for (const OwnedPiece& piece : owned_)
-    Convert(MasterOf(piece), compute_.narrow(0, piece.flat.begin, piece.flat.size()));
+    Convert(MasterOf(piece), compute_.narrow(0, ComputePlace(piece), piece.flat.size()));
   if (!wide_.defined()) return;
   std::ranges::fill(Floats(wide_), -0.f);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {

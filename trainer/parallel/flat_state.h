@@ -6,12 +6,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/memory_plan.h"
+#include "trainer/parallel/unit_memory.h"
 
 namespace trainyard {
 
@@ -26,15 +28,16 @@ class FlatState {
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
   // master, or with kBf16 bf16 copies of it (except those declared as DType::kFloat32).
   // `shard`: what this rank owns, ascending; empty: everything, alone or as every other rank does. Of a shard the
-  // moments and, with kBf16, the master are held, and nothing of them beyond it; with kEvery the gradient, too.
-  FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {},
-            Reduce reduce = Reduce::kLast);
+  // moments and, with kBf16, the master are held, and nothing of them beyond it; with kEvery the gradient, too; with
+  // `in_units` the parameters: the leaves have memory while `units` gives it to them.
+  FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {}, Reduce reduce = Reduce::kLast,
+            bool in_units = false);
 
   const FlatLayout& layout() const { return layout_; }
   bool sharded() const { return sharded_; }
 
-  // Float32. The gradient: (total), or (owned) with kEvery. The moments: (owned). The master: (total) where it is what
-  // forward computes with or the rank owns everything, else (owned).
+  // Float32. The gradient: (total), or (owned) with kEvery. The moments: (owned). The master: (total) where the leaves
+  // are views of it or the rank owns everything, else (owned).
   at::Tensor master, gradient, exp_avg, exp_avg_sq;
   bool master_is_whole() const { return master.numel() == layout_.total(); }
   bool gradient_is_whole() const { return gradient.numel() == layout_.total(); }
@@ -51,8 +54,12 @@ class FlatState {
 
   // Leaf i belongs to parameter i of the layout, in its shape; requires_grad.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  // What forward computes with in bfloat16: (total); undefined in float32.
+  // What forward computes with in bfloat16: (total), with `in_units` (owned); undefined in float32.
   const at::Tensor& compute() const { return compute_; }
+  // What leaves have no memory of their own for; nothing where they have.
+  std::optional<UnitMemory>& units() { return units_; }
+  // What the rank owns of what forward computes with: (owned). REQUIRES: units().
+  const at::Tensor& parameter_shard() const { return compute_.defined() ? compute_ : master; }
   // The leaves that stay float32 beside `compute` where the master is not whole: (n), undefined where there are none.
   const at::Tensor& wide() const { return wide_; }
 
@@ -65,9 +72,13 @@ class FlatState {
   void RefreshOwned();
 
  private:
+  // Where a piece of what the rank owns lies in `compute_`.
+  int64_t ComputePlace(const OwnedPiece& piece) const { return units_ ? piece.at : piece.flat.begin; }
+
   FlatLayout layout_;
   bool sharded_;
   std::vector<OwnedPiece> owned_;
+  std::optional<UnitMemory> units_;
   at::Tensor compute_, wide_;
   std::vector<int64_t> wide_offsets_;  // of each parameter in `wide`; -1: it is not there
   std::vector<at::Tensor> leaves_;

@@ -101,18 +101,19 @@ at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, 
 }
 
 void GatherSchedule::Complete(int64_t micro_batches) {
-  while (!complete(micro_batches)) {
-    const size_t turn = next_ % (2 * columns_.size());
-    const bool backward = turn >= columns_.size();
-    const GatherId id{static_cast<int32_t>(backward ? 2 * columns_.size() - 1 - turn : turn)};
-    const int64_t columns = columns_[static_cast<size_t>(id.index)];
-    const at::Tensor nothing = at::zeros({0, columns}, at::kFloat);
-    std::vector<int64_t> counts;
-    if (backward) {
-      SumGradient(id, nothing, counts);
-    } else {
-      Exchange(id, nothing, counts);
-    }
+  while (!complete(micro_batches)) CompleteNext();
+}
+
+void GatherSchedule::CompleteNext() {
+  const size_t turn = next_ % (2 * columns_.size());
+  const bool backward = turn >= columns_.size();
+  const GatherId id{static_cast<int32_t>(backward ? 2 * columns_.size() - 1 - turn : turn)};
+  const at::Tensor nothing = at::zeros({0, columns_[static_cast<size_t>(id.index)]}, at::kFloat);
+  std::vector<int64_t> counts;
+  if (backward) {
+    SumGradient(id, nothing, counts);
+  } else {
+    Exchange(id, nothing, counts);
   }
 }
 

@@ -28,6 +28,8 @@ class GatherSchedule {
   at::Tensor Gather(GatherId id, const at::Tensor& x);
   // Takes part in everything that is left of the first `micro_batches` of the step.
   void Complete(int64_t micro_batches);
+  // In the next one.
+  void CompleteNext();
   bool complete(int64_t micro_batches) const { return next_ >= EndOf(micro_batches); }
 
  private:

@@ -66,9 +66,10 @@ void AddGradient(const at::Tensor& values, at::Tensor to, bool first) {
   });
 }
 
-void RefuseSecondGradient(const ParameterSpec& spec) {
-  throw Error(ExitCode::kInternal,
-              "a second gradient of " + spec.name + " arrived in one backward, while its bucket may be on its way");
+void RefuseGradient(const ParameterSpec& spec) {
+  throw Error(ExitCode::kInternal, "a gradient of " + spec.name +
+                                       " arrived in a backward in which its bucket may be on its way already: a second "
+                                       "one, or one that was not expected any more");
 }
 
 }  // namespace trainyard

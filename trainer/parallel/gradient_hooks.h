@@ -31,14 +31,14 @@ class GradientHooks {
   std::function<void(size_t, const at::Tensor&)> arrived_;
 };
 
-// Of each parameter the numbers of the buckets that it overlaps.
+// Of each parameter the numbers of the buckets that it overlaps, ascending.
 std::vector<std::vector<size_t>> BucketsOf(const FlatLayout& layout, const std::vector<Range>& buckets);
 
 // Adds float32 or bfloat16 values to float32 ones; `first`: they take the place of what is there.
 void AddGradient(const at::Tensor& values, at::Tensor to, bool first);
 
-// "a second gradient of <name> arrived in one backward".
-[[noreturn]] void RefuseSecondGradient(const ParameterSpec& spec);
+// A second gradient of one backward, or one whose bucket was sent without it.
+[[noreturn]] void RefuseGradient(const ParameterSpec& spec);
 
 }  // namespace trainyard
 

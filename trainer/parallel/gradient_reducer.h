@@ -10,6 +10,7 @@
 #ifndef TRAINYARD_TRAINER_PARALLEL_GRADIENT_REDUCER_H_
 #define TRAINYARD_TRAINER_PARALLEL_GRADIENT_REDUCER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -31,6 +32,9 @@ class GradientReducer {
   virtual void BeginBackward(bool last) = 0;
   // While held, buckets stay: another collective has its turn first. REQUIRES: held by nobody when EndBackward comes.
   virtual void Hold(bool held) = 0;
+  // In a backward that sends buckets: the first `buckets` of them go now, whether held or not. What has not arrived of
+  // them counts as zero, and may not arrive any more.
+  virtual void SendThrough(size_t buckets) = 0;
   // After it, and once for each micro-batch that the rank with most of them has and this one has not.
   virtual void EndBackward() = 0;
   // After the last one: returns when state.gradient holds the sum over all ranks, of what this rank owns. Throws

@@ -2,6 +2,7 @@
 
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/reduce_every.h"
+#include "trainer/parallel/unit_memory.h"
 
 namespace trainyard {
 
@@ -36,7 +37,8 @@ int64_t InFlight(const ModelDeclaration& declaration, int world, const std::vect
 
 MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable) {
-  const FlatLayout layout(Trained(declaration, trainable), shape.world);
+  const bool pieces = shape.stage == ZeroStage::kZero3 && shape.world > 1;
+  const FlatLayout layout(Trained(declaration, trainable), shape.world, pieces);
   const Precision precision = shape.precision;
   const bool half = precision == Precision::kBf16, sharded = shape.stage != ZeroStage::kDdp && shape.world > 1;
   // Buckets are cut evenly, so each rank owns as much.
@@ -55,8 +57,9 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   for (const BufferSpec& spec : declaration.buffers) buffers += spec.numel() * 4;
   MemoryPlan plan;
   // In float32 the master is what forward computes with, so every rank has the whole.
-  plan.Add("master parameters, fp32", (half ? owned : flat) * 4);
-  plan.Add("parameters, bf16", half ? flat * 2 : 0);
+  plan.Add("master parameters, fp32", (half || pieces ? owned : flat) * 4);
+  plan.Add("parameters, bf16", half ? (pieces ? owned : flat) * 2 : 0);
+  plan.Add("gathered parameters", pieces ? UnitMemory::Bytes(layout, half ? at::kBFloat16 : at::kFloat) : 0);
   plan.Add("parameters that stay fp32", wide * 4);
   const bool every = sharded && shape.reduce == Reduce::kEvery;
   plan.Add("gradients, fp32", (every ? owned : flat) * 4);

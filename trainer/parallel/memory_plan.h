@@ -15,9 +15,10 @@ namespace trainyard {
 enum class Precision { kFp32, kBf16 };
 
 // What is shared out over the ranks instead of being held by each: nothing; the optimizer's state, with the float32
-// master where forward computes with something else; with Reduce::kEvery, which is zero2's alone, the gradients. (Else
-// zero2 is zero1: with gradients summed on the last micro-batch there is nothing to let go earlier.)
-enum class ZeroStage { kDdp, kZero1, kZero2 };
+// master where forward computes with something else; with zero3 the parameters, of which a rank puts a unit together
+// while it computes with it; with Reduce::kEvery, from zero2 on, the gradients. (Else zero2 is zero1: with gradients
+// summed on the last micro-batch there is nothing to let go earlier.)
+enum class ZeroStage { kDdp, kZero1, kZero2, kZero3 };
 
 // When the ranks' gradients are summed: once a step; with every micro-batch, so that each rank holds its shard of them.
 enum class Reduce { kLast, kEvery };

@@ -41,6 +41,7 @@ void Publisher::Begin() {
   const auto values = [](const at::Tensor& flat) { return flat.variable_data(); };
   // Summed: what a rank does not own holds zeros that change no sum.
   if (state_.wide().defined()) collectives_.AllReduce(values(state_.wide()), "parameters in float32");
+  if (state_.units()) return;  // forward gathers
   const at::Tensor whole = values(state_.compute().defined() ? state_.compute() : state_.master);
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Range mine = state_.owned()[b].flat;

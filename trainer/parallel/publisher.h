@@ -27,7 +27,8 @@ class Publisher {
   Publisher& operator=(const Publisher&) = delete;
 
   // Refreshes what this rank owns, and begins to get the rest, a bucket after the other in forward's order. Until it is
-  // there nobody may read a leaf, or change the master. Every rank calls it.
+  // there nobody may read a leaf, or change the master. Where leaves have no memory of their own, only what all ranks
+  // hold is refreshed. Every rank calls it.
   void Begin();
   // Returns when the leaf of a parameter is whole, or when all are. Throws PeerError when a collective failed.
   void Await(size_t parameter);

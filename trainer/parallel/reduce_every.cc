@@ -46,11 +46,13 @@ void ReduceEvery::BeginRound() {
 
 void ReduceEvery::Hold(bool held) {
   held_ = held;
-  if (!held_) Advance(false);
+  if (!held_) Advance(0);
 }
 
 void ReduceEvery::Arrived(size_t parameter, const at::Tensor& gradient) {
-  if (arrived_[parameter]) RefuseSecondGradient(state_.layout().parameters()[parameter]);
+  const auto was_sent = [&](size_t bucket) { return rounds_ * buckets_.size() + bucket < sent_; };
+  if (arrived_[parameter] || std::ranges::any_of(buckets_of_[parameter], was_sent))
+    RefuseGradient(state_.layout().parameters()[parameter]);
   arrived_[parameter] = true;
   came_[parameter] = gradient;
   left_to_put_[parameter] = buckets_of_[parameter].size();
@@ -58,17 +60,17 @@ void ReduceEvery::Arrived(size_t parameter, const at::Tensor& gradient) {
     --buckets_[b].waiting;
     if (rounds_ * buckets_.size() + b < opened_) Put(b, parameter);
   }
-  Advance(false);
+  Advance(0);
 }
 
-void ReduceEvery::Advance(bool all) {
+void ReduceEvery::Advance(size_t through) {
   const size_t begin = rounds_ * buckets_.size(), end = begin + buckets_.size();
   for (;;) {
-    if (sent_ < opened_ && (all || (!held_ && buckets_[sent_ - begin].waiting == 0))) {
+    if (sent_ < opened_ && (sent_ - begin < through || (!held_ && buckets_[sent_ - begin].waiting == 0))) {
       Send();
     } else if (opened_ < end && opened_ < retired_ + kSlots) {
       Open();
-    } else if (retired_ < sent_ && opened_ < end && (all || Needed(opened_ - begin))) {
+    } else if (retired_ < sent_ && opened_ < end && (opened_ - begin < through || Needed(opened_ - begin))) {
       Retire();
     } else {
       return;
@@ -128,7 +130,7 @@ void ReduceEvery::EndBackward() {
   size_t done = retired_;
   while (done < sent_ && collectives_.Done(tickets_[done % kSlots])) ++done;
   overlap_ = static_cast<double>(done) / static_cast<double>((rounds_ + 1) * buckets_.size());
-  Advance(true);
+  Advance(buckets_.size());
   ++rounds_;
   BeginRound();
 }

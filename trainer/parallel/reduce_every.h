@@ -24,6 +24,7 @@ class ReduceEvery : public GradientReducer {
   void BeginStep() override;
   void BeginBackward(bool) override {}
   void Hold(bool held) override;
+  void SendThrough(size_t buckets) override { Advance(buckets); }
   void EndBackward() override;
   void Finish() override;
   void Drain() override;
@@ -40,8 +41,8 @@ class ReduceEvery : public GradientReducer {
   void Arrived(size_t parameter, const at::Tensor& gradient);
   void BeginRound();
   // Sends, retires and opens what can be, in order. It waits for a bucket that is on its way where a gradient that has
-  // arrived needs its slot. `all`: the round has ended.
-  void Advance(bool all);
+  // arrived needs its slot. The first `through` buckets go in any case.
+  void Advance(size_t through);
   void Open();
   void Put(size_t bucket, size_t parameter);
   void Send();

@@ -31,22 +31,35 @@ void ReduceLast::BeginStep() {
 
 void ReduceLast::Hold(bool held) {
   held_ = held;
-  if (!held_ && last_) SendReady(false);
+  if (!held_ && last_) SendReady(0);
+}
+
+void ReduceLast::SendThrough(size_t buckets) {
+  if (last_) SendReady(buckets);
 }
 
 void ReduceLast::Arrived(size_t parameter, const at::Tensor& gradient) {
-  if (last_ && arrived_[parameter]) RefuseSecondGradient(state_.layout().parameters()[parameter]);
+  const auto was_sent = [&](size_t bucket) { return bucket < next_; };
+  if (last_ && (arrived_[parameter] || std::ranges::any_of(buckets_of_[parameter], was_sent)))
+    RefuseGradient(state_.layout().parameters()[parameter]);
   const Range range = state_.layout().range(parameter);
   AddGradient(gradient, state_.gradient.narrow(0, range.begin, range.size()), !touched_[parameter]);
   touched_[parameter] = true;
   if (!last_) return;
   arrived_[parameter] = true;
   for (const size_t b : buckets_of_[parameter]) --buckets_[b].waiting;
-  SendReady(false);
+  SendReady(0);
 }
 
-void ReduceLast::SendReady(bool all) {
-  for (; next_ < buckets_.size() && (all || (!held_ && buckets_[next_].waiting == 0)); ++next_) {
+void ReduceLast::SendReady(size_t through) {
+  for (size_t p = 0; p < touched_.size() && next_ < through; ++p) {
+    const auto goes = [&](size_t bucket) { return bucket < through; };
+    if (touched_[p] || !std::ranges::any_of(buckets_of_[p], goes)) continue;
+    const Range range = state_.layout().range(p);
+    state_.gradient.narrow(0, range.begin, range.size()).zero_();
+    touched_[p] = true;
+  }
+  for (; next_ < buckets_.size() && (next_ < through || (!held_ && buckets_[next_].waiting == 0)); ++next_) {
     Bucket& bucket = buckets_[next_];
     if (collectives_.size() == 1) continue;
     const at::Tensor whole = state_.gradient.narrow(0, bucket.range.begin, bucket.range.size());
@@ -63,13 +76,7 @@ void ReduceLast::Finish() {
                                     [&](const Bucket& bucket) { return collectives_.Done(bucket.ticket); });
     overlap_ = static_cast<double>(done) / static_cast<double>(buckets_.size());
   }
-  std::span<float> gradient = Floats(state_.gradient);
-  for (size_t p = 0; p < touched_.size(); ++p) {
-    if (touched_[p]) continue;
-    const Range range = state_.layout().range(p);
-    std::fill_n(gradient.begin() + range.begin, range.size(), 0.f);
-  }
-  SendReady(true);
+  SendReady(buckets_.size());
   if (collectives_.size() == 1) return;
   for (const Bucket& bucket : buckets_) collectives_.Wait(bucket.ticket);
 }

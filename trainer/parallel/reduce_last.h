@@ -19,6 +19,7 @@ class ReduceLast : public GradientReducer {
   void BeginStep() override;
   void BeginBackward(bool last) override { last_ = last; }
   void Hold(bool held) override;
+  void SendThrough(size_t buckets) override;
   void EndBackward() override {}
   void Finish() override;
   void Drain() override { hooks_.Forget(); }
@@ -34,7 +35,8 @@ class ReduceLast : public GradientReducer {
   };
 
   void Arrived(size_t parameter, const at::Tensor& gradient);
-  void SendReady(bool all);
+  // In order what is ready, and the first `through` in any case.
+  void SendReady(size_t through);
 
   FlatState& state_;
   Collectives& collectives_;

@@ -20,18 +20,32 @@ bool AgreeOnStop(ControlPlane& control, const std::string& where) {
   return stop > 0;
 }
 
+namespace {
+
+std::exception_ptr RunChunk(Evaluation& evaluation, int chunk, Weights& weights) {
+  std::exception_ptr error;
+  try {
+    evaluation.RunChunk(chunk);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  try {
+    weights.EndForwards();
+  } catch (...) {
+    if (!error) error = std::current_exception();
+  }
+  return error;
+}
+
+}  // namespace
+
 std::optional<EvaluationResult> RunEvaluation(const Task& task, EvaluationKind kind, int64_t step, Weights& weights,
                                               ControlPlane& control, const std::function<void(int, int)>& progress) {
   const std::unique_ptr<Evaluation> evaluation = task.Evaluate(kind, step, weights, control.rank(), control.size());
   const int chunks = evaluation->num_chunks();
   progress(0, chunks);
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    std::exception_ptr error;
-    try {
-      evaluation->RunChunk(chunk);
-    } catch (...) {
-      error = std::current_exception();
-    }
+    const std::exception_ptr error = RunChunk(*evaluation, chunk, weights);
     FailTogether(control, error, Format("the evaluation after step %lld", static_cast<long long>(step)));
     progress(chunk + 1, chunks);
     if (AgreeOnStop(control, Format("evaluation chunk %d", chunk))) return std::nullopt;

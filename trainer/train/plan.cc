@@ -66,10 +66,13 @@ ParallelShape ShapeOf(const Config& config, int world) {
   const ParallelConfig& parallel = config.parallel;
   return {.stage = parallel.stage == "zero1"   ? ZeroStage::kZero1
                    : parallel.stage == "zero2" ? ZeroStage::kZero2
+                   : parallel.stage == "zero3" ? ZeroStage::kZero3
                                                : ZeroStage::kDdp,
           .precision = PrecisionOf(config),
           .world = world,
-          .reduce = parallel.reduce == "every" ? Reduce::kEvery : Reduce::kLast,
+          .reduce = parallel.reduce == "every" || (parallel.reduce == "auto" && parallel.stage == "zero3")
+                        ? Reduce::kEvery
+                        : Reduce::kLast,
           .bucket_bytes = static_cast<int64_t>(parallel.bucket_mib * (1 << 20))};
 }
 
@@ -79,6 +82,8 @@ const char* NameOf(ZeroStage stage) {
       return "zero1";
     case ZeroStage::kZero2:
       return "zero2";
+    case ZeroStage::kZero3:
+      return "zero3";
     case ZeroStage::kDdp:
       break;
   }

@@ -1,8 +1,9 @@
-// The stages in which every rank computes with whole parameters.
+// What ddp and ZeRO have in common, which is nearly everything.
 //   ddp: every rank owns everything. Gradients are summed by all-reduce, and each rank makes the same update.
 //   zero1, zero2 (Rajbhandari et al., arXiv 1910.02054): a rank owns its part of each bucket. It gets the sum of that
 //   part by reduce-scatter, updates it, and gathers the others' parts. With gradients reduced on the last micro-batch
 //   there is nothing that zero2 could free earlier, so the two are one; reduced with every one, it holds a shard.
+//   zero3: of the parameters, too, a rank holds what it owns, and units are put together while they compute.
 // What a rank owns is all that differs: sums of an element depend on the order of the ranks alone, and on the
 // micro-batches that are summed before it, so all that reduce alike make the same bits.
 #include <ATen/core/grad_mode.h>
@@ -21,6 +22,7 @@
 #include "trainer/parallel/buffers.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/parallel/gather.h"
+#include "trainer/parallel/gathered_units.h"
 #include "trainer/parallel/gradient_reducer.h"
 #include "trainer/parallel/publisher.h"
 #include "trainer/parallel/recompute.h"
@@ -30,6 +32,10 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kPiece = 1 << 20;  // values
+
+bool InUnits(const EngineOptions& options, const Collectives& collectives) {
+  return options.stage == ZeroStage::kZero3 && collectives.size() > 1;
+}
 
 // What this rank owns, ascending; empty: everything.
 std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options, const Collectives& collectives) {
@@ -50,19 +56,24 @@ std::vector<UpdateRange> Within(const std::vector<UpdateRange>& ranges, Range pi
   return within;
 }
 
-class ReplicatedEngine : public Engine {
+class ZeroEngine : public Engine {
  public:
-  ReplicatedEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
-                   Collectives& collectives, FlatLayout layout, ModelValues from)
+  ZeroEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives,
+             FlatLayout layout, ModelValues from)
       : declaration_(declaration),
         collectives_(collectives),
-        state_(layout, options.precision, Shard(layout, options, collectives), options.reduce),
+        state_(layout, options.precision, Shard(layout, options, collectives), options.reduce,
+               InUnits(options, collectives)),
         every_(!state_.gradient_is_whole()),
         recompute_(options.recompute),
         reducer_(MakeGradientReducer(state_, collectives, options.bucket_bytes)),
         publisher_(state_, collectives, options.bucket_bytes),
         buffers_(declaration),
         gathers_(declaration, options.micro_batch, collectives, [this] { ReleaseBuckets(); }) {
+    if (state_.units())
+      units_.emplace(state_, collectives, declaration.units, state_.layout().Buckets(options.bucket_bytes),
+                     UnitNeighbours{.buckets_are_whole = [this](size_t n) { reducer_->SendThrough(n); },
+                                    .take_part_in_gather = [this] { gathers_.CompleteNext(); }});
     const std::vector<UpdateRange> ranges = UpdateRanges(options.optim, state_.layout());
     for (const OwnedPiece& piece : state_.owned()) optimizers_.emplace_back(options.optim, Within(ranges, piece.flat));
     blocks_.resize(static_cast<size_t>(state_.layout().total() / kBlock));
@@ -101,14 +112,16 @@ class ReplicatedEngine : public Engine {
     if (!recomputing_) buffers_.Stage(id, value);
   }
   at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) override {
-    if (!recompute_ || !at::GradMode::is_enabled()) return fn(inputs);
-    const auto again = [this, fn](at::TensorList given) {
-      const Recomputing now(recomputing_);
-      return fn(given);
-    };
-    return Recomputed(fn, again, inputs, leaves_of_unit_[static_cast<size_t>(unit.index)]);
+    const UnitFunction run = recompute_ && at::GradMode::is_enabled() ? Recomputing(unit, fn) : fn;
+    return units_ ? units_->Run(unit, run, inputs) : run(inputs);
   }
-  at::Tensor Gather(GatherId id, const at::Tensor& x) override { return gathers_.Gather(id, x); }
+  void EndForwards() override {
+    if (units_) units_->EndForwards();
+  }
+  at::Tensor Gather(GatherId id, const at::Tensor& x) override {
+    const auto gather = [this, id](at::TensorList in) { return gathers_.Gather(id, in[0]); };
+    return units_ ? units_->RunGather(id, gather, x) : gather({x});
+  }
 
   void BeginStep(int64_t micro_batches) override {
     micro_batches_ = micro_batches;
@@ -116,25 +129,26 @@ class ReplicatedEngine : public Engine {
     buffers_.Discard();
     gathers_.BeginStep(micro_batches);
     reducer_->BeginStep();
+    if (units_) units_->BeginStep(micro_batches);
   }
   void Backward(const at::Tensor& loss, bool last) override {
-    reducer_->BeginBackward(last);
-    reducer_->Hold(!gathers_.complete(GathersFirst()));
+    if (units_) units_->EndForward(true);
+    reducer_->BeginBackward(units_ ? IsLastOfAll() : last);
+    reducer_->Hold(units_.has_value() || !gathers_.complete(GathersFirst()));
     loss.backward();
+    if (units_) units_->EndBackward();
     reducer_->EndBackward();
     ++ended_;
   }
   void Finish() override {
     TakePartInRest();
-    reducer_->Finish();
-    buffers_.Reduce(collectives_);
+    EndStep();
   }
   void Drain() override {
     reducer_->Drain();
     TakePartInRest();
-    reducer_->Finish();
     buffers_.Discard();
-    buffers_.Reduce(collectives_);
+    EndStep();
   }
   double overlap() const override { return reducer_->overlap(); }
 
@@ -234,12 +248,6 @@ class ReplicatedEngine : public Engine {
   }
 
  private:
-  // In backward, where what forward has staged must not be staged once more.
-  struct Recomputing {
-    explicit Recomputing(bool& is) : flag(is) { flag = true; }
-    ~Recomputing() { flag = false; }
-    bool& flag;
-  };
   // A parameter that does not change: frozen (no master), or resting until another stage trains it.
   struct Still {
     at::Tensor master;   // float32 (numel), or undefined
@@ -249,6 +257,20 @@ class ReplicatedEngine : public Engine {
     std::optional<size_t> trained;  // its index in the layout
     Still still;
   };
+
+  // Runs the unit once more in backward, where what forward has staged must not be staged again.
+  UnitFunction Recomputing(UnitId unit, const UnitFunction& fn) {
+    return [this, unit, fn](at::TensorList inputs) {
+      const auto again = [this, fn](at::TensorList given) {
+        struct Now {
+          bool& flag;
+          ~Now() { flag = false; }
+        } const now{recomputing_ = true};
+        return fn(given);
+      };
+      return Recomputed(fn, again, inputs, leaves_of_unit_[static_cast<size_t>(unit.index)]);
+    };
+  }
 
   Held& HeldOf(ParameterId id) { return held_[static_cast<size_t>(id.index)]; }
 
@@ -293,15 +315,27 @@ class ReplicatedEngine : public Engine {
 
   // The micro-batches whose gathers come before the next bucket.
   int64_t GathersFirst() const { return every_ ? ended_ + 1 : micro_batches_; }
+  // With units in between, buckets have their places among those.
   void ReleaseBuckets() {
-    if (gathers_.complete(GathersFirst())) reducer_->Hold(false);
+    if (!units_ && gathers_.complete(GathersFirst())) reducer_->Hold(false);
   }
+  bool IsLastOfAll() const { return ended_ + 1 == micro_batches_; }
   // The micro-batches that other ranks have, and what a failure has left of this one's.
   void TakePartInRest() {
     for (; ended_ < micro_batches_; ++ended_) {
+      if (units_) {
+        units_->EndForward(false);
+        reducer_->BeginBackward(IsLastOfAll());
+        units_->EndBackward();
+      }
       gathers_.Complete(ended_ + 1);
       reducer_->EndBackward();
     }
+  }
+  void EndStep() {
+    if (units_) units_->EndStep();
+    reducer_->Finish();
+    buffers_.Reduce(collectives_);
   }
 
   // Of the whole gradient, which nobody may hold: from the sums over blocks, each of which one rank owns, in their
@@ -325,6 +359,7 @@ class ReplicatedEngine : public Engine {
   bool recomputing_ = false;
   std::vector<std::vector<at::Tensor>> leaves_of_unit_;
   std::unique_ptr<GradientReducer> reducer_;
+  std::optional<GatheredUnits> units_;  // zero3's
   Publisher publisher_;
   std::vector<AdamW> optimizers_;  // of each piece that is owned
   Buffers buffers_;
@@ -343,9 +378,8 @@ std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const En
     if (Trained(declaration, {pattern}).empty())
       throw std::logic_error("a stage trains " + pattern + ", which matches no parameter");
   }
-  FlatLayout layout(Trained(declaration, options.trainable), collectives.size());
-  return std::make_unique<ReplicatedEngine>(declaration, options, seed, collectives, std::move(layout),
-                                            std::move(from));
+  FlatLayout layout(Trained(declaration, options.trainable), collectives.size(), InUnits(options, collectives));
+  return std::make_unique<ZeroEngine>(declaration, options, seed, collectives, std::move(layout), std::move(from));
 }
 
 }  // namespace trainyard
