@@ -1,11 +1,11 @@
 """What a rank holds in each stage, beside what `trainyard plan` says: GPT-2 with 91 million parameters on 2 and 4 ranks.
 
-usage: memory.py [--ranks 2,4] [--stages ddp,zero1,zero2-every] [--precision fp32,bf16]
+usage: memory.py [--ranks 2,4] [--stages ddp,zero1,zero2-every,zero3] [--precision fp32,bf16]
 
 A stage may name its parallel.reduce behind a dash.
 
 Anonymous memory of every rank, sampled: `at rest` is the median while it trains and nothing is saved, `most` the largest while
-checkpoints are written as well. What a rank of the same program holds with a model of no size is taken off both:
+checkpoints are written as well; the evaluation at the end, whose activations no plan has, is left out. What a rank of the same program holds with a model of no size is taken off both:
 libraries, threads, batches. Needs 16 GiB for 4 ranks.
 """
 
@@ -26,7 +26,7 @@ AT_REST, SAVING = 6, 9  # steps of the first run; of the second, which goes on f
 
 def parallel_of(stage):
     name, _, reduce = stage.partition("-")
-    return {"stage": name, "reduce": reduce or "last"}
+    return {"stage": name, "reduce": reduce or "auto"}
 
 
 def anonymous(pid):
@@ -80,7 +80,7 @@ def measure(folder, data, model, stage, ranks, precision):
 
     # The first step makes the moments, and the last one's checkpoint and export are no rest.
     rest = watch(launch(AT_REST, AT_REST), env, lambda: 2 <= steps() < AT_REST - 1, folder / "output")
-    most = watch(launch(SAVING, 1), env, lambda: steps() > AT_REST, folder / "output")
+    most = watch(launch(SAVING, 1), env, lambda: AT_REST < steps() < SAVING, folder / "output")
     subprocess.run(["rm", "-rf", str(run)], check=True)
     return statistics.median(rest), max(most)
 
@@ -97,7 +97,7 @@ def predicted(folder, model, stage, ranks, precision, data):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--stages", default="ddp,zero1,zero2-every")
+    parser.add_argument("--stages", default="ddp,zero1,zero2-every,zero3")
     parser.add_argument("--precision", default="fp32,bf16")
     options = parser.parse_args()
     print("| stage | ranks | precision | at rest: predicted, measured | | most: predicted, measured | |\n|---|---|---|---|---|---|---|", flush=True)

@@ -1,5 +1,8 @@
 #include "trainer/parallel/memory_plan.h"
 
+#include <algorithm>
+
+#include "trainer/comm/gloo.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/reduce_every.h"
 #include "trainer/parallel/unit_memory.h"
@@ -31,6 +34,15 @@ int64_t InFlight(const ModelDeclaration& declaration, int world, const std::vect
   }
   for (const BufferSpec& spec : declaration.buffers) bytes += spec.numel() * 4;
   return (bytes + world - 1) / world;
+}
+
+// What autograd holds before the engine gets it: it makes a parameter's gradient whole, once for each use, of which
+// tied weights have two. Of the others there is little at a time.
+int64_t InBackward(const ModelDeclaration& declaration, Precision precision, const std::vector<std::string>& trainable) {
+  int64_t largest = 0;
+  for (const ParameterSpec& spec : Trained(declaration, trainable))
+    largest = std::max(largest, spec.numel() * ElementBytes(spec.dtype, precision));
+  return 2 * largest;
 }
 
 }  // namespace
@@ -74,6 +86,8 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
 MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable) {
   MemoryPlan plan = PlanEngine(declaration, shape, trainable);
+  plan.Add("gradients in backward", InBackward(declaration, shape.precision, trainable));
+  plan.Add("collectives", GlooBufferBytes(shape.world));
   plan.Add("checkpoint in flight", InFlight(declaration, shape.world, trainable));
   return plan;
 }
