@@ -191,6 +191,29 @@ TEST(Engine, ARankWithFewerMicroBatchesOrAFailureTakesPartInEveryCollective) {
   }
 }
 
+// A gather that one rank cannot make is made without its rows, whether its turn was known or asked for.
+TEST(Engine, AGatherThatFailsOnOneRankIsMadeWithoutIt) {
+  const auto step = [](int rank, const Net& net, Engine& engine) {
+    for (const bool fails : {true, false, true, false}) {
+      engine.BeginStep(1);
+      const Pass pass = Pass::Training(engine, 1);
+      const at::Tensor y = net.Forward(pass, Inputs(0, 4));
+      const at::Tensor rows = at::cat({y, y}, 1);
+      const bool here = fails && rank == 1;
+      if (here) {
+        EXPECT_THROW(pass.Gather(net.gather, rows.to(at::kDouble)), std::logic_error);
+        engine.Drain();
+      } else {
+        engine.Backward(pass.Gather(net.gather, rows).sum(), true);
+        engine.Finish();
+      }
+      if (fails) continue;
+      EXPECT_TRUE(engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = true, .before = {}}).applied);
+    }
+  };
+  for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero3}) RunWorld(3, step, 256, stage);
+}
+
 TEST(Engine, BuffersAreStagedAndCommittedByTheUpdateAlone) {
   std::vector<std::vector<float>> means(2);
   RunWorld(2, [&](int rank, const Net& net, Engine& engine) {

@@ -320,6 +320,19 @@ TEST(Zero, ARankThatFailsDrains) {
   }
 }
 
+// Then nobody knows the order of units, and the next step finds it out.
+TEST(Zero, EveryRankMayFailInTheFirstMicroBatch) {
+  for (const Fails fails : {Fails::kBefore, Fails::kInUnit, Fails::kBehind}) {
+    const Way way{3, Precision::kBf16, ZeroStage::kZero3, 2048, Reduce::kEvery};
+    RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+      engine.BeginStep(2);
+      Fail(fails, net, engine, false);
+      engine.Drain();
+      EXPECT_TRUE(TrainStep(rank, way, net, engine, 1).applied);
+    });
+  }
+}
+
 // Ranks make as many forwards as they have data for, and one of them fails in one.
 TEST(Zero, RanksEvaluateDifferentNumbersOfForwards) {
   RunWorld({3, Precision::kBf16, ZeroStage::kZero3, 2048}, [&](int rank, const Net& net, Engine& engine) {

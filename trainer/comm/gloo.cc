@@ -90,7 +90,7 @@ class GlooCommunicator : public Communicator {
   }
 
   bool IsTransport(const std::exception& error) const override {
-    return dynamic_cast<const ::gloo::Exception*>(&error) || dynamic_cast<const ::gloo::EnforceNotMet*>(&error) ||
+    return Communicator::IsTransport(error) || dynamic_cast<const ::gloo::Exception*>(&error) || dynamic_cast<const ::gloo::EnforceNotMet*>(&error) ||
            dynamic_cast<const c10::DistError*>(&error);
   }
 

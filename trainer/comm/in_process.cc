@@ -2,6 +2,8 @@
 
 #include <ATen/ops/cat.h>
 
+#include <stdexcept>
+
 #include "trainer/base/error.h"
 
 namespace trainyard {
@@ -17,6 +19,13 @@ class Meeting {
                       const std::function<at::Tensor(const std::vector<at::Tensor>&)>& combine) {
     std::unique_lock lock(mutex_);
     const uint64_t round = round_;
+    // What a transport does not notice, or only by hanging: ranks whose sequences of collectives differ.
+    if (arrived_ > 0 && part.nbytes() != bytes_) {
+      left_ = true;
+      changed_.notify_all();
+      throw std::logic_error("the ranks make different collectives");
+    }
+    bytes_ = part.nbytes();
     parts_[static_cast<size_t>(rank)] = part.clone();
     if (++arrived_ == size_) {
       result_ = combine(parts_);
@@ -42,6 +51,7 @@ class Meeting {
   std::vector<at::Tensor> parts_;
   at::Tensor result_;
   int arrived_ = 0;
+  size_t bytes_ = 0;  // of who has arrived
   uint64_t round_ = 0;
   bool left_ = false;
 };

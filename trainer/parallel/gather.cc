@@ -48,13 +48,12 @@ size_t GatherSchedule::Turn(GatherId id, bool backward) const {
   return backward ? 2 * columns_.size() - 1 - i : i;
 }
 
-void GatherSchedule::Take(GatherId id, bool backward) {
+void GatherSchedule::Require(GatherId id, bool backward) const {
   if (next_ == total_ || next_ % (2 * columns_.size()) != Turn(id, backward))
     throw std::logic_error(
         Format("gather %d is out of turn: each micro-batch makes every declared gather once, in "
                "the declared order, and uses its result in the loss",
                id.index));
-  ++next_;
 }
 
 at::Tensor GatherSchedule::Gather(GatherId id, const at::Tensor& x) {
@@ -67,12 +66,14 @@ at::Tensor GatherSchedule::Gather(GatherId id, const at::Tensor& x) {
 }
 
 at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::vector<int64_t>& counts) {
-  Take(id, false);
+  Require(id, false);
   const int64_t columns = columns_[static_cast<size_t>(id.index)], n = rows.size(0), size = 1 + rows_ * columns;
   at::Tensor in = at::zeros({size}, at::kFloat), out = at::empty({size * collectives_.size()}, at::kFloat);
   in[0] = n;
   in.narrow(0, 1, n * columns).copy_(rows.flatten());
-  collectives_.Wait(collectives_.AllGather(in, out, Format("gather %d", id.index)));
+  const auto ticket = collectives_.AllGather(in, out, Format("gather %d", id.index));
+  ++next_;
+  collectives_.Wait(ticket);
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < collectives_.size(); ++rank) {
     const at::Tensor part = out.narrow(0, rank * size, size);
@@ -83,7 +84,7 @@ at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::ve
 }
 
 at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, const std::vector<int64_t>& counts) {
-  Take(id, true);
+  Require(id, true);
   const int64_t columns = columns_[static_cast<size_t>(id.index)];
   at::Tensor padded = at::zeros({collectives_.size(), rows_, columns}, at::kFloat);
   int64_t row = 0;
@@ -93,7 +94,9 @@ at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, 
         .copy_(gradient.narrow(0, row, counts[rank]));
     row += counts[rank];
   }
-  collectives_.Wait(collectives_.AllReduce(padded, Format("gather %d, gradient", id.index)));
+  const auto ticket = collectives_.AllReduce(padded, Format("gather %d, gradient", id.index));
+  ++next_;
+  collectives_.Wait(ticket);
   const int64_t mine = counts.empty() ? 0 : counts[static_cast<size_t>(collectives_.rank())];
   at::Tensor result = padded.select(0, collectives_.rank()).narrow(0, 0, mine);
   over_();

@@ -30,6 +30,8 @@ class GatherSchedule {
   void Complete(int64_t micro_batches);
   // In the next one.
   void CompleteNext();
+  // Collectives of this step that were made.
+  size_t made() const { return next_; }
   bool complete(int64_t micro_batches) const { return next_ >= EndOf(micro_batches); }
 
  private:
@@ -37,7 +39,8 @@ class GatherSchedule {
   size_t EndOf(int64_t micro_batches) const;
   // Where in the schedule a collective of gather `id` lies within its micro-batch.
   size_t Turn(GatherId id, bool backward) const;
-  void Take(GatherId id, bool backward);
+  // That its turn has come. It is over when its collective is on its way: what fails before that leaves it to Complete.
+  void Require(GatherId id, bool backward) const;
   // One rank's rows, their number in front, padded -> everyone's.
   at::Tensor Exchange(GatherId id, const at::Tensor& rows, std::vector<int64_t>& counts);
   // Sums over the ranks the gradient of what was gathered; returns the part of this rank's rows.

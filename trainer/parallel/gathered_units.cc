@@ -119,22 +119,20 @@ at::Tensor GatheredUnits::RunUse(ScheduledUse use, const UnitFunction& fn, at::T
   at::Tensor result;
   {
     struct Running {
-      std::optional<ScheduledUse>& use;
-      ~Running() { use.reset(); }
-    } const now{running_};
+      GatheredUnits& units;
+      const bool planned;
+      ~Running() {
+        if (!planned && !units.running_->is_gather) units.Release(units.running_->unit());
+        units.running_.reset();
+      }
+    } const now{*this, planned};
     running_ = use;
     result = fn(Behind(inputs, [this, place] {
-      gathered_ = true;
       if (entered_ && place_ == schedule_->BackwardOf(place)) Leave();
     }));
   }
-  gathered_ = true;
   result = Behind({result}, [this, place] { GoTo(schedule_->BackwardOf(place)); })[0];
-  if (planned) {
-    Leave();
-  } else if (!use.is_gather) {
-    Release(use.unit());
-  }
+  if (planned) Leave();
   return result;
 }
 
@@ -155,7 +153,10 @@ void GatheredUnits::RunAsked(ScheduledUse use, bool learning) {
       TakePart(now);
       continue;
     }
-    if (use.is_gather) return;  // the caller makes it
+    if (use.is_gather) {  // the caller makes it
+      owed_ = neighbours_.gathers_made();
+      return;
+    }
     Issue(use.unit());
     return Await(use.unit());
   }
@@ -165,10 +166,11 @@ void GatheredUnits::RecordAsked(const std::vector<int64_t>& asked) {
   const auto first = std::ranges::find_if(asked, IsUse);
   if (first == asked.end() || !refusal_.empty()) return;
   learned_.push_back(UseOf(*first));
-  const auto other = std::find_if(first, asked.end(), [&](int64_t code) { return IsUse(code) && code != *first; });
+  // A rank that has nothing to compute, or has failed, is none that differs.
+  const auto other = std::ranges::find_if(asked, [&](int64_t code) { return code != kNoMore && code != *first; });
   if (other == asked.end()) return;
   refusal_ = Format("rank %d opens %s where rank %d opens %s: zero3 needs the same ones in the same order",
-                    static_cast<int>(other - asked.begin()), NameOf(UseOf(*other)).c_str(),
+                    static_cast<int>(other - asked.begin()), IsUse(*other) ? NameOf(UseOf(*other)).c_str() : "no more",
                     static_cast<int>(first - asked.begin()), NameOf(UseOf(*first)).c_str());
 }
 
@@ -176,6 +178,11 @@ void GatheredUnits::TakePart(ScheduledUse use) {
   if (use.is_gather) return neighbours_.take_part_in_gather();
   Issue(use.unit());
   Release(use.unit());
+}
+
+void GatheredUnits::PayGather() {
+  if (owed_ && neighbours_.gathers_made() == *owed_) neighbours_.take_part_in_gather();
+  owed_.reset();
 }
 
 void GatheredUnits::EndForward(bool whole) {
@@ -188,6 +195,7 @@ void GatheredUnits::EndForward(bool whole) {
 
 void GatheredUnits::LearnRest(bool whole) {
   ReleaseAll();  // of a unit that failed
+  PayGather();
   for (;;) {
     const std::vector<int64_t> asked = Ask(whole ? kWhole : kNoMore);
     RecordAsked(asked);
@@ -224,15 +232,16 @@ void GatheredUnits::Enter() {
   const ScheduledUse use = schedule_->at(place_);
   if (!use.is_gather) Issue(use.unit());
   if (const auto next = Next(); next && !next->is_gather) Issue(next->unit());
+  if (use.is_gather) owed_ = neighbours_.gathers_made();
   if (!use.is_gather) Await(use.unit());
   entered_ = true;
-  gathered_ = false;
 }
 
 void GatheredUnits::Leave() {
   const ScheduledUse use = schedule_->at(place_);
   if (!use.is_gather && Next() != use) Release(use.unit());
   const size_t whole = schedule_->BucketsAfter(place_);
+  owed_.reset();
   entered_ = false;
   ++place_;
   if (whole > 0) neighbours_.buckets_are_whole(whole);
@@ -240,7 +249,7 @@ void GatheredUnits::Leave() {
 
 void GatheredUnits::PassOver() {
   if (!entered_) Enter();
-  if (schedule_->at(place_).is_gather && !gathered_) neighbours_.take_part_in_gather();
+  PayGather();
   Leave();
 }
 
@@ -256,13 +265,13 @@ void GatheredUnits::Issue(UnitId unit) {
   if (std::ranges::any_of(slots_, holds)) return;
   const auto free = std::ranges::find_if(slots_, [](const Slot& slot) { return !slot.unit; });
   if (free == slots_.end()) throw std::logic_error("every slot for a unit is taken");
-  free->unit = unit;
   const auto number = static_cast<size_t>(free - slots_.begin());
+  const std::string name = "parameters of " + NameOf({.index = unit.index});
   for (const size_t i : pieces_of_[static_cast<size_t>(unit.index)]) {
     const OwnedPiece& piece = state_.owned()[i];
     free->coming = collectives_.AllGather(state_.parameter_shard().narrow(0, piece.at, piece.flat.size()),
-                                          state_.units()->In(number, unit, buckets_[i]),
-                                          "parameters of " + NameOf({.index = unit.index}));
+                                          state_.units()->In(number, unit, buckets_[i]), name);
+    free->unit = unit;
   }
 }
 

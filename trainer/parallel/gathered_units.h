@@ -32,6 +32,8 @@ struct UnitNeighbours {
   std::function<void(size_t)> buckets_are_whole;
   // This rank takes part in the next gather, forward's or backward's, with no rows.
   std::function<void()> take_part_in_gather;
+  // So many were made in this step.
+  std::function<size_t()> gathers_made;
 };
 
 // Used by one thread. Everything must outlive it, and it every graph that was made through it.
@@ -75,6 +77,8 @@ class GatheredUnits {
   void RecordAsked(const std::vector<int64_t>& asked);
   void LearnRest(bool whole);
   void TakePart(ScheduledUse use);
+  // Takes part in a gather whose turn had come, and which has failed before it was made.
+  void PayGather();
 
   // The sequence. A place is entered when its unit is at hand, or its gather may be made, and left when that is over.
   void Enter();
@@ -102,7 +106,7 @@ class GatheredUnits {
   std::string refusal_;                // of it
   std::optional<ScheduledUse> running_;
   bool in_step_ = false, entered_ = false;
-  bool gathered_ = false;  // of an entered gather's place: it is made
+  std::optional<size_t> owed_;  // gathers that were made before the one whose turn it is
   int64_t micro_batch_ = 0, micro_batches_ = 0;
   size_t place_ = 0;  // the one that is entered, or the next one
 };

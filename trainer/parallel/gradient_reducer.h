@@ -30,7 +30,8 @@ class GradientReducer {
   // Before the backward of each micro-batch; `last` is the rank's last one. A parameter whose gradient arrives twice in
   // a backward that sends buckets would be added to one that is on its way: backward throws an error that names it.
   virtual void BeginBackward(bool last) = 0;
-  // While held, buckets stay: another collective has its turn first. REQUIRES: held by nobody when EndBackward comes.
+  // While held, buckets stay, whose gradients have arrived: another collective has its turn first. SendThrough,
+  // EndBackward and Finish send them all the same: when those come, so has the buckets' turn.
   virtual void Hold(bool held) = 0;
   // In a backward that sends buckets: the first `buckets` of them go now, whether held or not. What has not arrived of
   // them counts as zero, and may not arrive any more.

@@ -102,7 +102,12 @@ MemoryPlan PlanHandOver(const ModelDeclaration& declaration, const ParallelShape
   MemoryPlan plan = PlanEngine(declaration, shape, after);
   plan.Add("what the stage before leaves", left);
   plan.Add("checkpoint in flight", InFlight(declaration, shape.world, before));
-  return plan;
+  // Before that the old engine puts its master together, beside all that it holds where no gradient gives its place.
+  if (shape.world == 1 || shape.reduce == Reduce::kLast) return plan;
+  MemoryPlan leaving = PlanEngine(declaration, shape, before);
+  leaving.Add("master parameters put together, fp32", left);
+  leaving.Add("checkpoint in flight", InFlight(declaration, shape.world, before));
+  return leaving.total() > plan.total() ? leaving : plan;
 }
 
 }  // namespace trainyard

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "trainer/base/text.h"
 
@@ -40,7 +41,7 @@ void Publisher::Begin() {
   // change of what forward has used.
   const auto values = [](const at::Tensor& flat) { return flat.variable_data(); };
   // Summed: what a rank does not own holds zeros that change no sum.
-  if (state_.wide().defined()) collectives_.AllReduce(values(state_.wide()), "parameters in float32");
+  if (state_.wide().defined()) wide_ = collectives_.AllReduce(values(state_.wide()), "parameters in float32");
   if (state_.units()) return;  // forward gathers
   const at::Tensor whole = values(state_.compute().defined() ? state_.compute() : state_.master);
   for (size_t b = 0; b < buckets_.size(); ++b) {
@@ -59,6 +60,7 @@ void Publisher::Await(size_t parameter) {
 }
 
 void Publisher::AwaitAll() {
+  if (wide_) collectives_.Wait(*std::exchange(wide_, std::nullopt));
   if (awaited_ == buckets_.size()) return;
   collectives_.Wait(tickets_.back());
   awaited_ = buckets_.size();

@@ -52,6 +52,7 @@ class Publisher {
   std::vector<Range> buckets_;                // ascending; this rank owns a piece of each
   std::vector<size_t> last_bucket_;           // of each parameter
   std::vector<Collectives::Ticket> tickets_;  // of each bucket
+  std::optional<Collectives::Ticket> wide_;   // of the leaves that stay float32, while they are on their way
   size_t awaited_ = 0;                        // buckets that are there
   at::Tensor read_;                           // the master's values of one bucket,
   std::optional<size_t> read_bucket_;         // of this one

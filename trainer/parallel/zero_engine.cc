@@ -73,7 +73,8 @@ class ZeroEngine : public Engine {
     if (state_.units())
       units_.emplace(state_, collectives, declaration.units, state_.layout().Buckets(options.bucket_bytes),
                      UnitNeighbours{.buckets_are_whole = [this](size_t n) { reducer_->SendThrough(n); },
-                                    .take_part_in_gather = [this] { gathers_.CompleteNext(); }});
+                                    .take_part_in_gather = [this] { gathers_.CompleteNext(); },
+                                    .gathers_made = [this] { return gathers_.made(); }});
     const std::vector<UpdateRange> ranges = UpdateRanges(options.optim, state_.layout());
     for (const OwnedPiece& piece : state_.owned()) optimizers_.emplace_back(options.optim, Within(ranges, piece.flat));
     blocks_.resize(static_cast<size_t>(state_.layout().total() / kBlock));
