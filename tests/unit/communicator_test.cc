@@ -4,7 +4,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -241,6 +243,25 @@ TEST(C10dStore, AHostThatNeverAnswersIsNotWaitedForForEver) {
                PeerError);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   close(listening);
+}
+
+// Names are asked of a server that may never answer, by the one thread of LibTorch's store.
+TEST(C10dStore, NobodyIsAskedForTheNameOfWhoConnects) {
+  EXPECT_EQ(dlsym(RTLD_DEFAULT, "getnameinfo"), reinterpret_cast<void*>(&getnameinfo)) << "LibTorch calls another one";
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(29500);
+  v4.sin_addr.s_addr = htonl(0xC0000201);  // of a network that is for documentation (RFC 5737)
+  char host[64], service[8];
+  ASSERT_EQ(getnameinfo(reinterpret_cast<sockaddr*>(&v4), sizeof v4, host, sizeof host, service, sizeof service, 0), 0);
+  EXPECT_STREQ(host, "192.0.2.1");
+  EXPECT_STREQ(service, "29500");
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_addr = in6addr_loopback;
+  ASSERT_EQ(getnameinfo(reinterpret_cast<sockaddr*>(&v6), sizeof v6, host, sizeof host, nullptr, 0, 0), 0);
+  EXPECT_STREQ(host, "::1");
+  EXPECT_EQ(getnameinfo(reinterpret_cast<sockaddr*>(&v6), sizeof v6, host, 2, nullptr, 0, 0), EAI_OVERFLOW);
 }
 
 TEST(C10dStore, ForgetsWhatIsDeleted) {

@@ -1,8 +1,13 @@
 #include "trainer/comm/c10d_store.h"
 
+#include <arpa/inet.h>
 #include <c10/util/Logging.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -13,6 +18,32 @@
 #include "trainer/comm/c10d_native.h"
 #include "trainer/comm/listener.h"
 #include "trainer/comm/patience.h"
+
+// The C library's, for every library of this process. LibTorch's store asks for the name of each rank that connects,
+// for a log, in the one thread that serves all of them; where a name server does not answer, that stops them for 5 s
+// each. Nothing here has a use for names: an address it is.
+extern "C" __attribute__((visibility("default"))) int getnameinfo(const sockaddr* address, socklen_t size, char* host,
+                                                                  socklen_t host_size, char* service,
+                                                                  socklen_t service_size, int) {
+  const void* bytes = nullptr;
+  in_port_t port = 0;
+  if (address->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    bytes = &v4->sin_addr;
+    port = v4->sin_port;
+  } else if (address->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    bytes = &v6->sin6_addr;
+    port = v6->sin6_port;
+  } else {
+    return EAI_FAMILY;
+  }
+  if (host && host_size > 0 && !inet_ntop(address->sa_family, bytes, host, host_size)) return EAI_OVERFLOW;
+  if (service && service_size > 0 &&
+      std::snprintf(service, service_size, "%u", ntohs(port)) >= static_cast<int>(service_size))
+    return EAI_OVERFLOW;
+  return 0;
+}
 
 namespace trainyard {
 namespace {

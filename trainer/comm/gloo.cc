@@ -90,8 +90,8 @@ class GlooCommunicator : public Communicator {
   }
 
   bool IsTransport(const std::exception& error) const override {
-    return Communicator::IsTransport(error) || dynamic_cast<const ::gloo::Exception*>(&error) || dynamic_cast<const ::gloo::EnforceNotMet*>(&error) ||
-           dynamic_cast<const c10::DistError*>(&error);
+    return Communicator::IsTransport(error) || dynamic_cast<const ::gloo::Exception*>(&error) ||
+           dynamic_cast<const ::gloo::EnforceNotMet*>(&error) || dynamic_cast<const c10::DistError*>(&error);
   }
 
   std::string Explain(const std::string& error) override {

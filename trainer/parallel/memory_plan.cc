@@ -38,7 +38,8 @@ int64_t InFlight(const ModelDeclaration& declaration, int world, const std::vect
 
 // What autograd holds before the engine gets it: it makes a parameter's gradient whole, once for each use, of which
 // tied weights have two. Of the others there is little at a time.
-int64_t InBackward(const ModelDeclaration& declaration, Precision precision, const std::vector<std::string>& trainable) {
+int64_t InBackward(const ModelDeclaration& declaration, Precision precision,
+                   const std::vector<std::string>& trainable) {
   int64_t largest = 0;
   for (const ParameterSpec& spec : Trained(declaration, trainable))
     largest = std::max(largest, spec.numel() * ElementBytes(spec.dtype, precision));
