@@ -50,7 +50,7 @@ int64_t InBackward(const ModelDeclaration& declaration, Precision precision,
 
 MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable) {
-  const bool pieces = shape.stage == ZeroStage::kZero3 && shape.world > 1;
+  const bool pieces = InUnits(shape.stage, shape.world);
   const FlatLayout layout(Trained(declaration, trainable), shape.world, pieces);
   const Precision precision = shape.precision;
   const bool half = precision == Precision::kBf16, sharded = shape.stage != ZeroStage::kDdp && shape.world > 1;

@@ -20,6 +20,9 @@ enum class Precision { kFp32, kBf16 };
 // summed on the last micro-batch there is nothing to let go earlier.)
 enum class ZeroStage { kDdp, kZero1, kZero2, kZero3 };
 
+// Whether a rank holds its part of the parameters only, and puts units together. Alone it owns everything.
+inline bool InUnits(ZeroStage stage, int world) { return stage == ZeroStage::kZero3 && world > 1; }
+
 // When the ranks' gradients are summed: once a step; with every micro-batch, so that each rank holds its shard of them.
 enum class Reduce { kLast, kEvery };
 

@@ -33,10 +33,6 @@ namespace {
 
 constexpr int64_t kPiece = 1 << 20;  // values
 
-bool InUnits(const EngineOptions& options, const Collectives& collectives) {
-  return options.stage == ZeroStage::kZero3 && collectives.size() > 1;
-}
-
 // What this rank owns, ascending; empty: everything.
 std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options, const Collectives& collectives) {
   if (options.stage == ZeroStage::kDdp || collectives.size() == 1) return {};
@@ -63,7 +59,7 @@ class ZeroEngine : public Engine {
       : declaration_(declaration),
         collectives_(collectives),
         state_(layout, options.precision, Shard(layout, options, collectives), options.reduce,
-               InUnits(options, collectives)),
+               InUnits(options.stage, collectives.size())),
         every_(!state_.gradient_is_whole()),
         recompute_(options.recompute),
         reducer_(MakeGradientReducer(state_, collectives, options.bucket_bytes)),
@@ -379,7 +375,8 @@ std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const En
     if (Trained(declaration, {pattern}).empty())
       throw std::logic_error("a stage trains " + pattern + ", which matches no parameter");
   }
-  FlatLayout layout(Trained(declaration, options.trainable), collectives.size(), InUnits(options, collectives));
+  FlatLayout layout(Trained(declaration, options.trainable), collectives.size(),
+                    InUnits(options.stage, collectives.size()));
   return std::make_unique<ZeroEngine>(declaration, options, seed, collectives, std::move(layout), std::move(from));
 }
 
