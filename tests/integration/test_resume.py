@@ -19,7 +19,7 @@ PHASES = ["loading", "rendezvous", "step", "evaluation", "saving"]
 ACTIONS = ["kill rank", "kill launcher", "term rank", "term launcher", "interrupt launcher", "corrupt newest", "half-written newest"]
 
 
-def configuration(tmp_path, small_job, name, stage="ddp"):
+def configuration(tmp_path, small_job, name, stage="ddp", precision="fp32"):
     # 952 samples (97 of patchwork) and 24 of them a step: an epoch ends in the middle of a batch, several times.
     kind = harness.kind(small_job)
     directory = tmp_path / name
@@ -32,7 +32,9 @@ def configuration(tmp_path, small_job, name, stage="ddp"):
         schedule={"name": "cosine", "warmup": 5},
         checkpoint={"every": 5, "keep_last": 3},
         run={"dir": str(directory)},
-        parallel={"stage": stage, "bucket_mib": 0.004},
+        parallel={"stage": stage, "bucket_mib": 0.004, "reduce": "last"},
+        # With fp16 gradients overflow at first, and again whenever the scale has grown.
+        precision={"compute": precision, "loss_scale": 2.0**24, "loss_scale_interval": 7},
     )
     return harness.write_config(tmp_path / f"{name}.json", harness.merged(config, **kind.interrupted)), directory
 
@@ -90,19 +92,19 @@ def damage(rng, directory, action):
     return steps[-1].name
 
 
-@pytest.mark.parametrize("stage", ["ddp", pytest.param("zero1", marks=harness.thorough)])
-def test_interruptions_change_no_bit(tmp_path, small_job, stage):
+@pytest.mark.parametrize("stage, precision", [("ddp", "fp32"), ("zero3", "fp16"), pytest.param("zero1", "fp32", marks=harness.thorough)])
+def test_interruptions_change_no_bit(tmp_path, small_job, stage, precision):
     """The uninterrupted run is of stage ddp: what is shared out changes nothing either."""
     print(f"seed {SEED} (set TRAINYARD_TEST_SEED to repeat another)")
     rng = random.Random(SEED)
-    config, reference_dir = configuration(tmp_path, small_job, "reference")
+    config, reference_dir = configuration(tmp_path, small_job, "reference", precision=precision)
     result = harness.run(*arguments(config, reference_dir), program=harness.kind(small_job).program, timeout=300)
     assert result.returncode == 0, result.stderr
     reference = harness.records(reference_dir / "record.jsonl")
     reference_weights = load_file(reference_dir / "export" / "model.safetensors")
 
     done, runs, damaged, codes = 0, 0, None, []
-    config, directory = configuration(tmp_path, small_job, "run0", stage)
+    config, directory = configuration(tmp_path, small_job, "run0", stage, precision)
     while done < INTERRUPTIONS:
         phase, action = PHASES[done % len(PHASES)], ACTIONS[done % len(ACTIONS)]
         process = harness.start(*arguments(config, directory), program=harness.kind(small_job).program)
@@ -117,7 +119,7 @@ def test_interruptions_change_no_bit(tmp_path, small_job, stage):
             process.communicate()
             check(directory, reference, reference_weights)
             runs += 1
-            config, directory = configuration(tmp_path, small_job, f"run{runs}", stage)
+            config, directory = configuration(tmp_path, small_job, f"run{runs}", stage, precision)
             continue
         output = interrupt(rng, process, directory, action)
         codes.append((phase, action, process.returncode))

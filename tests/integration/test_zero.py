@@ -19,6 +19,11 @@ def train(tmp_path, job, name, world, stage, good=True, **sections):
     return result
 
 
+def computing(precision):
+    """Gradients of float16 overflow at first, on every rank or on one, and their scale grows."""
+    return {"compute": precision, **({"loss_scale": 2.0**24, "loss_scale_interval": 5} if precision == "fp16" else {})}
+
+
 def outcome(tmp_path, name):
     """Every line of the record, every value of the last checkpoint (moments too), and both exports' bytes."""
     directory = tmp_path / name
@@ -30,12 +35,12 @@ def outcome(tmp_path, name):
     return harness.records(f"{directory}.jsonl"), saved, exports
 
 
-@pytest.mark.parametrize("world, precision", [(2, "bf16"), (3, "fp32")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "bf16"), (4, "fp32"), (4, "bf16"))])
+@pytest.mark.parametrize("world, precision", [(2, "bf16"), (3, "fp32"), (2, "fp16")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "bf16"), (4, "fp32"), (4, "bf16"))])
 @pytest.mark.parametrize("task", harness.every_task(quick="patchwork"))
 def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, precision):
     """With unequal shares (14 samples), accumulation where the task allows it, dropout, and buckets that cut parameters anywhere."""
     job = harness.merged(
-        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision={"compute": precision}
+        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision=computing(precision)
     )
     train(tmp_path, job, "ddp", world, "ddp")
     expected = outcome(tmp_path, "ddp")
@@ -47,13 +52,13 @@ def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, prec
         assert outcome(tmp_path, name) == expected, name
 
 
-@pytest.mark.parametrize("world, precision", [(3, "bf16")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "fp32"), (4, "bf16"))])
+@pytest.mark.parametrize("world, precision", [(3, "bf16")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "fp32"), (4, "bf16"), (3, "fp16"))])
 @pytest.mark.parametrize("task", harness.every_task(quick="patchwork"))
 def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_path, small_jobs, task, world, precision):
     """However buckets are cut; and with one micro-batch a step, where the order of sums is the same, those of every other stage."""
     every = {"parallel": {"reduce": "every"}}
     job = harness.merged(
-        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision={"compute": precision}
+        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision=computing(precision)
     )
     train(tmp_path, job, "whole", world, "zero2", **every)
     expected = outcome(tmp_path, "whole")

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -64,11 +65,42 @@ TEST(Kernels, Bf16RoundsToNearestEven) {
   const uint16_t expected[] = {0x3F80, 0x3F80, 0x3F82, 0xC020, 0x4049, 0x0000};
   for (const Table* table : RunnableTables()) {
     Bf16 out[6];
-    table->to_bf16(values, out, 6);
+    table->bf16.round(values, out, 6);
     for (int i = 0; i < 6; ++i) EXPECT_EQ(out[i].bits, expected[i]) << i;
     float sum[6] = {1, 1, 1, 1, 1, 1};
-    table->add_bf16(out, sum, 6);
+    table->bf16.add(out, sum, 6);
     EXPECT_EQ(sum[3], -1.5f);
+  }
+}
+
+// Against the compiler's own conversions: every float16, and what lies around each as well as between it and the next.
+TEST(Kernels, Fp16IsTheCompilers) {
+  std::vector<Fp16> all(1 << 16);
+  for (size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<uint16_t>(i);
+  for (const Table* table : RunnableTables()) {
+    std::vector<float> wide(all.size(), -0.f);
+    table->fp16.add(all.data(), wide.data(), static_cast<int64_t>(all.size()));
+    std::vector<float> near;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto expected = static_cast<float>(std::bit_cast<_Float16>(all[i]));
+      ASSERT_TRUE(std::isnan(expected) ? std::isnan(wide[i])
+                                       : std::bit_cast<uint32_t>(wide[i]) == std::bit_cast<uint32_t>(expected))
+          << table->name << " " << i;
+      const float next = static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(i + 1)));
+      const float middle = expected + (next - expected) / 2;
+      for (const float x : {expected, middle}) {
+        for (const float y : {std::nextafter(x, -INFINITY), x, std::nextafter(x, INFINITY)}) near.push_back(y);
+      }
+    }
+    for (const float x : {65519.996f, 65520.f, 65536.f, 1e38f, 1e-38f, 1e-44f}) near.insert(near.end(), {x, -x});
+    std::vector<Fp16> rounded(near.size());
+    table->fp16.round(near.data(), rounded.data(), static_cast<int64_t>(near.size()));
+    for (size_t i = 0; i < near.size(); ++i) {
+      const auto expected = std::bit_cast<uint16_t>(static_cast<_Float16>(near[i]));
+      const bool number = std::isfinite(near[i]) || std::isinf(near[i]);
+      ASSERT_TRUE(number ? rounded[i].bits == expected : (rounded[i].bits & 0x7FFF) > 0x7C00)
+          << table->name << " " << near[i] << " is " << rounded[i].bits << ", not " << expected;
+    }
   }
 }
 
@@ -78,7 +110,7 @@ TEST(Kernels, DropoutKeepsItsShareAndScales) {
   for (const Table* table : RunnableTables()) {
     const GeluArgs<float> args{GeluForm::kExact, kColumns, {.key = 5, .p = 0.25f}, x.data(), y.data(),
                                nullptr,          nullptr};
-    table->gelu_forward(args, 0, kRows);
+    table->fp32.gelu_forward(args, 0, kRows);
     int64_t kept = 0;
     for (float value : y) {
       if (value == 0) continue;
@@ -110,7 +142,7 @@ TEST(Kernels, EveryInstructionSetGivesTheSameWithinRounding) {
     args.z = z.data();
     args.mean = mean.data();
     args.rstd = rstd.data();
-    table->norm_forward(args, 0, kRows);
+    table->fp32.norm_forward(args, 0, kRows);
     if (reference.empty()) reference = y;
     for (size_t i = 0; i < y.size(); ++i)
       EXPECT_NEAR(y[i], reference[i], 2e-5) << table->name;  // values up to ten, summed in another order
@@ -138,8 +170,8 @@ AttentionResult Attend(const Table& table, bool queries_only, float p) {
   const AttentionShape shape{B, C, Q, H, E, D, 2 * D, queries_only, {.key = 3, .p = p}};
   const AttentionArgs<float> args{q.data(),          kv.data(),   kv.data() + D,    visible.data(), result.out.data(),
                                   result.lse.data(), dout.data(), result.dq.data(), dkv.data(),     dkv.data() + D};
-  table.attention_forward(shape, args, 0, B * H);
-  table.attention_backward(shape, args, 0, B * H);
+  table.fp32.attention_forward(shape, args, 0, B * H);
+  table.fp32.attention_backward(shape, args, 0, B * H);
   result.dk = std::move(dkv);
   return result;
 }

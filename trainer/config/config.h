@@ -79,8 +79,10 @@ struct ScheduleConfig {
 };
 
 struct PrecisionConfig {
-  std::string compute = "auto";  // auto | fp32 | bf16
-  std::string reduce = "fp32";   // fp32 | bf16
+  std::string compute = "auto";  // auto | fp32 | bf16 | fp16
+  double loss_scale = 65536;
+  int64_t loss_scale_interval = 2000;
+  std::string reduce = "fp32";  // fp32 | bf16
 };
 
 struct ParallelConfig {

@@ -141,9 +141,13 @@ void OptimFields(FieldTable& t, Config& c) {
 }
 
 void EngineFields(FieldTable& t, Config& c) {
-  t.Choice("precision.compute", c.precision.compute, {"auto", "fp32", "bf16"}, kSchedule,
-           "Type of parameters and activations; the optimizer's master is fp32. auto is fp32 without a GPU.", {"fp16"});
+  t.Choice("precision.compute", c.precision.compute, {"auto", "fp32", "bf16", "fp16"}, kSchedule,
+           "Type of parameters and activations; the optimizer's master is fp32. auto is fp32 without a GPU.");
   t.AutoIs([] { return Json("fp32"); });
+  t.Number("precision.loss_scale", c.precision.loss_scale, 1, 16777216, kSchedule,
+           "fp16: what losses are multiplied by at first, a power of two; halved when a gradient is infinite.");
+  t.Int("precision.loss_scale_interval", c.precision.loss_scale_interval, 1, kSchedule,
+        "fp16: the loss scale is doubled after so many updates in a row.");
   t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
            "Type in which gradients are summed over ranks.", {"bf16"});
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2", "zero3"}, kFree,

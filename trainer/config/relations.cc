@@ -1,6 +1,7 @@
 #include "trainer/config/relations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "trainer/base/error.h"
@@ -59,6 +60,8 @@ void CheckRelations(const Config& c) {
       {c.data.path.empty(), "data.path: missing; `trainyard synth " + c.task.name + " --out DIR` writes a data set"},
       {c.schedule.name == "plateau" && c.schedule.metric.empty(),
        "schedule.metric: missing; plateau watches an evaluation metric"},
+      {std::exp2(std::round(std::log2(c.precision.loss_scale))) != c.precision.loss_scale,
+       Format("precision.loss_scale: %g is no power of two, and gradients would be rounded", c.precision.loss_scale)},
       {c.parallel.reduce == "every" && c.parallel.stage != "zero2" && c.parallel.stage != "zero3",
        "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2 or zero3; it is " +
            c.parallel.stage},

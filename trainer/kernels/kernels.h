@@ -19,6 +19,11 @@ struct Bf16 {
   uint16_t bits;
 };
 
+// IEEE 754's binary16, rounded to nearest even; what is too large for it becomes infinite.
+struct Fp16 {
+  uint16_t bits;
+};
+
 struct Dropout {
   uint64_t key = 0;
   float p = 0;
@@ -90,29 +95,32 @@ struct AdamWArgs {
   float bias_correction1, bias_correction2_sqrt;  // 1 - beta1^t, sqrt(1 - beta2^t)
 };
 
+// What is there for each type of activations.
+template <class T>
+struct Typed {
+  // Heads [begin, end) of the B * H.
+  void (*attention_forward)(const AttentionShape&, const AttentionArgs<T>&, int64_t begin, int64_t end);
+  void (*attention_backward)(const AttentionShape&, const AttentionArgs<T>&, int64_t begin, int64_t end);
+  // Rows [begin, end).
+  void (*norm_forward)(const NormArgs<T>&, int64_t begin, int64_t end);
+  void (*norm_backward)(const NormArgs<T>&, int64_t begin, int64_t end);
+  void (*gelu_forward)(const GeluArgs<T>&, int64_t begin, int64_t end);
+  void (*gelu_backward)(const GeluArgs<T>&, int64_t begin, int64_t end);
+  // y = x, rounded.
+  void (*round)(const float* x, T* y, int64_t n);
+  // y += x.
+  void (*add)(const T* x, float* y, int64_t n);
+};
+
 struct Table {
   const char* name;  // "avx512", "avx2" or "baseline"
-  // Heads [begin, end) of the B * H.
-  void (*attention_forward)(const AttentionShape&, const AttentionArgs<float>&, int64_t begin, int64_t end);
-  void (*attention_backward)(const AttentionShape&, const AttentionArgs<float>&, int64_t begin, int64_t end);
-  void (*attention_forward_bf16)(const AttentionShape&, const AttentionArgs<Bf16>&, int64_t begin, int64_t end);
-  void (*attention_backward_bf16)(const AttentionShape&, const AttentionArgs<Bf16>&, int64_t begin, int64_t end);
-  // Rows [begin, end).
-  void (*norm_forward)(const NormArgs<float>&, int64_t begin, int64_t end);
-  void (*norm_backward)(const NormArgs<float>&, int64_t begin, int64_t end);
-  void (*norm_forward_bf16)(const NormArgs<Bf16>&, int64_t begin, int64_t end);
-  void (*norm_backward_bf16)(const NormArgs<Bf16>&, int64_t begin, int64_t end);
-  void (*gelu_forward)(const GeluArgs<float>&, int64_t begin, int64_t end);
-  void (*gelu_backward)(const GeluArgs<float>&, int64_t begin, int64_t end);
-  void (*gelu_forward_bf16)(const GeluArgs<Bf16>&, int64_t begin, int64_t end);
-  void (*gelu_backward_bf16)(const GeluArgs<Bf16>&, int64_t begin, int64_t end);
+  Typed<float> fp32;
+  Typed<Bf16> bf16;
+  Typed<Fp16> fp16;
   // Elements [begin, end), multiples of 64.
   void (*adamw)(const AdamWArgs&, int64_t begin, int64_t end);
   // sums[i] = sum of squares of x[64 i, 64 i + 64) in fp64, for i in [begin, end).
   void (*block_squares)(const float* x, double* sums, int64_t begin, int64_t end);
-  void (*to_bf16)(const float* x, Bf16* y, int64_t n);
-  // y += x.
-  void (*add_bf16)(const Bf16* x, float* y, int64_t n);
 };
 
 // The best table that this CPU can run.

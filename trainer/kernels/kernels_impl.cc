@@ -186,15 +186,23 @@ void BlockSquares(const float* x, double* sums, int64_t begin, int64_t end) {
   }
 }
 
-void ToBf16(const float* x, Bf16* y, int64_t n) {
+template <class T>
+void Round(const float* x, T* y, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) Store(x[i], y[i]);
 }
 
-void AddBf16(const Bf16* x, float* y, int64_t n) {
+template <class T>
+void Add(const T* x, float* y, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] += Load(x[i]);
 }
+
+template <class T>
+constexpr Typed<T> kTyped = {
+    Attention<false, T>, Attention<true, T>, NormForward<T>, NormBackward<T>,
+    GeluForward<T>,      GeluBackward<T>,    Round<T>,       Add<T>,
+};
 
 }  // namespace
 
@@ -204,23 +212,7 @@ void AddBf16(const Bf16* x, float* y, int64_t n) {
 namespace TRAINYARD_KERNELS_NAMESPACE {
 extern const Table kTable;
 const Table kTable = {
-    TRAINYARD_STRING(TRAINYARD_KERNELS_NAMESPACE),
-    Attention<false, float>,
-    Attention<true, float>,
-    Attention<false, Bf16>,
-    Attention<true, Bf16>,
-    NormForward<float>,
-    NormBackward<float>,
-    NormForward<Bf16>,
-    NormBackward<Bf16>,
-    GeluForward<float>,
-    GeluBackward<float>,
-    GeluForward<Bf16>,
-    GeluBackward<Bf16>,
-    AdamW,
-    BlockSquares,
-    ToBf16,
-    AddBf16,
+    TRAINYARD_STRING(TRAINYARD_KERNELS_NAMESPACE), kTyped<float>, kTyped<Bf16>, kTyped<Fp16>, AdamW, BlockSquares,
 };
 }  // namespace TRAINYARD_KERNELS_NAMESPACE
 

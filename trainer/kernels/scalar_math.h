@@ -59,11 +59,29 @@ inline float Load(Bf16 x) {
   std::memcpy(&y, &bits, 4);
   return y;
 }
+// Each case is computed and one chosen, so that loops of it become vectors; none needs denormal numbers of float.
+inline float Load(Fp16 x) {
+  const uint32_t magnitude = x.bits & 0x7FFFu, sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16;
+  constexpr uint32_t kRebias = 112u << 23;  // 127 - 15
+  const uint32_t shifted = (magnitude << 13) + kRebias;
+  const uint32_t large = magnitude >= 0x7C00u ? shifted + kRebias : shifted;  // infinite, or no number
+  const float small = static_cast<float>(static_cast<int32_t>(magnitude)) * 5.9604644775390625e-8f;  // 2^-24 each
+  return std::bit_cast<float>(sign | (magnitude < 0x0400u ? std::bit_cast<uint32_t>(small) : large));
+}
 inline void Store(float x, float& y) { y = x; }
 inline void Store(float x, Bf16& y) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
   y.bits = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+inline void Store(float x, Fp16& y) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7FFFFFFFu, sign = (bits >> 16) & 0x8000u;
+  constexpr uint32_t kHalf = 0x3F000000u;  // 0.5, whose last digit is 2^-24: adding it rounds as wanted
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - kHalf;
+  const uint32_t normal = (magnitude - (112u << 23) + 0x0FFFu + ((magnitude >> 13) & 1u)) >> 13;
+  const uint32_t large = magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u;                  // no number; infinite
+  const uint32_t finite = magnitude < 0x38800000u ? small : normal;                    // below 2^-14
+  y.bits = static_cast<uint16_t>(sign | (magnitude >= 0x47800000u ? large : finite));  // 2^16
 }
 
 template <class Float>

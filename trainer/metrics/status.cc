@@ -133,8 +133,11 @@ const std::vector<MetricSpec>& Specs() {
          // A rank that waits for the others does not know which attempt it is in; 0 would be a drop to Prometheus.
          if (s.attempt > 0) add({}, static_cast<double>(s.attempt - 1));
        }},
-      {"trainyard_nonfinite_steps_total", "Steps with a loss or gradient that is not finite.", MetricType::Counter,
-       One([](auto& s) { return s.steps_skipped; })},
+      {"trainyard_nonfinite_steps_total",
+       "Steps with a loss or gradient that is not finite, but for those that a smaller loss scale may mend.",
+       MetricType::Counter, One([](auto& s) { return s.steps_nonfinite; })},
+      {"trainyard_loss_scale", "What the loss of the last step was multiplied by, with fp16.", MetricType::Gauge,
+       Known(&RankStatus::loss_scale)},
       {"trainyard_telemetry_dropped_total", "Events that a sink of telemetry lost.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          for (const auto& [sink, events] : s.telemetry_dropped) add({{"sink", sink}}, static_cast<double>(events));
@@ -208,6 +211,8 @@ Json RankStatus::ToJson() const {
   json["checkpoint_stall_seconds"] = checkpoint_stall_seconds;
   json["steps_ok"] = steps_ok;
   json["steps_skipped"] = steps_skipped;
+  json["steps_nonfinite"] = steps_nonfinite;
+  json["loss_scale"] = NullIfUnknown(loss_scale);
   json["micro_batch"] = micro_batch;
   json["telemetry_dropped"] = telemetry_dropped;
   json["phase_seconds"] = phase_seconds;
@@ -258,6 +263,8 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "checkpoint_stall_seconds", s.checkpoint_stall_seconds);
   read(json, "steps_ok", s.steps_ok);
   read(json, "steps_skipped", s.steps_skipped);
+  read(json, "steps_nonfinite", s.steps_nonfinite);
+  read_known(json, "loss_scale", s.loss_scale);
   read(json, "micro_batch", s.micro_batch);
   read(json, "telemetry_dropped", s.telemetry_dropped);
   read(json, "phase_seconds", s.phase_seconds);

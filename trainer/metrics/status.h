@@ -34,6 +34,7 @@ struct RankStatus {
   std::optional<double> last_step_time, samples_per_second, eta_seconds, loss, learning_rate, grad_norm;
   // Unknown also where the task does not say what a sample costs, or nobody what can be computed at most.
   std::optional<double> tokens_per_second, mfu;
+  std::optional<double> loss_scale;         // none where precision.compute is not fp16
   std::optional<double> host_memory_bytes;  // resident, of the rank's process
   struct {
     int64_t step = 0, time = 0;
@@ -43,6 +44,7 @@ struct RankStatus {
   } checkpoint;
   double checkpoint_stall_seconds = 0;
   int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0;
+  int64_t steps_nonfinite = 0;                       // of the skipped ones those for which no loss scale was to blame
   std::map<std::string, int64_t> telemetry_dropped;  // by sink
   std::map<std::string, double> phase_seconds;       // data, forward, backward, ...
   // Of the loader, empty before there is one: read and collate (of all its threads together), wait.

@@ -7,13 +7,12 @@
 
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/parallel_for.h"
+#include "trainer/model/with_kernels.h"
 
 namespace trainyard {
 namespace {
 
-using kernels::Bf16;
 using kernels::GeluForm;
-using kernels::Kernels;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
@@ -22,8 +21,6 @@ template <class T>
 T* Data(const at::Tensor& x) {
   return reinterpret_cast<T*>(x.data_ptr());
 }
-
-bool IsBf16(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16; }
 
 kernels::Dropout ToDropout(uint64_t key, double p) { return {key, static_cast<float>(p)}; }
 
@@ -63,30 +60,26 @@ void OverHeads(const kernels::AttentionShape& s, Run run) {
 
 void RunForward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
                 at::Tensor& out, at::Tensor& lse) {
-  auto run = [&]<class T>(T*, auto kernel) {
+  WithKernels(q.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
     auto a = ArgsOf<T>(s, q, kv, visible);
     a.out = Data<T>(out);
     a.lse = lse.data_ptr<float>();
-    OverHeads(s, [&](int64_t begin, int64_t end) { kernel(s, a, begin, end); });
-  };
-  IsBf16(q) ? run(static_cast<Bf16*>(nullptr), Kernels().attention_forward_bf16)
-            : run(static_cast<float*>(nullptr), Kernels().attention_forward);
+    OverHeads(s, [&](int64_t begin, int64_t end) { kernels.attention_forward(s, a, begin, end); });
+  });
 }
 
 void RunBackward(const kernels::AttentionShape& s, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
                  const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dq, at::Tensor& dkv) {
   const int64_t width = s.H * s.E;
-  auto run = [&]<class T>(T*, auto kernel) {
+  WithKernels(q.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
     auto a = ArgsOf<T>(s, q, kv, visible);
     a.lse = lse.data_ptr<float>();
     a.dout = Data<T>(dout);
     a.dq = Data<T>(dq);
     a.dk = Data<T>(dkv) + (s.queries_only ? 0 : width);
     a.dv = a.dk + width;
-    OverHeads(s, [&](int64_t begin, int64_t end) { kernel(s, a, begin, end); });
-  };
-  IsBf16(q) ? run(static_cast<Bf16*>(nullptr), Kernels().attention_backward_bf16)
-            : run(static_cast<float*>(nullptr), Kernels().attention_backward);
+    OverHeads(s, [&](int64_t begin, int64_t end) { kernels.attention_backward(s, a, begin, end); });
+  });
 }
 
 // The keys of a hash have 64 bits; the autograd context keeps signed integers.
@@ -166,17 +159,15 @@ struct NormFunction : Function<NormFunction> {
     at::Tensor y = at::empty_like(x);
     const at::Tensor z = r ? at::empty_like(x) : x;
     at::Tensor mean = at::empty({rows}, gamma.options()), rstd = at::empty({rows}, gamma.options());
-    auto run = [&]<class T>(T*, auto kernel) {
+    WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
       auto a = NormArgsOf<T>(gamma, ToDropout(static_cast<uint64_t>(key), p), z, mean, rstd);
       a.eps = static_cast<float>(eps);
       a.x = Data<T>(x);
       a.r = r ? Data<T>(*r) : nullptr;
       a.beta = beta.data_ptr<float>();
       a.y = Data<T>(y);
-      ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
-    };
-    IsBf16(x) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_forward_bf16)
-              : run(static_cast<float*>(nullptr), Kernels().norm_forward);
+      ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernels.norm_forward(a, begin, end); });
+    });
     ctx->save_for_backward({gamma, z, mean, rstd});
     ctx->saved_data["adds"] = r.has_value();
     ctx->saved_data["key"] = key;
@@ -191,7 +182,7 @@ struct NormFunction : Function<NormFunction> {
     const int64_t rows = saved[2].numel(), D = gamma.numel(), tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
     at::Tensor dx = at::empty_like(z), dr = p > 0 ? at::empty_like(z) : dx;
     at::Tensor partial = at::zeros({tasks, 2, D}, gamma.options());
-    auto run = [&]<class T>(T*, auto kernel) {
+    WithKernels(z.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
       const auto base = NormArgsOf<T>(gamma, ToDropout(static_cast<uint64_t>(ctx->saved_data["key"].toInt()), p), z,
                                       saved[2], saved[3]);
       ParallelFor(0, tasks, 1, [&](int64_t first, int64_t last) {
@@ -202,12 +193,10 @@ struct NormFunction : Function<NormFunction> {
           a.dr = Data<T>(dr);
           a.dgamma = partial.data_ptr<float>() + task * 2 * D;
           a.dbeta = a.dgamma + D;
-          kernel(a, task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask));
+          kernels.norm_backward(a, task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask));
         }
       });
-    };
-    IsBf16(z) ? run(static_cast<Bf16*>(nullptr), Kernels().norm_backward_bf16)
-              : run(static_cast<float*>(nullptr), Kernels().norm_backward);
+    });
     at::Tensor sums = partial[0];
     for (int64_t task = 1; task < tasks; ++task) sums.add_(partial[task]);
     if (!ctx->saved_data["adds"].toBool()) dr = at::Tensor();
@@ -242,16 +231,12 @@ struct GeluFunction : Function<GeluFunction> {
   static void Run(const at::Tensor& x, at::Tensor& y, const at::Tensor& dy, at::Tensor& dx, GeluForm form, int64_t key,
                   double p, bool backward) {
     const int64_t D = x.size(-1), rows = x.numel() / D;
-    auto run = [&]<class T>(T*, auto kernel) {
+    WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
+      const auto kernel = backward ? kernels.gelu_backward : kernels.gelu_forward;
       const kernels::GeluArgs<T> a{
           form, D, ToDropout(static_cast<uint64_t>(key), p), Data<T>(x), Data<T>(y), Data<T>(dy), Data<T>(dx)};
       ParallelFor(0, rows, kRowsPerTask, [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
-    };
-    if (IsBf16(x)) {
-      run(static_cast<Bf16*>(nullptr), backward ? Kernels().gelu_backward_bf16 : Kernels().gelu_forward_bf16);
-    } else {
-      run(static_cast<float*>(nullptr), backward ? Kernels().gelu_backward : Kernels().gelu_forward);
-    }
+    });
   }
 };
 

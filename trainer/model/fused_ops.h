@@ -1,5 +1,5 @@
-// Differentiable operations over the kernels: forward and backward on fp32 or bf16 CPU tensors, with the same bits for
-// any number of threads.
+// Differentiable operations over the kernels: forward and backward on fp32, bf16 or fp16 CPU tensors, with the same
+// bits for any number of threads.
 //
 // Legend: B batch, C context rows, Q query rows, R = C + Q, D model width, H heads.
 #ifndef TRAINYARD_TRAINER_MODEL_FUSED_OPS_H_

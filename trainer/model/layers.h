@@ -122,7 +122,8 @@ struct DropPath {
   Place place;
 };
 
-// Self-attention in which a position sees itself and what comes before. qkv: (B, T, 3 D) -> (B, T, D); fp32 or bf16.
+// Self-attention in which a position sees itself and what comes before. qkv: (B, T, 3 D) -> (B, T, D); of any type that
+// kernels have.
 at::Tensor CausalAttention(const at::Tensor& qkv, int64_t heads, const DropoutDraw& dropout);
 
 }  // namespace trainyard

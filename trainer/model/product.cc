@@ -40,8 +40,14 @@ Tile TileOf(int64_t rows, int64_t inner, int64_t columns) {
   return {std::max((even + kStep - 1) / kStep, int64_t{1}) * kStep, width};
 }
 
+// Products of float16 are made in float32: the library's have, on processors without such instructions, loops of one
+// number at a time.
+at::Tensor Wide(const at::Tensor& x) { return x.scalar_type() == at::kHalf ? x.to(at::kFloat) : x; }
+
 // x: (rows, inner), w: (inner, columns), bias: (columns) -> x w + bias
 at::Tensor Multiply(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
+  if (x.scalar_type() == at::kHalf)
+    return Multiply(Wide(x), Wide(w), bias ? std::optional(Wide(*bias)) : std::nullopt).to(at::kHalf);
   const int64_t rows = x.size(0), columns = w.size(1);
   const Tile tile = TileOf(rows, x.size(1), columns);
   at::Tensor y = at::empty({rows, columns}, x.options());
@@ -58,6 +64,7 @@ at::Tensor Multiply(const at::Tensor& x, const at::Tensor& w, const std::optiona
 
 // dy^T x.  dy: (rows, outputs), x: (rows, inputs) -> (outputs, inputs)
 at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& x) {
+  if (x.scalar_type() == at::kHalf) return WeightGradient(Wide(dy), Wide(x)).to(at::kHalf);
   at::Tensor gradient = at::empty({dy.size(1), x.size(1)}, dy.options());
   const bool by_outputs = dy.size(1) >= x.size(1);
   ParallelBlocks(std::max(dy.size(1), x.size(1)), kWidthPerTask, [&](int64_t begin, int64_t size) {

@@ -43,6 +43,7 @@ struct UpdateInput {
   double lr = 0;
   double clip = 0;               // largest norm of the whole gradient; 0 does not clip
   int64_t update = 1;            // the number of this update, from 1; skipped steps are not counted
+  double loss_scale = 1;         // what losses were multiplied by before Backward
   bool finite = true;            // the consensus about the loss
   std::function<void()> before;  // called before anything that a checkpoint may still copy changes
 };

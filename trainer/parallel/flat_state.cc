@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "trainer/kernels/kernels.h"
 #include "trainer/model/initialize.h"
 #include "trainer/model/parallel_for.h"
+#include "trainer/model/with_kernels.h"
 
 namespace trainyard {
 namespace {
@@ -23,13 +23,14 @@ std::span<float> Floats(const at::Tensor& flat) { return {flat.data_ptr<float>()
 
 void Convert(std::span<const float> from, const at::Tensor& to) {
   if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
-  if (to.scalar_type() != at::kBFloat16) {
+  if (to.scalar_type() == at::kFloat) {
     std::copy(from.begin(), from.end(), to.data_ptr<float>());
     return;
   }
-  auto* halves = reinterpret_cast<kernels::Bf16*>(to.data_ptr());
-  ParallelFor(0, static_cast<int64_t>(from.size()), kElementsPerTask, [&](int64_t begin, int64_t end) {
-    kernels::Kernels().to_bf16(from.data() + begin, halves + begin, end - begin);
+  WithKernels(to.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
+    auto* halves = static_cast<T*>(to.mutable_data_ptr());
+    ParallelFor(0, static_cast<int64_t>(from.size()), kElementsPerTask,
+                [&](int64_t begin, int64_t end) { kernels.round(from.data() + begin, halves + begin, end - begin); });
   });
 }
 
@@ -42,12 +43,13 @@ FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<R
     owned_.push_back({range, size});
     size += range.size();
   }
-  const bool half = precision == Precision::kBf16;
+  const bool half = precision != Precision::kFp32;
+  const at::ScalarType type = TypeOf(DType::kCompute, precision);
   master = at::zeros({half || in_units ? size : total}, at::kFloat);
   gradient = at::zeros({reduce == Reduce::kEvery ? size : total}, at::kFloat);
   for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
-  if (half) compute_ = at::zeros({in_units ? size : total}, at::kBFloat16);
-  if (in_units) units_.emplace(layout_, half ? at::kBFloat16 : at::kFloat);
+  if (half) compute_ = at::zeros({in_units ? size : total}, type);
+  if (in_units) units_.emplace(layout_, type);
   int64_t wide = 0;
   for (const ParameterSpec& spec : layout_.parameters()) {
     const bool stays = half && sharded_ && spec.dtype == DType::kFloat32;

@@ -26,10 +26,10 @@ struct OwnedPiece {
 class FlatState {
  public:
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
-  // master, or with kBf16 bf16 copies of it (except those declared as DType::kFloat32).
+  // master, or copies of it in the type of `precision` (except those declared as DType::kFloat32).
   // `shard`: what this rank owns, ascending; empty: everything, alone or as every other rank does. Of a shard the
-  // moments and, with kBf16, the master are held, and nothing of them beyond it; with kEvery the gradient, too; with
-  // `in_units` the parameters: the leaves have memory while `units` gives it to them.
+  // moments and, where forward computes with another type, the master are held, and nothing of them beyond it; with
+  // kEvery the gradient, too; with `in_units` the parameters: the leaves have memory while `units` gives it to them.
   FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {}, Reduce reduce = Reduce::kLast,
             bool in_units = false);
 
@@ -54,7 +54,7 @@ class FlatState {
 
   // Leaf i belongs to parameter i of the layout, in its shape; requires_grad.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  // What forward computes with in bfloat16: (total), with `in_units` (owned); undefined in float32.
+  // What forward computes with in bfloat16 or float16: (total), with `in_units` (owned); undefined in float32.
   const at::Tensor& compute() const { return compute_; }
   // What leaves have no memory of their own for; nothing where they have.
   std::optional<UnitMemory>& units() { return units_; }
@@ -86,7 +86,7 @@ class FlatState {
 
 std::span<float> Floats(const at::Tensor& flat);
 
-// A parameter's values in the type that forward computes with, float32 or bfloat16, from float32.
+// A parameter's values in the type that forward computes with, from float32.
 void Convert(std::span<const float> from, const at::Tensor& to);
 
 }  // namespace trainyard

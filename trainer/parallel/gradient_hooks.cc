@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "trainer/base/error.h"
-#include "trainer/kernels/kernels.h"
 #include "trainer/model/parallel_for.h"
+#include "trainer/model/with_kernels.h"
 
 namespace trainyard {
 namespace {
@@ -59,10 +59,11 @@ void AddGradient(const at::Tensor& values, at::Tensor to, bool first) {
     return;
   }
   if (first) to.zero_();
-  const auto* from = reinterpret_cast<const kernels::Bf16*>(values.data_ptr());
-  auto* floats = to.data_ptr<float>();
-  ParallelFor(0, values.numel(), kElementsPerTask, [&](int64_t begin, int64_t end) {
-    kernels::Kernels().add_bf16(from + begin, floats + begin, end - begin);
+  WithKernels(values.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
+    const auto* from = static_cast<const T*>(values.const_data_ptr());
+    auto* floats = to.data_ptr<float>();
+    ParallelFor(0, values.numel(), kElementsPerTask,
+                [&](int64_t begin, int64_t end) { kernels.add(from + begin, floats + begin, end - begin); });
   });
 }
 

@@ -34,7 +34,7 @@ class GradientHooks {
 // Of each parameter the numbers of the buckets that it overlaps, ascending.
 std::vector<std::vector<size_t>> BucketsOf(const FlatLayout& layout, const std::vector<Range>& buckets);
 
-// Adds float32 or bfloat16 values to float32 ones; `first`: they take the place of what is there.
+// Adds values of the type that forward computes with to float32 ones; `first`: they take the place of what is there.
 void AddGradient(const at::Tensor& values, at::Tensor to, bool first);
 
 // A second gradient of one backward, or one whose bucket was sent without it.

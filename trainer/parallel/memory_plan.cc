@@ -19,9 +19,13 @@ void MemoryPlan::Add(const char* name, int64_t bytes) {
   if (bytes > 0) components.push_back({name, bytes});
 }
 
+at::ScalarType TypeOf(DType dtype, Precision precision) {
+  if (dtype != DType::kCompute) return dtype == DType::kBfloat16 ? at::kBFloat16 : at::kFloat;
+  return precision == Precision::kBf16 ? at::kBFloat16 : precision == Precision::kFp16 ? at::kHalf : at::kFloat;
+}
+
 int64_t ElementBytes(DType dtype, Precision precision) {
-  if (dtype == DType::kCompute) return precision == Precision::kBf16 ? 2 : 4;
-  return dtype == DType::kBfloat16 ? 2 : 4;
+  return static_cast<int64_t>(c10::elementSize(TypeOf(dtype, precision)));
 }
 
 namespace {
@@ -53,7 +57,7 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   const bool pieces = InUnits(shape.stage, shape.world);
   const FlatLayout layout(Trained(declaration, trainable), shape.world, pieces);
   const Precision precision = shape.precision;
-  const bool half = precision == Precision::kBf16, sharded = shape.stage != ZeroStage::kDdp && shape.world > 1;
+  const bool half = precision != Precision::kFp32, sharded = shape.stage != ZeroStage::kDdp && shape.world > 1;
   // Buckets are cut evenly, so each rank owns as much.
   const int64_t flat = layout.total(), owned = sharded ? flat / shape.world : flat;
   int64_t wide = 0;
@@ -71,8 +75,9 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   MemoryPlan plan;
   // In float32 the master is what forward computes with, so every rank has the whole.
   plan.Add("master parameters, fp32", (half || pieces ? owned : flat) * 4);
-  plan.Add("parameters, bf16", half ? (pieces ? owned : flat) * 2 : 0);
-  plan.Add("gathered parameters", pieces ? UnitMemory::Bytes(layout, half ? at::kBFloat16 : at::kFloat) : 0);
+  plan.Add(precision == Precision::kFp16 ? "parameters, fp16" : "parameters, bf16",
+           half ? (pieces ? owned : flat) * 2 : 0);
+  plan.Add("gathered parameters", pieces ? UnitMemory::Bytes(layout, TypeOf(DType::kCompute, precision)) : 0);
   plan.Add("parameters that stay fp32", wide * 4);
   const bool every = sharded && shape.reduce == Reduce::kEvery;
   plan.Add("gradients, fp32", (every ? owned : flat) * 4);

@@ -2,6 +2,8 @@
 #ifndef TRAINYARD_TRAINER_PARALLEL_MEMORY_PLAN_H_
 #define TRAINYARD_TRAINER_PARALLEL_MEMORY_PLAN_H_
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,7 +14,7 @@
 namespace trainyard {
 
 // What forward computes with; the optimizer's master is float32 either way.
-enum class Precision { kFp32, kBf16 };
+enum class Precision { kFp32, kBf16, kFp16 };
 
 // What is shared out over the ranks instead of being held by each: nothing; the optimizer's state, with the float32
 // master where forward computes with something else; with zero3 the parameters, of which a rank puts a unit together
@@ -60,7 +62,8 @@ MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& 
 MemoryPlan PlanHandOver(const ModelDeclaration& declaration, const ParallelShape& shape,
                         const std::vector<std::string>& before, const std::vector<std::string>& after);
 
-// Bytes of one element as forward computes with it.
+// What forward computes with.
+at::ScalarType TypeOf(DType dtype, Precision precision);
 int64_t ElementBytes(DType dtype, Precision precision);
 
 }  // namespace trainyard

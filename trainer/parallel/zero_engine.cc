@@ -151,7 +151,7 @@ class ZeroEngine : public Engine {
 
   UpdateResult Update(const UpdateInput& input) override {
     UpdateResult result;
-    result.grad_norm = Norm();
+    result.grad_norm = Norm() / input.loss_scale;
     result.applied = input.finite && std::isfinite(result.grad_norm);
     if (!result.applied) {
       buffers_.Discard();
@@ -159,7 +159,7 @@ class ZeroEngine : public Engine {
     }
     if (input.before) input.before();
     publisher_.AwaitAll();
-    const float scale = ClipScale(result.grad_norm, input.clip);
+    const auto scale = static_cast<float>(ClipScale(result.grad_norm, input.clip) / input.loss_scale);
     for (size_t i = 0; i < optimizers_.size(); ++i)
       optimizers_[i].Step(state_.UpdateBuffers(state_.owned()[i]), input.update, input.lr, scale);
     buffers_.Commit();
@@ -286,7 +286,7 @@ class ZeroEngine : public Engine {
   }
 
   // `left` is kept as it is where it has its memory for itself; a part of another engine's flat buffer would keep all
-  // of that. `rounded`: room for the float32 values of what is frozen in bfloat16, the same for all: with room of its
+  // of that. `rounded`: room for the float32 values of what is frozen in 16 bits, the same for all: with room of its
   // own for each, the heap would keep the holes between what stays, and a parameter would cost four bytes.
   static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, const at::Tensor& left,
                          at::Tensor& rounded) {
@@ -304,7 +304,7 @@ class ZeroEngine : public Engine {
       values = passing ? rounded.narrow(0, 0, spec.numel()) : at::empty({spec.numel()}, at::kFloat);
       Start(spec, seed, left, Floats(values));
     }
-    still.compute = half ? at::empty(spec.shape, at::kBFloat16) : values.view(spec.shape);
+    still.compute = half ? at::empty(spec.shape, TypeOf(spec.dtype, precision)) : values.view(spec.shape);
     if (half) Convert(Floats(values), still.compute);
     if (spec.trainable) still.master = values;
     return still;

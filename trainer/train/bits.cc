@@ -41,7 +41,7 @@ Json BitsOf(const Config& config, const Plan& plan) {
   return {{"world", plan.world},
           {"micro", plan.micro},
           {"stage", NameOf(plan.parallel.stage)},
-          {"precision", plan.parallel.precision == Precision::kBf16 ? "bf16" : "fp32"},
+          {"precision", NameOf(plan.parallel.precision)},
           {kReduce, sums_often ? "every" : "last"},
           {"run.deterministic", config.run.deterministic},
           {"threads", at::get_num_threads()},

@@ -14,6 +14,7 @@
 #include "trainer/config/load.h"
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/initialize.h"
+#include "trainer/model/with_kernels.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/frozen.h"
 #include "trainer/train/plan.h"
@@ -109,15 +110,17 @@ class CheckpointSource {
       values_.resize(static_cast<size_t>(spec.numel()));
       FillInitial(spec, static_cast<uint64_t>(config_.run.seed), values_);
     }
-    if (ElementBytes(spec.dtype, PrecisionOf(config_)) == 2) Round();  // as the run held it
+    Round(TypeOf(spec.dtype, PrecisionOf(config_)));  // as the run held it
     return values_;
   }
-  void Round() {
-    std::vector<kernels::Bf16> half(values_.size());
-    const auto size = static_cast<int64_t>(half.size());
-    kernels::Kernels().to_bf16(values_.data(), half.data(), size);
-    std::fill(values_.begin(), values_.end(), -0.f);  // what leaves every other float as it is
-    kernels::Kernels().add_bf16(half.data(), values_.data(), size);
+  void Round(at::ScalarType type) {
+    WithKernels(type, [&]<class T>(const kernels::Typed<T>& kernels) {
+      std::vector<T> rounded(values_.size());
+      const auto size = static_cast<int64_t>(rounded.size());
+      kernels.round(values_.data(), rounded.data(), size);
+      std::fill(values_.begin(), values_.end(), -0.f);  // what leaves every other float as it is
+      kernels.add(rounded.data(), values_.data(), size);
+    });
   }
 
   const OpenCheckpoint& checkpoint_;

@@ -49,6 +49,11 @@ std::string DescribeReduce(const Plan& plan) {
                 times == 1 ? "" : "s");
 }
 
+std::string DescribePrecision(Precision precision) {
+  const std::string name = NameOf(precision);
+  return precision == Precision::kFp32 ? name : name + " with fp32 master";
+}
+
 }  // namespace
 
 Range Plan::ShareOf(int rank) const {
@@ -59,7 +64,13 @@ Range Plan::ShareOf(int rank) const {
 }
 
 Precision PrecisionOf(const Config& config) {
-  return config.precision.compute == "bf16" ? Precision::kBf16 : Precision::kFp32;
+  return config.precision.compute == "bf16"   ? Precision::kBf16
+         : config.precision.compute == "fp16" ? Precision::kFp16
+                                              : Precision::kFp32;
+}
+
+const char* NameOf(Precision precision) {
+  return precision == Precision::kBf16 ? "bf16" : precision == Precision::kFp16 ? "fp16" : "fp32";
 }
 
 ParallelShape ShapeOf(const Config& config, int world) {
@@ -149,9 +160,8 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
   std::string text;
   auto line = [&](const char* name, const std::string& value) { text += Format("  %-12s %s\n", name, value.c_str()); };
   line("task", config.task.name + ", " + config.task.options->Describe());
-  line("model",
-       Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
-              plan.parallel.precision == Precision::kBf16 ? "bf16 with fp32 master" : "fp32", kernels::Kernels().name));
+  line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
+                       DescribePrecision(plan.parallel.precision).c_str(), kernels::Kernels().name));
   line("data", Format("%s: %lld samples, %.4g steps per epoch", config.data.path.c_str(),
                       static_cast<Long>(num_samples), steps_per_epoch));
   line("batch", DescribeBatch(plan));

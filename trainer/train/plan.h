@@ -35,6 +35,7 @@ Precision PrecisionOf(const Config& config);
 // What parallel means for `world` ranks.
 ParallelShape ShapeOf(const Config& config, int world);
 const char* NameOf(ZeroStage stage);
+const char* NameOf(Precision precision);
 
 // `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
 // resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.

@@ -41,7 +41,7 @@ HParams HParamsOf(const Config& config, const Plan& plan, int world) {
   values["batch.global"] = plan.global_batch;
   values["batch.micro"] = plan.micro;
   values["train.steps"] = plan.total_steps;
-  values["precision.compute"] = plan.parallel.precision == Precision::kBf16 ? "bf16" : "fp32";
+  values["precision.compute"] = NameOf(plan.parallel.precision);
   values["world"] = world;
   HParams parameters;
   for (const auto& [name, value] : values) {
@@ -166,6 +166,8 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     s.data_seconds = {{"read", loader.read}, {"collate", loader.collate}, {"wait", loader.wait}};
     s.eta_seconds = eta;
     ++(result.finite ? s.steps_ok : s.steps_skipped);
+    if (!result.finite && !result.overflow) ++s.steps_nonfinite;
+    if (train.loss_scale) s.loss_scale = result.loss_scale;
     s.phase_seconds = clock.seconds();
     s.checkpoint_stall_seconds = Of(s.phase_seconds, "checkpoint");
     if (telemetry_) s.telemetry_dropped = telemetry_->dropped();
@@ -186,6 +188,7 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
                        {"train/lr", result.lr},
                        {"train/grad_norm", result.grad_norm},
                        {"train/overlap", result.overlap}};
+    if (train.loss_scale) scalars.emplace_back("train/loss_scale", result.loss_scale);
     if (speed.samples) scalars.emplace_back("train/samples_per_second", *speed.samples);
     if (speed.tokens) scalars.emplace_back("train/tokens_per_second", *speed.tokens);
     if (speed.mfu) scalars.emplace_back("train/mfu", *speed.mfu);

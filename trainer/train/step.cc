@@ -1,5 +1,7 @@
 #include "trainer/train/step.h"
 
+#include <ATen/TensorOperators.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -57,6 +59,7 @@ StepResult Step::Run(const std::function<const Share&()>& fetch, TrainState& tra
                      bool wants_save) {
   Local local;
   local.wants_save = wants_save;
+  local.loss_scale = ScaleOf(train).factor;
   const Share nothing;
   const Share* share = &nothing;
   engine_.BeginStep(plan_.accumulation);
@@ -126,7 +129,7 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
       RequireLoss(config_, task_, loss);
       local.losses.push_back({loss.share.detach(), loss.metrics});
       clock_.Enter("backward");
-      engine_.Backward(loss.share, m + 1 == share.size());
+      engine_.Backward(local.loss_scale == 1 ? loss.share : loss.share * local.loss_scale, m + 1 == share.size());
     }
   } catch (...) {
     local.error = NameWhatIsTooLarge(std::current_exception(), plan_, task_.batch_coupled(), step + 1);
@@ -158,6 +161,11 @@ StepResult Step::Agree(const Local& local) {
   return result;
 }
 
+LossScale Step::ScaleOf(const TrainState& train) const {
+  if (plan_.parallel.precision != Precision::kFp16) return {};
+  return train.loss_scale.value_or(LossScale{.factor = config_.precision.loss_scale});
+}
+
 void Step::Update(TrainState& train, StepResult& result, CheckpointWriter* writer) {
   result.lr =
       LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.schedule_steps) * train.plateau.multiplier;
@@ -168,17 +176,26 @@ void Step::Update(TrainState& train, StepResult& result, CheckpointWriter* write
     writer->WaitCopied();
     clock_.Enter("optimizer");
   };
+  LossScale scale = ScaleOf(train);
   const UpdateResult update = engine_.Update({.lr = result.lr,
                                               .clip = config_.optim.clip,
                                               .update = train.clean_steps + 1,
+                                              .loss_scale = scale.factor,
                                               .finite = std::isfinite(result.loss),
                                               .before = wait_for_checkpoint});
   result.grad_norm = update.grad_norm;
   result.finite = update.applied;
+  result.loss_scale = scale.factor;
+  result.overflow = !update.applied && std::isfinite(result.loss) && scale.MayOverflow();
+  train.loss_scale.reset();
+  if (plan_.parallel.precision == Precision::kFp16) {
+    scale.Update(update.applied, config_.precision.loss_scale_interval);
+    train.loss_scale = scale;
+  }
   if (update.applied) {
     ++train.clean_steps;
     train.skipped_in_row = 0;
-  } else {
+  } else if (!result.overflow) {
     ++train.skipped_in_row;
   }
   ++train.step;

@@ -25,6 +25,8 @@ struct StepResult {
   double lr = 0;
   double overlap = 0;           // Engine::overlap, this rank's
   bool finite = true;           // else the optimizer left everything as it was
+  double loss_scale = 1;        // what the loss was multiplied by
+  bool overflow = false;        // not finite, for which the loss scale may have been too large: it was lowered
   bool stop = false;            // some rank was asked to stop
   bool save = false;            // some rank wanted to save
   std::vector<double> metrics;  // global, Task::train_metrics
@@ -61,6 +63,7 @@ class Step {
  private:
   // What this rank knows before the consensus.
   struct Local {
+    double loss_scale = 1;
     std::vector<LossResult> losses;  // per micro-batch, without their graphs
     bool wants_save = false;
     std::exception_ptr error;
@@ -69,6 +72,8 @@ class Step {
   StepResult ComputeTogether(const Share& share, int64_t step, Local& local);
   std::vector<double> Denominators(const Share& share, bool failed);
   void ForwardBackward(const Share& share, const std::vector<double>& denominators, int64_t step, Local& local);
+  // That of this step; 1 with a precision that needs none.
+  LossScale ScaleOf(const TrainState& train) const;
   StepResult Agree(const Local& local);
   void Update(TrainState& train, StepResult& result, CheckpointWriter* writer);
 

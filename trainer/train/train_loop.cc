@@ -169,9 +169,14 @@ StepResult TrainLoop::TakeStep() {
                             static_cast<long long>(skipped.id), skipped.error.c_str()));
   }
   GatheredInputs inputs;
-  if (reporter_.records() || !result.finite) inputs = GatherInputs(share, *session_.control);
+  if (reporter_.records() || (!result.finite && !result.overflow)) inputs = GatherInputs(share, *session_.control);
   reporter_.ReportStep(train_, result, inputs, clock_, loader_->times(), *checkpoints_.writer());
-  if (!result.finite) OnNonFinite(result, inputs.ids);
+  if (result.overflow) {
+    reporter_.Say(Format("step %lld: a gradient was too large for fp16; it was skipped, and the loss scale is %g now",
+                         static_cast<long long>(train_.step), train_.loss_scale->factor));
+  } else if (!result.finite) {
+    OnNonFinite(result, inputs.ids);
+  }
   return result;
 }
 

@@ -27,6 +27,20 @@ int64_t Count(const Json& json, const char* key) {
   return value;
 }
 
+Json ToJson(const std::optional<LossScale>& scale) {
+  return scale ? Json{{"factor", Exact(scale->factor)}, {"clean", scale->clean}} : Json();
+}
+
+std::optional<LossScale> LossScaleOf(const Json& json) {
+  const auto scale = json.find("loss_scale");  // older checkpoints knew none
+  if (scale == json.end() || scale->is_null()) return std::nullopt;
+  const double factor = FromExact(*scale, "factor");
+  int exponent = 0;
+  if (std::frexp(factor, &exponent) != 0.5 || exponent < 1 || exponent > std::numeric_limits<float>::max_exponent)
+    throw StorageError(Format("loss_scale is %g", factor));
+  return LossScale{factor, Count(*scale, "clean")};
+}
+
 }  // namespace
 
 void TrainState::BeginStage(int64_t next) {
@@ -47,6 +61,7 @@ Json TrainState::ToJson() const {
           {"stage", stage},
           {"clean_steps", clean_steps},
           {"skipped_in_row", skipped_in_row},
+          {"loss_scale", trainyard::ToJson(loss_scale)},
           {"plateau", {{"multiplier", Exact(plateau.multiplier)}, {"best", Exact(plateau.best)}, {"bad", plateau.bad}}},
           {"early_stop", {{"best", Exact(early_stop.best)}, {"bad", early_stop.bad}}},
           {"ended_early", ended_early},
@@ -62,6 +77,7 @@ TrainState TrainState::FromJson(const Json& json) {
   state.stage = json.contains("stage") ? Count(json, "stage") : 0;  // older checkpoints knew one stage
   state.clean_steps = Count(json, "clean_steps");
   state.skipped_in_row = Count(json, "skipped_in_row");
+  state.loss_scale = LossScaleOf(json);
   state.plateau = {FromExact(plateau, "multiplier"), FromExact(plateau, "best"), Count(plateau, "bad")};
   state.early_stop = {FromExact(early_stop, "best"), Count(early_stop, "bad")};
   state.ended_early = json.at("ended_early").get<bool>();

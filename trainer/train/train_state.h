@@ -6,8 +6,10 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "trainer/optim/loss_scale.h"
 #include "trainer/optim/schedule.h"
 
 namespace trainyard {
@@ -17,6 +19,7 @@ struct TrainState {
   int64_t stage = 0;        // the one that `step` belongs to; at its end, before the hand-over, still the same
   int64_t clean_steps = 0;  // updates of the optimizer in this stage; what schedules count
   int64_t skipped_in_row = 0;
+  std::optional<LossScale> loss_scale;  // of float16, from the first step on
   Plateau plateau;
   EarlyStop early_stop;
   bool ended_early = false;
