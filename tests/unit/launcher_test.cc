@@ -293,6 +293,10 @@ TEST_F(LauncherTest, AStopIsObeyedSoonOnceTheRunIsComplete) {
   const pid_t launcher = Start(
       2, "if [ $RANK = 1 ]; then kill -STOP $$; fi; echo $$ > " + pid + ".tmp; mv " + pid + ".tmp " + pid, terminal);
   WaitFor(pid);
+  // The run is complete when its first rank has ended, not when it has said who it is.
+  const pid_t first = static_cast<pid_t>(std::stol(ReadFile(pid)));
+  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  while (kill(first, 0) == 0 && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto start = Clock::now();
   kill(launcher, SIGTERM);
   EXPECT_EQ(WaitAMinute(launcher), 0);
