@@ -114,6 +114,7 @@ class CheckpointSource {
     return values_;
   }
   void Round(at::ScalarType type) {
+    if (type == at::kFloat) return;
     WithKernels(type, [&]<class T>(const kernels::Typed<T>& kernels) {
       std::vector<T> rounded(values_.size());
       const auto size = static_cast<int64_t>(rounded.size());
