@@ -1,8 +1,8 @@
 """One rank of PyTorch's own distributed training of a GPT-2: DistributedDataParallel, with ZeroRedundancyOptimizer, or fully_shard (FSDP2).
 
-usage: RANK=... WORLD_SIZE=... MASTER_ADDR=... MASTER_PORT=... distributed_peer.py ddp|zero1|zero3 FOLDER
+usage: distributed_peer.py ddp|zero1|zero3 FOLDER RANK RANKS
 
-FOLDER/task.json says what is trained; rank 0 writes FOLDER/peer.json: the loss over the whole batch and the gradient's norm of each step.
+FOLDER/task.json says what is trained, and the ranks meet in FOLDER/store: a port could be another program's by now. Rank 0 writes FOLDER/peer.json: the loss over the whole batch and the gradient's norm of each step.
 """
 
 import json
@@ -32,9 +32,9 @@ def wrapped(peer, model, options):
 
 
 def main():
-    peer, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    peer, folder, rank, ranks = sys.argv[1], pathlib.Path(sys.argv[2]), *map(int, sys.argv[3:])
     task = json.loads((folder / "task.json").read_text())
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", init_method=f"file://{folder.resolve()}/store", rank=rank, world_size=ranks)
     dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
     model = GPT2LMHeadModel(GPT2Config(**task["model"])).train()
     model.load_state_dict(torch.load(folder / "weights.pt"), strict=True)

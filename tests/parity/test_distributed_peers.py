@@ -9,21 +9,23 @@ import sys
 import pytest
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
-
-import harness  # noqa: E402
-from test_language_model import CONTEXT, VOCAB, configuration, data, initial, launch  # noqa: E402, F401
+from test_language_model import CONTEXT, VOCAB, configuration, data, initial, launch  # noqa: F401
 
 RANKS = 2
 
 
 def train_peer(folder, peer):
-    port = harness.free_port()
-    ranks = []
-    for rank in range(RANKS):
-        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-        script = pathlib.Path(__file__).parent / "distributed_peer.py"
-        ranks.append(subprocess.Popen([sys.executable, script, peer, folder], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    script = pathlib.Path(__file__).parent / "distributed_peer.py"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, peer, folder, str(rank), str(RANKS)],
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
     outputs = [process.communicate(timeout=300)[0] for process in ranks]
     assert [process.returncode for process in ranks] == [0] * RANKS, "\n".join(outputs)
     return json.loads((folder / "peer.json").read_text())
