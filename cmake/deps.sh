@@ -10,7 +10,7 @@ venv="$cache/torch-$torch_version"
 # What builds the programs, and what checks them.
 program_packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
   libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev
-  libcli11-dev libssl-dev libhdf5-dev libxxhash-dev zlib1g-dev)
+  libcli11-dev libssl-dev libhdf5-dev libxxhash-dev zlib1g-dev libdeflate-dev libspng-dev)
 packages=("${program_packages[@]}" git make clang-format clang-tidy libgtest-dev)
 # What nodes of a cluster are made of; `make test-cluster` alone needs them.
 cluster_packages=(containerd runc containernetworking-plugins nftables conntrack iproute2 util-linux openssl)
@@ -24,6 +24,9 @@ readers=(numpy==2.4.6 h5py==3.16.0 safetensors==0.8.0 tensorboard==2.21.0 setupt
 # transformers' GPT-2, which the language model is compared with, and no more than its import needs.
 transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 regex==2026.11.15 pyyaml==6.0.3 tqdm==4.70.1
   httpx2==2.16.2 httpcore2==2.16.2 anyio==4.16.0 idna==3.20 truststore==0.10.5 h11==0.16.0)
+
+# What images, windows and transforms are compared with; MONAI needs PyTorch and NumPy alone for that.
+imaging=(nibabel==5.4.2 monai==1.6.1)
 
 # What builds the documentation's site, with everything that it depends on; `make docs` alone needs it.
 docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
@@ -100,14 +103,14 @@ case "${1:-}" in
 esac
 
 stamp="$venv/.complete"
-wanted="${wheels[*]} ${readers[*]} ${transformers[*]}"
+wanted="${wheels[*]} ${readers[*]} ${transformers[*]} ${imaging[*]}"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   echo "deps: installing LibTorch $torch_version and the test readers into $venv (about 620 MB, once)"
   mkdir -p "$cache"
   [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
   "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore "${readers[@]}" 2>&1 | grep -v 'torch .* requires' || true
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${transformers[@]}"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${transformers[@]}" "${imaging[@]}"
   "$venv/bin/python" -c 'import h5py, numpy, safetensors, tensorboard, matplotlib, pytest'
   echo "$wanted" >"$stamp"
 fi

@@ -12,7 +12,7 @@ import subprocess
 # Of base-files it holds the texts of licences. tests/images/test_sbom.py notices a package that is missing here.
 LICENSES = {
     "brotli": "MIT", "busybox": "GPL-2.0-only", "cli11": "BSD-3-Clause", "cpp-httplib": "MIT", "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1",
-    "glibc": "LGPL-2.1-or-later", "gloo": "BSD-3-Clause", "hdf5": "BSD-3-Clause", "libaec": "BSD-2-Clause", "nlohmann-json3": "MIT", "openssl": "Apache-2.0",
+    "glibc": "LGPL-2.1-or-later", "gloo": "BSD-3-Clause", "hdf5": "BSD-3-Clause", "libaec": "BSD-2-Clause", "libdeflate": "MIT", "libspng": "BSD-2-Clause", "nlohmann-json3": "MIT", "openssl": "Apache-2.0",
     "prometheus-cpp": "MIT", "xxhash": "BSD-2-Clause", "yaml-cpp": "MIT", "zlib": "Zlib",
 }
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
