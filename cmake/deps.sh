@@ -27,6 +27,10 @@ transformers=(transformers==5.23.0 huggingface_hub==2.4.0 tokenizers==0.23.3 reg
 
 # What images, windows and transforms are compared with; MONAI needs PyTorch and NumPy alone for that.
 imaging=(nibabel==5.4.2 monai==1.6.1)
+# What survival analyses are compared with; each without what only other parts of it need.
+survival=(scikit-survival==0.28.0 lifelines==0.30.3 scipy==1.17.1 pandas==2.3.3 scikit-learn==1.9.1 joblib==1.6.0
+  threadpoolctl==3.8.0 cloudpickle==3.1.3 loky==3.7.0 numexpr==2.14.2 narwhals==2.29.0 autograd==1.9.1 autograd-gamma==0.5.0 formulaic==1.2.2
+  interface-meta==2.0.1 wrapt==2.5.2 python-dateutil==4.0.0 pytz==2026.6 tzdata==2026.6 six==1.17.0)
 
 # What builds the documentation's site, with everything that it depends on; `make docs` alone needs it.
 docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
@@ -113,6 +117,13 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${transformers[@]}" "${imaging[@]}"
   "$venv/bin/python" -c 'import h5py, numpy, safetensors, tensorboard, matplotlib, pytest'
   echo "$wanted" >"$stamp"
+fi
+
+stamp="$venv/.survival"
+if [ "$(cat "$stamp" 2>/dev/null)" != "${survival[*]}" ]; then
+  echo "deps: installing scikit-survival and lifelines into $venv (about 330 MB, once)"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${survival[@]}"
+  echo "${survival[*]}" >"$stamp"
 fi
 
 stamp="$venv/.dashboards"

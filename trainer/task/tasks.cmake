@@ -11,6 +11,11 @@ trainyard_library(tokens
   SOURCES ${LM}/corpus.cc ${LM}/markov_source.cc ${LM}/options.cc ${LM}/synth.cc ${LM}/token_file.cc
   PUBLIC base config nlohmann_json::nlohmann_json)
 
+set(MS task/mace_survival)
+trainyard_library(survival
+  SOURCES ${MS}/cox.cc ${MS}/event_order.cc ${MS}/survival_metrics.cc
+  PUBLIC base nlohmann_json::nlohmann_json)
+
 set(TASK_LIBRARIES dark_room tokens)
 set(TASK_SOURCES
   ${LM}/gpt2.cc ${LM}/language_batch.cc ${LM}/language_task.cc ${LM}/loss_evaluation.cc
