@@ -120,17 +120,25 @@ int AffinityCount() {
 }  // namespace
 
 Cpus CountCpus(const fs::path& root, int allowed) {
-  Cpus cpus{allowed,
-            Plural(allowed) + (allowed < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) ? " of the affinity mask"
-                                                                                         : " of the machine")};
+  const int machine = std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  Cpus cpus{.count = allowed,
+            .why = Plural(allowed) + (allowed < machine ? " of the affinity mask" : " of the machine"),
+            .machine = machine,
+            .affinity = allowed};
+  const auto lower = [&](int count, std::string why) {
+    cpus.count = count;
+    cpus.why = std::move(why);
+  };
   double quota = INFINITY;
   for (const char* type : {"cgroup2", "cgroup"}) {
-    if (const int count = CpusetOf(Folders(root, type, "cpuset")); count > 0 && count < cpus.count)
-      cpus = {count, Plural(count) + " of the cgroup's cpuset"};
+    const int count = CpusetOf(Folders(root, type, "cpuset"));
+    if (count > 0) cpus.cpuset = std::min(count, cpus.cpuset.value_or(count));
+    if (count > 0 && count < cpus.count) lower(count, Plural(count) + " of the cgroup's cpuset");
     for (const fs::path& folder : Folders(root, type, "cpu")) quota = std::min(quota, Quota(folder));
   }
+  if (std::isfinite(quota)) cpus.quota = quota;
   if (quota < cpus.count)
-    cpus = {std::max(1, static_cast<int>(std::lround(quota))), Plural(quota) + " of the cgroup's quota"};
+    lower(std::max(1, static_cast<int>(std::lround(quota))), Plural(quota) + " of the cgroup's quota");
   return cpus;
 }
 

@@ -4,6 +4,7 @@
 #define TRAINYARD_COMMON_CPUS_H_
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace trainyard {
@@ -11,6 +12,10 @@ namespace trainyard {
 struct Cpus {
   int count = 1;    // at least 1
   std::string why;  // "1.5 CPUs of the cgroup's quota", "2 CPUs of the machine"
+  // What it is the smallest of; nothing where there is no such limit.
+  int machine = 1, affinity = 1;
+  std::optional<int> cpuset = {};
+  std::optional<double> quota = {};
 };
 
 // The smallest of: processors of the affinity mask (which a container's cpuset narrows as well), the

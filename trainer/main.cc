@@ -23,11 +23,12 @@
 #include "trainer/launch/last_words.h"
 #include "trainer/launch/launcher.h"
 #include "trainer/launch/preflight.h"
+#include "trainer/launch/route.h"
 #include "trainer/launch/verdict.h"
 #include "trainer/libraries.h"
 #include "trainer/manual.h"
 #include "trainer/metrics/status_server.h"
-#include "trainer/selftest.h"
+#include "trainer/selftest/selftest.h"
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/export.h"
@@ -140,7 +141,7 @@ int Train(const CommonOptions& options, bool dry_run) {
   return code;
 }
 
-int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool quiet) {
+int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlags nodes, bool quiet) {
   const Config config = Load(options);  // A mistake is named once, before any process is started.
   std::optional<int> procs;
   if (nproc == "auto") {
@@ -152,18 +153,23 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
     procs = std::stoi(nproc);
   }
   LaunchOptions launch;
-  launch.world = NodeWorldFromEnvironment(procs);
+  nodes.nproc = procs;
+  launch.world = NodeWorldFromEnvironment(nodes);
   RequireSensible(launch.world);
   launch.command = {"/proc/self/exe", "train"};
   if (!options.config.empty()) launch.command.insert(launch.command.end(), {"--config", options.config});
   for (const std::string& set : options.sets) launch.command.insert(launch.command.end(), {"--set", set});
   if (!options.record.empty()) launch.command.insert(launch.command.end(), {"--record", options.record});
   launch.rank0_address = StatusAddressFromEnvironment();
+  // Where the others look for it. Nobody who names the first node need name it once more.
+  if (!nodes.master.empty() && launch.world.nodes > 1 && launch.world.node == 0 && EnvText(env::kPodIp).empty())
+    launch.store_address = LocalAddressTowards(launch.world.master_addr);
+  const std::string store = launch.store_address.empty() ? launch.rank0_address : launch.store_address;
   launch.status_port = StatusPortFromEnvironment();
   launch.termination_log = EnvText(env::kTerminationLog);
   launch.quiet = quiet;
   const StoreFactory stores{[&](int fd, int port) -> std::unique_ptr<Store> {
-                              return std::make_unique<C10dStore>(C10dStoreOptions{.host = launch.rank0_address,
+                              return std::make_unique<C10dStore>(C10dStoreOptions{.host = store,
                                                                                   .port = port,
                                                                                   .host_here = true,
                                                                                   .listen_fd = fd,
@@ -184,8 +190,7 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, bool qui
     } catch (const Error& error) {
       const int ranks = launch.world.nodes * launch.world.procs;
       TellOtherNodes(launch, stores, [&](int port) {
-        SayEnded({.size = ranks, .master_addr = launch.rank0_address, .master_port = port, .store_is_hosted = true},
-                 error.what());
+        SayEnded({.size = ranks, .master_addr = store, .master_port = port, .store_is_hosted = true}, error.what());
       });
       throw;
     }
@@ -215,7 +220,8 @@ struct Commands {
   CommonOptions common;
   std::string nproc, checkpoint, out, init_from, first, second, directory = ".";
   std::unique_ptr<SynthCommand> synth;
-  int ranks = 1;
+  std::optional<int> ranks;
+  NodeFlags nodes;
   bool dry_run = false, quiet = false, json = false, all = false;
 };
 
@@ -255,6 +261,17 @@ void Build(Commands& c) {
                    "ranks on this node: a number, or auto (without GPUs one, which uses all CPUs through its threads); "
                    "default: PET_NPROC_PER_NODE, else 1")
       ->type_name("N");
+  launch->add_option("--nnodes", c.nodes.nodes, "how many nodes; default: PET_NNODES, WORLD_SIZE or SLURM's, else 1")
+      ->check(CLI::Range(1, kMaxRanks))
+      ->type_name("N");
+  launch->add_option("--node-rank", c.nodes.node, "which of them this is, from 0; default: PET_NODE_RANK or SLURM's")
+      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->type_name("N");
+  launch
+      ->add_option("--master", c.nodes.master,
+                   "the first node, by a name or an address of its own that the others reach; default: MASTER_ADDR, "
+                   "MASTER_PORT")
+      ->type_name("HOST[:PORT]");
   launch->add_option("--record", c.common.record, "write one JSON line per step to this file")->type_name("FILE");
   launch->add_flag("--quiet", c.quiet, "leave the ranks' output to run.dir/logs");
   CLI::App* train = c.app.add_subcommand("train", "is one rank of a run");
@@ -272,17 +289,20 @@ void Build(Commands& c) {
   c.synth = std::make_unique<SynthCommand>(*synth);
   AddCheckpointCommands(c);
   c.app.add_subcommand("tasks", "lists the tasks");
-  CLI::App* plan = c.app.add_subcommand("plan", "says what a model takes, and whether this machine can hold it");
+  CLI::App* plan =
+      c.app.add_subcommand("plan", "says what a run here decides and why, and whether this machine can hold it");
   AddConfigOptions(plan, c.common);
-  plan->add_option("--ranks", c.ranks, "ranks on this machine, 1 to 4096")
-      ->capture_default_str()
+  plan->add_option("--ranks", c.ranks, "ranks on this machine, 1 to 4096; default: one for each GPU, at least one")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   plan->add_flag("--json", c.json, "the same as JSON");
-  c.app.add_subcommand("selftest", "checks communication and storage of this machine")
-      ->add_option("--dir", c.directory, "where checkpoints would lie")
-      ->capture_default_str()
-      ->type_name("DIR");
+  CLI::App* selftest =
+      c.app.add_subcommand("selftest", "checks communication, storage and the bits of the stages on this machine");
+  selftest->add_option("--dir", c.directory, "where checkpoints would lie")->capture_default_str()->type_name("DIR");
+  selftest->add_option("--ranks", c.ranks, "the largest world, 2 to 64; default: one rank a CPU, from 3 to 8")
+      ->check(CLI::Range(2, 64))
+      ->type_name("N");
+  selftest->add_flag("--json", c.json, "the same as JSON");
   c.app.add_subcommand("config-reference", "prints every field of a configuration");
   cli::AddReferences(c.app, c.program, c.references);
 }
@@ -290,7 +310,7 @@ void Build(Commands& c) {
 int Run(Commands& c) {
   const CLI::App& command = *c.app.get_subcommands().at(0);
   const std::string name = command.get_name();
-  if (name == "launch") return LaunchRanks(c.common, c.nproc, c.quiet);
+  if (name == "launch") return LaunchRanks(c.common, c.nproc, c.nodes, c.quiet);
   if (name == "train") return Train(c.common, c.dry_run);
   if (name != "eval") UnblockStopSignals();
   if (name == "eval") {
@@ -308,7 +328,7 @@ int Run(Commands& c) {
   } else if (name == "plan") {
     return PrintPlan(Load(c.common), c.ranks, c.json);
   } else if (name == "selftest") {
-    return SelfTest(ResolveVolume(c.directory));
+    return SelfTest(ResolveVolume(c.directory), c.ranks, c.json);
   } else if (name == "tasks") {
     ListTasks();
   } else if (name == "config-reference") {

@@ -77,8 +77,9 @@ Manual Launch() {
           "cause. It looks at the configuration once, before anything starts. SIGTERM or Ctrl-C ends the run behind "
           "the "
           "step that it is in, with a checkpoint; a second one at once.\n\n"
-          "On several nodes it runs once on each. The nodes and who is the first come from PET_* or, without "
-          "PET_NNODES, from WORLD_SIZE, or from SLURM. The first one's launcher serves the store on MASTER_PORT.\n\n"
+          "On several nodes it runs once on each. The nodes and who is the first come from --nnodes, --node-rank and "
+          "--master, else from PET_* or, without PET_NNODES, from WORLD_SIZE, or from SLURM. The first one's launcher "
+          "serves the store on MASTER_PORT.\n\n"
           "Started again, the same command goes on from the newest checkpoint that is good.",
       .environment = Joined(
           {{"PET_NNODES, PET_NODE_RANK", "How many nodes, and which this is, from 0."},
@@ -96,8 +97,8 @@ Manual Launch() {
       .files = RunFiles(),
       .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 74, 75})),
       .examples = {{"trainyard launch --nproc 2 --config job.yaml --set run.seed=7", "Two ranks on this machine"},
-                   {"PET_NNODES=2 PET_NODE_RANK=0 MASTER_ADDR=10.0.0.1 trainyard launch --config job.yaml",
-                    "The first of two nodes"}},
+                   {"trainyard launch --nnodes 2 --node-rank 0 --master 10.0.0.1 --nproc 2 --config job.yaml",
+                    "The first of two nodes; on the other one --node-rank is 1"}},
       .see_also = {"trainyard train", "docs/config.md", "docs/slurm.md", "docs/formats.md"}};
 }
 
@@ -169,18 +170,21 @@ Manual SynthTask(const std::string& task) {
 }
 
 Manual Plan() {
-  return {.description =
-              "Says what a model takes on a rank, part by part, and whether this machine can hold it. It reads no data "
-              "and makes no tensor. Activations, which grow with batch.micro, are not counted.",
-          .environment = ConfigVariables(),
-          .files = {},
-          .exit_codes = {{"0", "This machine can hold what was counted."},
-                         {"2", "The command line is wrong."},
-                         {"64", "The configuration is wrong."},
-                         {"71", "Not even what was counted fits."}},
-          .examples = {{"trainyard plan --config job.yaml --ranks 2", ""},
-                       {"trainyard plan --config job.yaml --json", "For a script"}},
-          .see_also = {"trainyard train", "docs/config.md"}};
+  return {
+      .description =
+          "Says what of this machine a run may use (of its CPUs and memory, what the cgroup leaves), what is decided "
+          "for it and why, what the model takes on a rank, part by part, and whether this machine can hold it; if "
+          "not, which three changes would cost least, and what each saves. The run's banner says the same. It reads "
+          "no data and makes no tensor. Activations, which grow with batch.micro, are not counted.",
+      .environment = ConfigVariables(),
+      .files = {},
+      .exit_codes = {{"0", "This machine can hold what was counted."},
+                     {"2", "The command line is wrong."},
+                     {"64", "The configuration is wrong."},
+                     {"71", "Not even what was counted fits."}},
+      .examples = {{"trainyard plan --config job.yaml --ranks 2", ""},
+                   {"trainyard plan --config job.yaml --json", "For a script"}},
+      .see_also = {"trainyard train", "docs/plan.md", "docs/config.md"}};
 }
 
 void AddCheckpoint(cli::Manuals& manuals) {
@@ -269,10 +273,13 @@ cli::Manuals TrainerManuals(const std::vector<std::string>& synthetic) {
                                 .see_also = {"docs/config.md", "docs/adding-a-task.md"}};
   manuals["trainyard selftest"] = {
       .description =
-          "Checks what training relies on, before a long run finds out. Two processes sum a million numbers over Gloo, "
-          "as "
-          "ranks do, and compare every sum; in a directory a file takes another one's place, is made durable, and is "
-          "locked against another process, as checkpoints are. Its files are removed. What it cannot check it says.",
+          "Checks what training relies on, before a long run finds out. Processes sum a million numbers over Gloo, as "
+          "ranks do, and compare every sum; they train a small model in every stage, and compare every bit of weights "
+          "and moments, or name the first tensor that differs; in a directory a file takes another one's place, is "
+          "made "
+          "durable, and is locked against another process, as checkpoints are. Rates of the collectives and of the "
+          "directory are measured. Its files are removed. What it cannot check it says. It takes seconds, and at most "
+          "30 for each of two worlds.",
       .environment = {{"TRAINYARD_POD_IP", "The address that the processes talk over. Without it 127.0.0.1."},
                       {"TRAINYARD_VOLUMES", "JSON {mount path: folder}: where --dir lies on this machine."}},
       .files = {{"DIR/trainyard-selftest-N", "While it runs."}},
@@ -280,9 +287,11 @@ cli::Manuals TrainerManuals(const std::vector<std::string>& synthetic) {
                      {"2", "The command line is wrong."},
                      {"64", "The directory cannot be written."},
                      {"69", "Communication failed."},
+                     {"70", "Stages train to other bits."},
                      {"74", "Storage failed."}},
-      .examples = {{"trainyard selftest --dir /checkpoints", "For the volume that checkpoints go to"}},
-      .see_also = {"trainyard plan", "docs/formats.md"}};
+      .examples = {{"trainyard selftest --dir /checkpoints", "For the volume that checkpoints go to"},
+                   {"trainyard selftest --json", "For a script"}},
+      .see_also = {"trainyard plan", "docs/selftest.md"}};
   manuals["trainyard config-reference"] = {
       .description =
           "Prints every field of a configuration in Markdown: type, default, what is allowed, what it means.",

@@ -15,6 +15,7 @@ import typing
 import pytest
 
 BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
+BIN_PATH = os.path.abspath(BIN)  # for a program that starts it elsewhere
 TEST_TASKS = os.environ.get("TRAINYARD_TEST_TASKS_BIN", "build/release/bin/trainyard-with-test-tasks")
 OPERATOR = os.environ.get("TRAINYARD_OPERATOR_BIN", "build/release/bin/trainyard-operator")
 

@@ -212,7 +212,7 @@ def test_threads_follow_the_cgroups_quota(job):
                        "--set", f"run.dir=run-{nproc}"]
             result = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env, cwd=config.parent, timeout=120)
             assert result.returncode == 0, result.stderr
-            assert f"threads      {threads} a rank: 1.5 CPUs of the cgroup's quota, {nproc} rank" in result.stderr, result.stderr
+            assert f"OMP threads        {threads} (auto: 1.5 CPUs of the cgroup's quota, {nproc} rank" in result.stderr, result.stderr
             saved = json.loads(next(config.parent.glob(f"run-{nproc}/checkpoints/step-*/manifest.json")).read_text())
             assert saved["bits"]["threads"] == threads
     finally:

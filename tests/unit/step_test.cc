@@ -220,10 +220,12 @@ at::Tensor GlobalState() { return at::detail::getDefaultCPUGenerator().get_state
 // Two steps from the initial weights; `between` is called before each.
 std::map<std::string, std::vector<float>> Trained(const Config& config, const Task& task,
                                                   const std::function<void()>& between) {
-  const Plan plan = MakePlan(config, task, 1, 0);
+  const Decisions decisions =
+      DecideFor({.given = config, .world = {}, .hardware = {}, .omp_num_threads = "1"}, task, 0);
+  const Plan plan = MakePlan(config, decisions, task.MakeOrder(0)->items());
   const auto communicator = MakeSingleCommunicator();
   const auto engine = MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, *communicator);
-  const auto loader = MakeLoader(config, plan, task, 0, 1, 0, 2);
+  const auto loader = MakeLoader(config, plan, task, 0, decisions, 0, 2);
   PhaseClock clock;
   Step step(config, plan, task, *engine, *communicator, clock);
   TrainState train;

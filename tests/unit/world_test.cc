@@ -47,7 +47,7 @@ class WorldTest : public testing::Test {
 TEST_F(WorldTest, AloneByDefault) {
   const World world = WorldFromEnvironment();
   EXPECT_EQ(world.size, 1);
-  EXPECT_EQ(NodeWorldFromEnvironment(3).procs, 3);
+  EXPECT_EQ(NodeWorldFromEnvironment({.nproc = 3}).procs, 3);
 }
 
 TEST_F(WorldTest, Torchrun) {
@@ -108,7 +108,7 @@ TEST_F(WorldTest, RanksAreWholeNodesOfThem) {
     SetUp();
     Set(values);
     Set({{"MASTER_ADDR", "h"}});
-    return NodeWorldFromEnvironment(nproc);
+    return NodeWorldFromEnvironment({.nproc = nproc});
   };
   EXPECT_EQ(nodes({{"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "2"}}, std::nullopt).nodes, 3);
   EXPECT_EQ(nodes({{"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "2"}, {"RANK", "4"}}, 2).node, 2);
@@ -143,7 +143,7 @@ TEST_F(WorldTest, PodsOfTheContract) {
        {"GROUP_RANK", "1"},
        {"MASTER_ADDR", "job-1-0.job.ns.svc"},
        {"MASTER_PORT", "20005"}});
-  const NodeWorld one = NodeWorldFromEnvironment(std::nullopt);
+  const NodeWorld one = NodeWorldFromEnvironment();
   EXPECT_EQ(one.nodes, 2);
   EXPECT_EQ(one.node, 1);
   EXPECT_EQ(one.procs, 1);
@@ -153,7 +153,7 @@ TEST_F(WorldTest, PodsOfTheContract) {
        {"PET_NODE_RANK", "2"},
        {"PET_MASTER_ADDR", "m"},
        {"PET_MASTER_PORT", "20006"}});
-  const NodeWorld many = NodeWorldFromEnvironment(std::nullopt);
+  const NodeWorld many = NodeWorldFromEnvironment();
   EXPECT_EQ(many.nodes, 3);
   EXPECT_EQ(many.procs, 2);
   EXPECT_EQ(many.master_addr, "m");
@@ -202,9 +202,33 @@ TEST_F(WorldTest, ALargerWorldNeedsTheMastersAddress) {
   EXPECT_THROW(WorldFromEnvironment(), ConfigError);
   SetUp();
   Set({{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}});
-  EXPECT_THROW(NodeWorldFromEnvironment(1), ConfigError);
+  EXPECT_THROW(NodeWorldFromEnvironment({.nproc = 1}), ConfigError);
   Set({{"PET_MASTER_ADDR", "m"}});
-  EXPECT_EQ(NodeWorldFromEnvironment(1).master_addr, "m");
+  EXPECT_EQ(NodeWorldFromEnvironment({.nproc = 1}).master_addr, "m");
+}
+
+TEST_F(WorldTest, FlagsWinOverTheEnvironment) {
+  Set({{"PET_NNODES", "3"}, {"PET_NODE_RANK", "2"}, {"MASTER_ADDR", "env"}, {"MASTER_PORT", "1234"}});
+  const NodeWorld node = NodeWorldFromEnvironment({.nproc = 4, .nodes = 2, .node = 1, .master = "first:29501"});
+  EXPECT_EQ(node.nodes, 2);
+  EXPECT_EQ(node.node, 1);
+  EXPECT_EQ(node.procs, 4);
+  EXPECT_EQ(node.master_addr, "first");
+  EXPECT_EQ(node.master_port, 29501);
+  EXPECT_EQ(NodeWorldFromEnvironment({.nproc = 1, .nodes = 5}).node, 2) << "what no flag says";
+  const std::map<std::string, std::pair<std::string, int>> masters = {{"h", {"h", 1234}},
+                                                                      {"10.0.0.1:80", {"10.0.0.1", 80}},
+                                                                      {"[fe80::1]:80", {"fe80::1", 80}},
+                                                                      {"[fe80::1]", {"fe80::1", 1234}},
+                                                                      {"fe80::1", {"fe80::1", 1234}}};
+  for (const auto& [text, expected] : masters) {
+    const NodeWorld world = NodeWorldFromEnvironment({.nodes = 2, .node = 1, .master = text});
+    EXPECT_EQ(world.master_addr, expected.first) << text;
+    EXPECT_EQ(world.master_port, expected.second) << text;
+  }
+  for (const char* bad : {"h:0", "h:99999", "h:x", ":80", "a b:c:d", "[h"})
+    EXPECT_THROW(NodeWorldFromEnvironment({.nodes = 2, .node = 1, .master = bad}), ConfigError) << bad;
+  EXPECT_THROW(NodeWorldFromEnvironment({.nodes = 2, .node = 2, .master = "h"}), ConfigError);
 }
 
 TEST_F(WorldTest, NodesHaveARange) {
@@ -217,7 +241,7 @@ TEST_F(WorldTest, NodesHaveARange) {
     Set(good);
     if (std::string(name) == "PET_NNODES") setenv("PET_NPROC_PER_NODE", "2", 1);
     setenv(name, value, 1);
-    EXPECT_THROW(NodeWorldFromEnvironment(std::nullopt), ConfigError) << name << "=" << value;
+    EXPECT_THROW(NodeWorldFromEnvironment(), ConfigError) << name << "=" << value;
     SetUp();
   }
 }

@@ -5,6 +5,7 @@
 #define TRAINYARD_TRAINER_CONFIG_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ struct DataConfig {
   std::string path;
   std::string last = "carry";  // carry | drop
   OptionalInt workers;
-  int64_t prefetch = 2;
+  OptionalInt prefetch;
 };
 
 struct BatchConfig {
@@ -125,6 +126,9 @@ struct MetricsConfig {
   std::optional<double> peak_tflops;  // of what one rank computes on, in precision.compute
 };
 
+// Who has set a field.
+enum class Origin { kFile, kCommandLine };
+
 struct Config {
   TaskConfig task;
   DataConfig data;
@@ -139,6 +143,8 @@ struct Config {
   InitConfig init;
   FaultsConfig faults;
   MetricsConfig metrics;
+  // By path, of each field that was set, be it to its default. No part of what is written and compared.
+  std::map<std::string, Origin> origins;
 };
 
 }  // namespace trainyard

@@ -78,13 +78,17 @@ void DataFields(FieldTable& t, Config& c) {
   t.OptInt("data.workers", c.data.workers, "auto", 1, kFree,
            "Threads that read and collate samples, per rank; auto is the rank's part of the CPUs but two, from 1 to 3.",
            1024);
-  t.Int("data.prefetch", c.data.prefetch, 1, kFree, "Micro-batches read ahead of training, per rank.", 1024);
+  t.OptInt("data.prefetch", c.data.prefetch, "auto", 1, kFree,
+           "Micro-batches read ahead of training, per rank; auto is 4 above 64 GiB of memory, 3 above 32, else 2.",
+           1024);
   t.OptInt("batch.global", c.batch.global, "auto", 1, kIdentity,
-           "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation of about 256.",
+           "Samples of one optimizer step, over all ranks. auto: micro x ranks x accumulation, at most 256 where one "
+           "of each "
+           "is no more; without GPUs 32 x ranks. docs/plan.md has the rules.",
            kMaxBatch);
   t.OptInt("batch.micro", c.batch.micro, "auto", 1, kFree,
-           "Samples of one forward and backward on one rank; accumulation follows. auto: the whole share of a rank, at "
-           "most 64.",
+           "Samples of one forward and backward on one rank; accumulation follows. auto: 2 to 16, by the memory of the "
+           "GPU; without GPUs 4, or of a given batch the largest divisor of a rank's share up to 64.",
            kMaxBatch);
 }
 
@@ -142,7 +146,8 @@ void OptimFields(FieldTable& t, Config& c) {
 
 void EngineFields(FieldTable& t, Config& c) {
   t.Choice("precision.compute", c.precision.compute, {"auto", "fp32", "bf16", "fp16"}, kSchedule,
-           "Type of parameters and activations; the optimizer's master is fp32. auto is fp32 without a GPU.");
+           "Type of parameters and activations; the optimizer's master is fp32. auto is bf16 from compute "
+           "capability 8.0, fp16 from 7.0, else, and without a GPU, fp32.");
   t.AutoIs([] { return Json("fp32"); });
   t.Number("precision.loss_scale", c.precision.loss_scale, 1, 16777216, kSchedule,
            "fp16: what losses are multiplied by at first, a power of two; halved when a gradient is infinite.");
@@ -152,7 +157,8 @@ void EngineFields(FieldTable& t, Config& c) {
            "Type in which gradients are summed over ranks.", {"bf16"});
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2", "zero3"}, kFree,
            "What is shared out over ranks: nothing; the optimizer's state (zero1, zero2); with parallel.reduce: every "
-           "the gradients, too (zero2); and the parameters (zero3). See docs/parallel.md; auto is ddp.");
+           "the gradients, too (zero2); and the parameters (zero3). See docs/parallel.md; auto is zero2 "
+           "on two GPUs or more, zero3 where one has less than 6 GB, else ddp.");
   t.Number("parallel.bucket_mib", c.parallel.bucket_mib, 0.001, 65536, kFree,
            "Gradients are reduced in buckets of so many MiB while backward goes on.");
   t.Choice("parallel.reduce", c.parallel.reduce, {"auto", "last", "every"}, kFree,

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -28,6 +29,7 @@ struct Target {
   std::vector<Field> fields;
   std::vector<std::string> known;  // their paths
   bool task_known;
+  std::map<std::string, Origin> origins = {};  // of those that were set
 };
 
 [[noreturn]] void MissingTask() {
@@ -77,6 +79,8 @@ std::string FieldOfTheSameName(const std::string& path, const Target& target) {
   throw ConfigError(origin + ": unknown key " + path + FieldsOfASectionIn(path, target));
 }
 
+constexpr char kSetOrigin[] = "--set";
+
 // What the file or --set says about one field or section.
 struct Assignment {
   std::string path;
@@ -85,10 +89,14 @@ struct Assignment {
 };
 
 // An object that is not itself a field's value is a section: its leaves are applied.
-void Apply(const Assignment& given, const Target& target) {
+void Apply(const Assignment& given, Target& target) {
   bool is_section = given.path == "model";  // whose fields are all the task's
   for (const Field& field : target.fields) {
-    if (field.path == given.path) return field.set(given.value);
+    if (field.path == given.path) {
+      field.set(given.value);
+      target.origins[given.path] = given.origin == kSetOrigin ? Origin::kCommandLine : Origin::kFile;
+      return;
+    }
     is_section |= field.path.starts_with(given.path + ".");
   }
   if (!is_section) UnknownKey(given.path, given.origin, target);
@@ -101,7 +109,7 @@ Assignment ParseSet(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) throw UsageError("--set " + text + ": expected section.key=value");
   const std::string path = text.substr(0, equals);
-  return {path, ParseValue(text.substr(equals + 1), "--set " + path), "--set"};
+  return {path, ParseValue(text.substr(equals + 1), "--set " + path), kSetOrigin};
 }
 
 // The options of the task that the last assignment of task.name names; null without one.
@@ -189,6 +197,7 @@ Config ParseConfig(const std::string& yaml, const std::string& origin, const std
   Target target{Fields(config), {}, config.task.options != nullptr};
   for (const Field& field : target.fields) target.known.push_back(field.path);
   for (const Assignment& given : assignments) Apply(given, target);
+  config.origins = target.origins;
   if (!config.task.options) MissingTask();
   CheckRelations(config);
   ResolvePaths(config);

@@ -389,6 +389,10 @@ void Explain(const RankEnd& culprit, int ranks, bool echoed, LogWriter& terminal
   }
 }
 
+const std::string& StoreAddress(const LaunchOptions& options) {
+  return options.store_address.empty() ? options.rank0_address : options.store_address;
+}
+
 }  // namespace
 
 int Launch(const LaunchOptions& options, const StoreFactory& stores) {
@@ -398,8 +402,8 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   terminal.Open(STDERR_FILENO, "standard error");
   Node node(options, terminal);
   std::pair<int, int> listening{-1, world.master_port};
-  const std::string master = world.node == 0 ? options.rank0_address : world.master_addr;
-  if (world.node == 0) listening = Listen(env::kMasterPort, options.rank0_address, world.master_port);
+  const std::string master = world.node == 0 ? StoreAddress(options) : world.master_addr;
+  if (world.node == 0) listening = Listen(env::kMasterPort, master, world.master_port);
   StatusServer server(options.rank0_address, options.status_port, [&node] { return node.Statuses(); });
   if (StopPending()) throw StoppedError("stopped on request before the ranks were started");
   // Ranks start first: their connections wait in the socket's queue while this process makes the
@@ -431,7 +435,7 @@ void TellOtherNodes(const LaunchOptions& options, const StoreFactory& stores,
                     const std::function<void(int port)>& say) {
   if (options.world.nodes == 1) return;
   try {
-    const auto [fd, port] = Listen(env::kMasterPort, options.rank0_address, options.world.master_port);
+    const auto [fd, port] = Listen(env::kMasterPort, StoreAddress(options), options.world.master_port);
     const std::unique_ptr<Store> store = stores.host(fd, port);
     say(port);
     AwaitSignOff(*store, options.world.nodes, kRefusalSeconds, StopPending);

@@ -34,6 +34,7 @@ struct LaunchOptions {
   NodeWorld world;
   std::vector<std::string> command;  // of one rank
   std::string rank0_address;         // where this node serves: TRAINYARD_POD_IP or 127.0.0.1
+  std::string store_address = {};    // where node 0 serves the store; empty: there as well
   int status_port = 0;               // 0: any free one
   std::string termination_log;       // empty: none is written
   bool quiet = false;                // leaves rank 0's output to the log

@@ -90,8 +90,11 @@ void ReadNodesOf(int ranks, NodeWorld& node) {
 }
 
 // How many nodes there are, which one this is, and what SLURM says of the master.
-void ReadNodes(NodeWorld& node) {
-  if (const std::optional<int> pet_nodes = EnvInt(env::kPetNodes, 1, kMaxRanks)) {
+void ReadNodes(const NodeFlags& flags, NodeWorld& node) {
+  if (flags.nodes) {
+    node.nodes = *flags.nodes;
+    node.node = flags.node ? *flags.node : EnvInt(env::kPetNodeRank, 0, kMaxRanks).value_or(0);
+  } else if (const std::optional<int> pet_nodes = EnvInt(env::kPetNodes, 1, kMaxRanks)) {
     node.nodes = *pet_nodes;
     node.node = EnvInt(env::kPetNodeRank, 0, kMaxRanks).value_or(0);
   } else if (const std::optional<int> world = EnvInt(env::kWorldSize, 1, kMaxRanks)) {
@@ -102,11 +105,25 @@ void ReadNodes(NodeWorld& node) {
     if (node.nodes > 1) node.master_addr = SlurmMaster(node.nodes);
     if (node.nodes > 1) node.master_port = SlurmPort();
   }
+  if (flags.node) node.node = *flags.node;
   if (node.node >= node.nodes)
     throw ConfigError(Format("the node's number: %d is not allowed; there are %d nodes", node.node, node.nodes));
   if (int64_t{node.nodes} * node.procs > kMaxRanks)
     throw ConfigError(
         Format("%s: %d nodes of %d ranks are more than %d ranks", env::kPetNodes, node.nodes, node.procs, kMaxRanks));
+}
+
+// "host", "host:29500", "[fe80::1]:29500".
+void ReadMaster(const std::string& master, NodeWorld& node) {
+  static const std::regex form(R"((\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?|([0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}))");
+  std::smatch match;
+  const bool good = std::regex_match(master, match, form);
+  const int port = good && match[2].matched ? std::stoi(match[2]) : 0;
+  if (!good || (match[2].matched && (port < 1 || port > 65535)))
+    throw ConfigError("--master: " + master + " is not allowed; expected HOST or HOST:PORT of the first node");
+  node.master_addr = match[3].matched ? match[3].str() : match[1].str();
+  if (node.master_addr.front() == '[') node.master_addr = node.master_addr.substr(1, node.master_addr.size() - 2);
+  if (port > 0) node.master_port = port;
 }
 
 }  // namespace
@@ -137,18 +154,20 @@ World WorldFromEnvironment() {
   return world;
 }
 
-NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc) {
+NodeWorld NodeWorldFromEnvironment(const NodeFlags& flags) {
   NodeWorld node;
+  std::optional<int> nproc = flags.nproc;
   if (!nproc) nproc = EnvInt(env::kPetProcsPerNode, 1, kMaxRanks);
   if (!nproc) nproc = EnvInt(env::kLocalWorldSize, 1, kMaxRanks);
   node.procs = nproc.value_or(1);
-  ReadNodes(node);
+  ReadNodes(flags, node);
   for (const char* name : {env::kPetMasterAddr, env::kMasterAddr}) {  // The later one wins.
     if (const std::string address = EnvText(name); !address.empty()) node.master_addr = address;
   }
   for (const char* name : {env::kPetMasterPort, env::kMasterPort}) {
     if (const std::optional<int> port = EnvPort(name)) node.master_port = *port;
   }
+  if (!flags.master.empty()) ReadMaster(flags.master, node);
   if (node.nodes > 1 && node.master_port == 0) node.master_port = kDefaultPort;
   if (node.node > 0) RequireAddress(node.master_addr, "this is not the first node");
   return node;

@@ -35,10 +35,16 @@ struct NodeWorld {
   int master_port = 0;      // 0: any free one; only with one node
 };
 
-// `nproc`: --nproc, or nothing to take it from the environment (PET_NPROC_PER_NODE,
-// LOCAL_WORLD_SIZE), else 1. The nodes: PET_NNODES, else WORLD_SIZE over LOCAL_WORLD_SIZE, else SLURM's. Throws
-// ConfigError like WorldFromEnvironment, and where these contradict each other.
-NodeWorld NodeWorldFromEnvironment(std::optional<int> nproc);
+// What the command line says of them; it wins over the environment.
+struct NodeFlags {
+  std::optional<int> nproc, nodes, node;
+  std::string master;  // HOST or HOST:PORT, [IPV6]:PORT
+};
+
+// Ranks of a node: --nproc, else PET_NPROC_PER_NODE, else LOCAL_WORLD_SIZE, else 1. The nodes: --nnodes, else
+// PET_NNODES, else WORLD_SIZE over LOCAL_WORLD_SIZE, else SLURM's. Throws ConfigError like WorldFromEnvironment, and
+// where these contradict each other.
+NodeWorld NodeWorldFromEnvironment(const NodeFlags& flags = {});
 
 // The first host of SLURM's compressed node list: "node[03-05,7],b1" -> "node03".
 std::string FirstSlurmHost(const std::string& node_list);

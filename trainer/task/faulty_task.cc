@@ -20,7 +20,17 @@ namespace {
 
 constexpr std::chrono::seconds kSlow(7);  // longer than people are left without a word
 
-enum class Place { kLoader, kDisk, kForward, kBackward, kEvaluation, kNonfinite, kSlowForward, kSlowEvaluation };
+enum class Place {
+  kLoader,
+  kDisk,
+  kForward,
+  kBackward,
+  kEvaluation,
+  kNonfinite,
+  kSlowForward,
+  kSlowEvaluation,
+  kDiverge
+};
 
 constexpr std::pair<const char*, Place> kPlaces[] = {{"loader", Place::kLoader},
                                                      {"disk", Place::kDisk},
@@ -29,7 +39,8 @@ constexpr std::pair<const char*, Place> kPlaces[] = {{"loader", Place::kLoader},
                                                      {"evaluation", Place::kEvaluation},
                                                      {"nonfinite", Place::kNonfinite},
                                                      {"slow_forward", Place::kSlowForward},
-                                                     {"slow_evaluation", Place::kSlowEvaluation}};
+                                                     {"slow_evaluation", Place::kSlowEvaluation},
+                                                     {"diverge", Place::kDiverge}};
 
 // Counts the calls of the place and says when it is time.
 struct Fault {
@@ -97,6 +108,7 @@ class FaultyTask : public Task {
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     if (fault_.Due(Place::kForward)) throw std::runtime_error(fault_.Message());
     if (fault_.Due(Place::kSlowForward)) std::this_thread::sleep_for(kSlow);
+    if (fault_.Due(Place::kDiverge)) inner_->Loss(pass, batch, denominators);  // collectives that nobody else makes
     LossResult result = inner_->Loss(pass, batch, denominators);
     if (fault_.Due(Place::kNonfinite)) result.share = result.share * std::numeric_limits<double>::quiet_NaN();
     if (fault_.Due(Place::kBackward)) {

@@ -4,8 +4,8 @@
 
 namespace trainyard {
 
-std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank, int threads,
-                                   int64_t first, int64_t end) {
+std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank,
+                                   const Decisions& decisions, int64_t first, int64_t end) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
   const Range share = plan.ShareOf(rank);
   return std::make_unique<Loader>(
@@ -14,8 +14,8 @@ std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const
                    plan.global_batch),
       [&task](std::span<const Sample* const> samples) { return task.Collate(samples); },
       ShareLayout{plan.global_batch, share.begin, share.end, plan.micro}, first, end,
-      LoaderOptions{.threads = threads,
-                    .prefetch = config.data.prefetch,
+      LoaderOptions{.threads = decisions.loader.count,
+                    .prefetch = decisions.prefetch,
                     .hash_inputs = !config.train.record.empty(),
                     .skip_bad = config.faults.bad_sample == "skip"});
 }

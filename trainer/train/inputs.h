@@ -13,9 +13,9 @@
 
 namespace trainyard {
 
-// This rank's shares of the steps [first, end), counted over the run, read by so many threads. `task` must outlive it.
-std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank, int threads,
-                                   int64_t first, int64_t end);
+// This rank's shares of the steps [first, end), counted over the run. `task` must outlive it.
+std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank,
+                                   const Decisions& decisions, int64_t first, int64_t end);
 
 // Every rank's samples of a step and, where they were hashed, inputs, in global order.
 struct GatheredInputs {

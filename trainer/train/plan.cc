@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/base/environment.h"
 #include "trainer/base/error.h"
-#include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/kernels/kernels.h"
 #include "trainer/optim/schedule.h"
@@ -12,16 +12,6 @@ namespace trainyard {
 namespace {
 
 using Long = long long;
-constexpr int64_t kAutoMicro = 64, kAutoGlobal = 256;
-
-int64_t LargestDivisor(int64_t n, int64_t limit) {
-  int64_t best = 1;
-  for (int64_t d = 1; d <= std::min(n, limit); ++d) {
-    if (n % d == 0) best = d;
-  }
-  return best;
-}
-
 std::string DescribeInterval(const CheckpointConfig& checkpoint) {
   if (checkpoint.every > 0) return Format(", every %lld steps", static_cast<Long>(checkpoint.every));
   if (checkpoint.minutes > 0) return Format(", every %g minutes and at the end", checkpoint.minutes);
@@ -101,32 +91,37 @@ const char* NameOf(ZeroStage stage) {
   return "ddp";
 }
 
-Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global) {
-  const int64_t num_samples = task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items();
+Grounds GroundsHere(const Config& given, const World& world) {
+  return {given, world, SeeHardware(given.checkpoint.dir), EnvText("OMP_NUM_THREADS")};
+}
+
+Decisions DecideWithoutData(const Grounds& grounds) {
+  return Decide(grounds.hardware, grounds.given,
+                {.world = grounds.world.size,
+                 .ranks_here = grounds.world.local_size,
+                 .omp_num_threads = grounds.omp_num_threads});
+}
+
+Decisions DecideFor(const Grounds& grounds, const Task& task, int64_t resumed_global) {
+  return Decide(grounds.hardware, grounds.given,
+                {.world = grounds.world.size,
+                 .ranks_here = grounds.world.local_size,
+                 .resumed_global = resumed_global,
+                 .samples = task.MakeOrder(static_cast<uint64_t>(grounds.given.run.seed))->items(),
+                 .whole_share = task.batch_coupled(),
+                 .omp_num_threads = grounds.omp_num_threads});
+}
+
+Plan MakePlan(const Config& config, const Decisions& decisions, int64_t num_samples) {
   Plan plan;
-  // Limited, so that the products below stay in range whatever was asked for.
-  const int64_t wanted_micro = std::min(config.batch.micro.value_or(kAutoMicro), std::max(num_samples, kAutoMicro));
-  const int64_t auto_global =
-      std::min(num_samples, wanted_micro * world * std::max<int64_t>(1, kAutoGlobal / (wanted_micro * world)));
-  plan.global_batch = config.batch.global.value_or(resumed_global > 0 ? resumed_global : auto_global);
+  plan.global_batch = decisions.global_batch;
   if (config.batch.global.value_or(0) > num_samples) {
     throw ConfigError(Format("batch.global: %lld is more than the %lld samples of the data set",
                              static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples)));
   }
-  plan.world = world;
-  const int64_t share = plan.ShareOf(0).size();  // the largest
-  const int64_t pieces = (share + kAutoMicro - 1) / kAutoMicro;
-  const int64_t even =
-      plan.global_batch % world == 0 ? LargestDivisor(share, kAutoMicro) : (share + pieces - 1) / pieces;
-  plan.micro = config.batch.micro.value_or(task.batch_coupled() ? share : even);
-  if (task.batch_coupled() && plan.micro < share) {
-    throw ConfigError(
-        Format("batch.micro: %lld is not allowed for the task %s, whose samples of a batch interact: a "
-               "rank's share of %lld is one micro-batch",
-               static_cast<Long>(plan.micro), config.task.name.c_str(), static_cast<Long>(share)));
-  }
-  plan.micro = std::min(plan.micro, share);  // a job that goes on with more ranks has smaller shares
-  plan.accumulation = (share + plan.micro - 1) / plan.micro;
+  plan.world = decisions.parallel.world;
+  plan.micro = decisions.micro;
+  plan.accumulation = decisions.accumulation;
   const bool drop = config.data.last == "drop";
   const int64_t epoch = drop ? num_samples / plan.global_batch * plan.global_batch : num_samples;
   if (epoch == 0) {
@@ -137,21 +132,9 @@ Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed
   plan.total_steps = config.train.steps ? *config.train.steps
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
-  plan.parallel = ShapeOf(config, world);
-  plan.peak_lr = ScaledRate(config.optim, world);
+  plan.parallel = decisions.parallel;
+  plan.peak_lr = ScaledRate(config.optim, plan.world);
   return plan;
-}
-
-void RequireMemory(const MemoryPlan& of_a_rank, const std::string& moment, int64_t num_parameters, int ranks) {
-  const MemoryLimit limit = MemoryLimitHere();
-  const double needed = static_cast<double>(of_a_rank.total()) * ranks;
-  if (needed <= static_cast<double>(limit.bytes)) return;
-  throw OutOfMemoryError(
-      Format("model: %lld parameters need %s%s (%d rank%s here, activations not counted), and %s is %s; "
-             "choose a smaller model, or a machine with more memory",
-             static_cast<Long>(num_parameters), HumanBytes(needed).c_str(),
-             moment.empty() ? "" : (" in the " + moment).c_str(), ranks, ranks == 1 ? "" : "s", limit.source.c_str(),
-             HumanBytes(static_cast<double>(limit.bytes)).c_str()));
 }
 
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples) {

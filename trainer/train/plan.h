@@ -7,9 +7,11 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/sample_stream.h"
+#include "trainer/launch/world.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/memory_plan.h"
 #include "trainer/task/task.h"
+#include "trainer/train/decisions.h"
 
 namespace trainyard {
 
@@ -29,22 +31,31 @@ struct Plan {
   Range ShareOf(int rank) const;
 };
 
-// What precision.compute means on this machine.
+// What precision.compute means: auto is fp32 (of a resolved configuration it is no value; decisions.h).
 Precision PrecisionOf(const Config& config);
 
-// What parallel means for `world` ranks.
+// What parallel means for `world` ranks; auto is ddp, as above.
 ParallelShape ShapeOf(const Config& config, int world);
 const char* NameOf(ZeroStage stage);
 const char* NameOf(Precision precision);
 
-// `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is
-// resolved once and then kept. Throws ConfigError naming the numbers that do not fit together.
-Plan MakePlan(const Config& config, const Task& task, int world, int64_t resumed_global);
+// What is decided from, as it was when this process started.
+struct Grounds {
+  Config given;  // not resolved
+  World world;
+  Hardware hardware;
+  std::string omp_num_threads;
+};
+Grounds GroundsHere(const Config& given, const World& world);
 
-// Throws OutOfMemoryError when `ranks` ranks of this machine together need more for their models than
-// there is; nothing is allocated. Less may still be too little: activations are not counted. `moment` says when that
-// is; may be empty.
-void RequireMemory(const MemoryPlan& of_a_rank, const std::string& moment, int64_t num_parameters, int ranks);
+// Before the data is read: all but the batch is as it will be.
+Decisions DecideWithoutData(const Grounds& grounds);
+// `resumed_global` is the batch of the checkpoint that training goes on from, or 0; an auto batch is resolved once and
+// then kept.
+Decisions DecideFor(const Grounds& grounds, const Task& task, int64_t resumed_global);
+
+// `num_samples`: of an epoch, as the order gives them. Throws ConfigError naming the numbers that do not fit together.
+Plan MakePlan(const Config& config, const Decisions& decisions, int64_t num_samples);
 
 // The banner: everything decided, one line each.
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples);

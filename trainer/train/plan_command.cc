@@ -1,14 +1,15 @@
 #include "trainer/train/plan_command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/error.h"
-#include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/plan.h"
+#include "trainer/train/remedies.h"
 #include "trainer/train/stage_memory.h"
 
 namespace trainyard {
@@ -16,19 +17,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kFormat = 1;  // of the JSON: docs/plan.md
 constexpr const char* kNotCounted = "activations, which grow with batch.micro; batches that are read ahead; libraries";
 
 struct Printed {
   const Config& config;
   int ranks;
-  ParallelShape shape;
+  Hardware hardware;
+  Decisions decisions;
   ModelDeclaration model;
   std::vector<Stage> stages;
   std::vector<PlannedMoment> moments;
-  MemoryLimit limit;
+  MemoryBudget budget;
 
-  int64_t Needed() const { return Largest(moments).memory.total() * ranks; }
-  bool Fits() const { return static_cast<double>(Needed()) <= static_cast<double>(limit.bytes); }
+  Footprint footprint() const { return {model, stages, decisions.parallel, ranks}; }
+  int64_t Needed() const { return footprint().Needs(budget); }
+  bool Fits() const { return static_cast<double>(Needed()) <= static_cast<double>(budget.bytes); }
+  std::vector<Remedy> remedies() const { return Fits() ? std::vector<Remedy>() : Remedies(footprint(), budget); }
   int64_t Trains(const Stage& stage) const {
     int64_t n = 0;
     for (const ParameterSpec& spec : Trained(model, stage.trainable)) n += spec.numel();
@@ -39,6 +44,56 @@ struct Printed {
     return stages.size() > 1 ? std::optional(stage.steps) : config.train.steps;
   }
 };
+
+Json JsonOf(const std::optional<Space>& space) {
+  if (!space) return {};
+  return {{"path", space->path}, {"total_bytes", space->total_bytes}, {"free_bytes", space->free_bytes}};
+}
+
+Json JsonOf(const Hardware& hardware) {
+  Json gpus = Json::array();
+  for (const Gpu& gpu : hardware.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"total_bytes", gpu.total_bytes},
+                    {"free_bytes", gpu.free_bytes},
+                    {"compute_capability", Format("%d.%d", gpu.major, gpu.minor)}});
+  }
+  const Cpus& cpus = hardware.cpus;
+  return {{"gpus", gpus},
+          {"cpus",
+           {{"count", cpus.count},
+            {"why", cpus.why},
+            {"machine", cpus.machine},
+            {"affinity", cpus.affinity},
+            {"cpuset", cpus.cpuset ? Json(*cpus.cpuset) : Json()},
+            {"quota", cpus.quota ? Json(*cpus.quota) : Json()}}},
+          {"memory", {{"bytes", hardware.memory.bytes}, {"source", hardware.memory.source}}},
+          {"shm", JsonOf(hardware.shm)},
+          {"disk", JsonOf(hardware.disk)}};
+}
+
+Json JsonOf(const std::vector<Decision>& decisions) {
+  Json list = Json::array();
+  for (const Decision& decision : decisions) {
+    const Json value = std::visit([](const auto& v) { return Json(v); }, decision.value);
+    list.push_back(
+        {{"name", decision.name}, {"value", value}, {"source", NameOf(decision.source)}, {"why", decision.why}});
+  }
+  return list;
+}
+
+Json JsonOf(const std::vector<Variable>& environment) {
+  Json list = Json::array();
+  for (const Variable& v : environment) list.push_back({{"name", v.name}, {"value", v.value}, {"why", v.why}});
+  return list;
+}
+
+Json JsonOf(const std::vector<Remedy>& remedies) {
+  Json list = Json::array();
+  for (const Remedy& r : remedies)
+    list.push_back({{"change", r.change}, {"needs_bytes", r.needs}, {"saves_bytes", r.saves}, {"fits", r.fits}});
+  return list;
+}
 
 Json BytesOf(const MemoryPlan& memory) {
   Json components = Json::object();
@@ -60,17 +115,22 @@ Json ToJson(const Printed& p) {
                         {"bytes_per_rank", BytesOf(moment.memory)}});
     }
   }
-  return {{"task", p.config.task.name},
+  return {{"format", kFormat},
+          {"task", p.config.task.name},
           {"parameters", p.model.num_parameters()},
           {"trained_parameters", p.model.num_parameters(true)},
           {"ranks", p.ranks},
-          {"stage", NameOf(p.shape.stage)},
+          {"stage", NameOf(p.decisions.parallel.stage)},
+          {"hardware", JsonOf(p.hardware)},
+          {"decisions", JsonOf(p.decisions.list)},
+          {"environment", JsonOf(p.decisions.environment)},
           {"moments", stages},
           {"bytes_per_rank", BytesOf(Largest(p.moments).memory)},
           {"bytes", p.Needed()},
           {"not_counted", kNotCounted},
-          {"limit", {{"bytes", p.limit.bytes}, {"source", p.limit.source}}},
-          {"fits", p.Fits()}};
+          {"limit", {{"bytes", p.budget.bytes}, {"source", p.budget.source}, {"of_one_rank", p.budget.of_one_rank}}},
+          {"fits", p.Fits()},
+          {"remedies", JsonOf(p.remedies())}};
 }
 
 void Line(const std::string& name, const std::string& value) {
@@ -93,28 +153,40 @@ void Print(const Printed& p) {
   Line("task", p.config.task.name + ", " + p.config.task.options->Describe());
   Line("parameters", Format("%lld, of them %lld trained", static_cast<long long>(p.model.num_parameters()),
                             static_cast<long long>(p.model.num_parameters(true))));
-  std::printf("  on each of %d rank%s (stage %s):\n", p.ranks, p.ranks == 1 ? "" : "s", NameOf(p.shape.stage));
-  for (const PlannedMoment& moment : p.moments) PrintMoment(p, moment);
+  std::fputs(Describe(p.hardware, p.decisions).c_str(), stdout);
+  std::fputs(DescribeMemory(p.model, p.decisions.parallel, p.stages).c_str(), stdout);
+  if (p.stages.size() > 1) {
+    for (const PlannedMoment& moment : p.moments) PrintMoment(p, moment);
+  }
   const std::string peak = NameOf(Largest(p.moments), p.stages);
-  Line("together", HumanBytes(static_cast<double>(p.Needed())) + (peak.empty() ? "" : ", in the " + peak));
-  Line(p.limit.source, HumanBytes(static_cast<double>(p.limit.bytes)));
-  const std::optional<int64_t> micro = p.config.batch.micro;
-  Line("not counted", Format("%s (batch.micro is %s)", kNotCounted, micro ? std::to_string(*micro).c_str() : "auto"));
-  Line("verdict",
-       p.Fits()
-           ? HumanBytes(static_cast<double>(p.limit.bytes) - static_cast<double>(p.Needed())) +
-                 " are left for what is not counted"
-           : "does not fit: choose a smaller model, fewer ranks, parallel.stage: zero1, or a machine with more memory");
+  Line(p.budget.of_one_rank ? "of a rank" : "together",
+       HumanBytes(static_cast<double>(p.Needed())) + (peak.empty() ? "" : ", in the " + peak));
+  Line(p.budget.source, HumanBytes(static_cast<double>(p.budget.bytes)));
+  Line("not counted", kNotCounted);
+  Line("verdict", p.Fits() ? HumanBytes(static_cast<double>(p.budget.bytes) - static_cast<double>(p.Needed())) +
+                                 " are left for what is not counted"
+                           : "does not fit; the cheapest remedies:");
+  for (const Remedy& remedy : p.remedies()) std::printf("    %s\n", Describe(std::span(&remedy, 1)).c_str());
 }
 
 }  // namespace
 
-int PrintPlan(const Config& config, int ranks, bool json) {
-  Printed p{config, ranks, ShapeOf(config, ranks), {}, StagesOf(config), {}, MemoryLimitHere()};
+int PrintPlan(const Config& config, std::optional<int> ranks, bool json) {
+  Grounds grounds = GroundsHere(config, {});
+  const int here = ranks.value_or(std::max<int>(1, static_cast<int>(grounds.hardware.gpus.size())));
+  grounds.world = {.size = here, .local_size = here};
+  Printed p{.config = config,
+            .ranks = here,
+            .hardware = grounds.hardware,
+            .decisions = DecideWithoutData(grounds),
+            .model = {},
+            .stages = StagesOf(config),
+            .moments = {},
+            .budget = BudgetOf(grounds.hardware)};
   DeclareModel(config, p.model);
-  p.moments = PlanMoments(p.model, p.shape, p.stages);
+  p.moments = PlanMoments(p.model, p.decisions.parallel, p.stages);
   if (json) {
-    std::printf("%s\n", ToJson(p).dump(1).c_str());
+    std::printf("%s\n", ToJson(p).dump(1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
     Print(p);
   }

@@ -13,23 +13,17 @@
 #include "trainer/train/evaluator.h"
 #include "trainer/train/frozen.h"
 #include "trainer/train/places.h"
+#include "trainer/train/remedies.h"
 #include "trainer/train/resume.h"
 #include "trainer/train/run_directory.h"
-#include "trainer/train/stage_memory.h"
-#include "trainer/train/threads.h"
 #include "trainer/train/train_loop.h"
 
 namespace trainyard {
 namespace {
 
-// What does not fit together, or into memory, is refused before anything is written or allocated.
-void RequireFeasible(const Config& config, const Task& task, const World& world) {
-  const Plan plan = MakePlan(config, task, world.size, 0);
-  PlanStages(config, plan);
-  const std::vector<Stage> stages = StagesOf(config);
-  const std::vector<PlannedMoment> moments = PlanMoments(task.model(), plan.parallel, stages);
-  const PlannedMoment& largest = Largest(moments);
-  RequireMemory(largest.memory, NameOf(largest, stages), task.model().num_parameters(), world.local_size);
+Plan PlanOf(const Config& config, const Grounds& grounds, const Task& task, int64_t resumed_global) {
+  return MakePlan(config, DecideFor(grounds, task, resumed_global),
+                  task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items());
 }
 
 void ApplyDeterminism(const Config& config) {
@@ -38,20 +32,43 @@ void ApplyDeterminism(const Config& config) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+// The configuration with what is decided before the data is read; this process is set up for it.
+Config SetUp(const Grounds& grounds) {
+  const Decisions decisions = DecideWithoutData(grounds);
+  Apply(decisions.environment);
+  ApplyThreads(decisions.threads.count);
+  Config config = Resolved(grounds.given, decisions);
+  ApplyDeterminism(config);
+  return config;
+}
+
+// What does not fit together, or into memory, is refused before anything is written or allocated.
+void RequireFeasible(const Config& config, const Grounds& grounds, const Task& task) {
+  const Plan plan = PlanOf(config, grounds, task, 0);
+  PlanStages(config, plan);
+  const std::vector<Stage> stages = StagesOf(config);
+  RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
+}
+
 // A world of one around a task, without any file: for dry runs and evaluations.
 struct Alone {
-  explicit Alone(const Config& config)
-      : task(BuildTask(config)),
-        stages(PlanStages(config, MakePlan(config, *task, 1, 0))),
+  explicit Alone(const Config& given)
+      : grounds(GroundsHere(given, {})),
+        config(SetUp(grounds)),
+        task(BuildTask(config)),
+        stages(PlanStages(config, PlanOf(config, grounds, *task, 0))),
         communicator(MakeSingleCommunicator()) {
-    ApplyDeterminism(config);
     // One engine, and no checkpoint: less than a run takes, whose other stages never come here.
-    const ModelDeclaration& model = task->model();
-    RequireMemory(PlanEngine(model, plan().parallel, stages.back().stage.trainable), "", model.num_parameters(), 1);
+    const MemoryBudget budget = BudgetOf(grounds.hardware);
+    const int64_t engine_bytes = PlanEngine(task->model(), plan().parallel, stages.back().stage.trainable).total();
+    if (static_cast<uint64_t>(engine_bytes) > budget.bytes)
+      RequireMemory({task->model(), std::span(&stages.back().stage, 1), plan().parallel, 1}, budget);
     engine = BuildEngine(stages.back(), *task, *communicator);
   }
   const Plan& plan() const { return stages.back().plan; }
 
+  const Grounds grounds;
+  const Config config;
   std::unique_ptr<Task> task;
   std::vector<StageRun> stages;
   std::unique_ptr<Communicator> communicator;
@@ -60,17 +77,16 @@ struct Alone {
 
 }  // namespace
 
-void RunTraining(const Config& config, StatusPublisher& publisher) {
+void RunTraining(const Config& given, StatusPublisher& publisher) {
   KeepFreedMemory();
-  ApplyDeterminism(config);
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
-  const std::string threads = ApplyThreads(world);
+  const Grounds grounds = GroundsHere(given, world);
+  const Config config = SetUp(grounds);
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
-  RequireFeasible(config, *task, world);
+  RequireFeasible(config, grounds, *task);
   Session session = JoinWorld(config, task->dataset());
-  session.threads = threads;
   publisher.channel().SendHello(session.attempt, config.run.dir);
   if (!session.predecessor.empty())
     std::fprintf(stderr,
@@ -80,7 +96,7 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");
   Resume resume = TakeOver(config, session);
-  TrainLoop loop(config, publisher, std::move(task), std::move(session), resume);
+  TrainLoop loop(config, grounds, publisher, std::move(task), std::move(session), resume);
   resume.source.reset();
   try {
     loop.Run();
@@ -90,28 +106,28 @@ void RunTraining(const Config& config, StatusPublisher& publisher) {
   }
 }
 
-void DryRun(const Config& config) {
-  CheckPlaces(config);
-  ApplyThreads({});
-  Alone alone(config);
+void DryRun(const Config& given) {
+  CheckPlaces(given);
+  Alone alone(given);
+  const Config& config = alone.config;
   if (!config.init.from.empty()) LoadWeights("init.from", config.init.from, *alone.engine);
   PhaseClock clock;
   Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;
-  const int threads = LoaderThreads(config.data.workers, AvailableCpus(), 1).count;
-  const Share share = MakeLoader(config, alone.plan(), *alone.task, 0, threads, 0, 1)->Next();
+  const Decisions decisions = DecideFor(alone.grounds, *alone.task, 0);
+  const Share share = MakeLoader(config, alone.plan(), *alone.task, 0, decisions, 0, 1)->Next();
   const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
   std::printf(
-      "%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
+      "%s%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",
       Describe(alone.plan(), config, alone.task->model().num_parameters(), alone.task->dataset().size()).c_str(),
-      result.loss, result.grad_norm);
+      Describe(alone.grounds.hardware, decisions).c_str(), result.loss, result.grad_norm);
   for (const std::string& doubt : Doubts(config, alone.plan().total_steps))
     std::printf("  %-12s %s\n", "warning", doubt.c_str());
 }
 
-void EvaluateCheckpoint(const Config& config, const std::string& path) {
-  ApplyThreads({});
-  Alone alone(config);
+void EvaluateCheckpoint(const Config& given, const std::string& path) {
+  Alone alone(given);
+  const Config& config = alone.config;
   const auto obey = [] {
     if (StopRequested()) throw StoppedError("stopped on request while the data was read");
   };

@@ -21,7 +21,6 @@ struct Session {
   std::string job_uid;
   int64_t attempt = 1;
   std::string fingerprint;            // FingerprintOf's; rank 0 alone has it
-  std::string threads;                // how many and why, for the banner (threads.h)
   std::string predecessor;            // rank 0: the attempt that was alive when this one came, if one was
   std::unique_ptr<RunningMark> mark;  // rank 0
   std::shared_ptr<Store> store;       // keys of this attempt

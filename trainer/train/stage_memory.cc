@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/base/text.h"
+
 namespace trainyard {
 namespace {
 
@@ -39,6 +41,20 @@ const PlannedMoment& Largest(std::span<const PlannedMoment> moments) {
   return *std::max_element(moments.begin(), moments.end(), [](const PlannedMoment& a, const PlannedMoment& b) {
     return a.memory.total() < b.memory.total();
   });
+}
+
+std::string DescribeMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
+                           std::span<const Stage> stages) {
+  const std::vector<PlannedMoment> moments = PlanMoments(declaration, shape, stages);
+  const PlannedMoment& most = Largest(moments);
+  const std::string when = NameOf(most, stages);
+  const auto human = [](int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); };
+  std::string text = Format("  %-12s %s on each of %d rank%s%s, activations not counted\n", "memory",
+                            human(most.memory.total()).c_str(), shape.world, shape.world == 1 ? "" : "s",
+                            when.empty() ? "" : (" in the " + when).c_str());
+  for (const MemoryPlan::Component& part : most.memory.components)
+    text += Format("    %-30s %s\n", part.name.c_str(), human(part.bytes).c_str());
+  return text;
 }
 
 std::string NameOf(const PlannedMoment& moment, std::span<const Stage> stages) {

@@ -24,6 +24,10 @@ const PlannedMoment& Largest(std::span<const PlannedMoment> moments);
 // "stage heads", "hand-over to stage heads"; empty in a run of one stage.
 std::string NameOf(const PlannedMoment& moment, std::span<const Stage> stages);
 
+// "  memory", with what a rank is predicted to take at the moment that takes most: a line for each component.
+std::string DescribeMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
+                           std::span<const Stage> stages);
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_TRAIN_STAGE_MEMORY_H_

@@ -33,24 +33,26 @@ void RequireThreads(const std::string& text) {
 
 }  // namespace
 
-std::string ApplyThreads(const World& world) {
-  ResolveMathFunctions();
-  if (const std::string text = EnvText(kVariable); !text.empty()) {
-    RequireThreads(text);
-    return text + " a rank (OMP_NUM_THREADS)";
+ThreadCount ComputeThreads(const std::string& omp_num_threads, const Cpus& cpus, int ranks_here) {
+  if (!omp_num_threads.empty()) {
+    RequireThreads(omp_num_threads);
+    return {std::atoi(omp_num_threads.c_str()), std::string(kVariable) + " is " + omp_num_threads};
   }
-  const Cpus& cpus = AvailableCpus();
-  const int threads = std::max(1, cpus.count / world.local_size);
+  return {std::max(1, cpus.count / ranks_here),
+          Format("%s, %d rank%s on this node", cpus.why.c_str(), ranks_here, ranks_here == 1 ? "" : "s")};
+}
+
+void ApplyThreads(int threads) {
+  ResolveMathFunctions();
+  if (!EnvText(kVariable).empty()) return;
   setenv(kVariable, std::to_string(threads).c_str(), 1);
   at::set_num_threads(threads);
-  return Format("%d a rank: %s, %d rank%s on this node", threads, cpus.why.c_str(), world.local_size,
-                world.local_size == 1 ? "" : "s");
 }
 
 ThreadCount LoaderThreads(const OptionalInt& workers, const Cpus& cpus, int ranks_here) {
-  if (workers) return {static_cast<int>(*workers), Format("%d a rank (data.workers)", static_cast<int>(*workers))};
+  if (workers) return {static_cast<int>(*workers), ""};
   const int count = std::clamp((cpus.count - 2) / ranks_here, 1, 3);
-  return {count, Format("%d a rank: 1 to 3 of %s less 2, %d rank%s on this node", count, cpus.why.c_str(), ranks_here,
+  return {count, Format("1 to 3 a rank of %s less 2, %d rank%s on this node", cpus.why.c_str(), ranks_here,
                         ranks_here == 1 ? "" : "s")};
 }
 

@@ -10,11 +10,13 @@
 #include "trainer/base/text.h"
 #include "trainer/comm/fail_together.h"
 #include "trainer/config/relations.h"
+#include "trainer/task/tasks.h"
 #include "trainer/train/bits.h"
 #include "trainer/train/consequences.h"
 #include "trainer/train/evaluator.h"
 #include "trainer/train/export.h"
 #include "trainer/train/run_directory.h"
+#include "trainer/train/stage_memory.h"
 
 namespace trainyard {
 namespace {
@@ -56,15 +58,15 @@ std::string SaveSamples(const fs::path& file, const Json& content, ControlPlane&
 
 }  // namespace
 
-TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
-                     const Resume& resume)
+TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublisher& publisher,
+                     std::unique_ptr<Task> task, Session session, const Resume& resume)
     : config_(config),
       publisher_(publisher),
       task_(std::move(task)),
       session_(std::move(session)),
       train_(resume.train),
-      loader_threads_(LoaderThreads(config.data.workers, AvailableCpus(), session_.world.local_size)),
-      plan_(MakePlan(config, *task_, session_.world.size, resume.global_batch)),
+      decisions_(DecideFor(grounds, *task_, resume.global_batch)),
+      plan_(MakePlan(config, decisions_, task_->MakeOrder(static_cast<uint64_t>(config.run.seed))->items())),
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
@@ -78,14 +80,14 @@ TrainLoop::TrainLoop(const Config& config, StatusPublisher& publisher, std::uniq
     RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
     RemoveUnfinishedExports(config.run.dir);
   }
-  reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
-                (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
-                Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
-                Format("  %-12s %s\n", "threads", session_.threads.c_str()) +
-                Format("  %-12s %s\n", "loader", loader_threads_.why.c_str()) +
-                (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
-                                           StatusAddressFromEnvironment().c_str(), publisher.port())
-                                  : ""));
+  reporter_.Say(
+      "Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
+      (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
+      Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
+      Describe(grounds.hardware, decisions_) + DescribeMemory(task_->model(), plan_.parallel, StagesOf(config)) +
+      (publisher.port()
+           ? Format("  %-12s http://%s:%d/status\n", "status", StatusAddressFromEnvironment().c_str(), publisher.port())
+           : ""));
   if (const std::string others = OtherMachines(*session_.control, BitsOf(config, plan_)); !others.empty())
     reporter_.Warn(others);
   for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
@@ -115,8 +117,7 @@ void TrainLoop::Run() {
   if (AgreeOnStop(*session_.control, "before the first step"))
     throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
   if (train_.evaluation_pending) Evaluate();
-  loader_ =
-      MakeLoader(config_, plan_, *task_, session_.world.rank, loader_threads_.count, train_.step, plan_.total_steps);
+  loader_ = MakeLoader(config_, plan_, *task_, session_.world.rank, decisions_, train_.step, plan_.total_steps);
   if (!AtEnd()) reporter_.AwaitFirstStep(train_.step);
   while (!AtEnd()) {
     if (train_.step >= stage().end) NextStage();

@@ -15,15 +15,14 @@
 #include "trainer/train/reporter.h"
 #include "trainer/train/stages.h"
 #include "trainer/train/step.h"
-#include "trainer/train/threads.h"
 
 namespace trainyard {
 
 class TrainLoop {
  public:
-  // Every rank makes one, with the same resume: loads the weights and prints the banner.
-  TrainLoop(const Config& config, StatusPublisher& publisher, std::unique_ptr<Task> task, Session session,
-            const Resume& resume);
+  // Every rank makes one, with the same resume; `config` is resolved: loads the weights and prints the banner.
+  TrainLoop(const Config& config, const Grounds& grounds, StatusPublisher& publisher, std::unique_ptr<Task> task,
+            Session session, const Resume& resume);
 
   // Trains to the end. Throws StoppedError when a stop was requested and everything is durable.
   void Run();
@@ -52,7 +51,7 @@ class TrainLoop {
   std::unique_ptr<Task> task_;
   Session session_;
   TrainState train_;
-  ThreadCount loader_threads_;
+  const Decisions decisions_;
   Plan plan_;
   std::vector<StageRun> stages_;
   std::unique_ptr<Engine> engine_;  // of the stage
