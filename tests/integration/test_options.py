@@ -302,7 +302,7 @@ def test_initial_weights_are_told_by_their_content(job, tmp_path):
     "task, section, field, same, other",
     [
         pytest.param("algorithm_distillation", "model", "ffn", 64, 96, marks=harness.thorough),
-        ("algorithm_distillation", "batch", "global", 256, 128),
+        ("algorithm_distillation", "batch", "global", 64, 128),
         ("language_model", "model", "dropout", 0, 0.25),
     ],
 )
@@ -345,8 +345,8 @@ def test_weights_of_another_model_are_refused_in_a_line(job, tmp_path):
 
 
 def test_an_automatic_batch_is_at_most_the_data_set(tmp_path):
-    """44 windows: an epoch is one step, and every sample comes once in it."""
-    harness.write_tokens(tmp_path / "train.tokens", [i % 16 for i in range(16 * 44 + 1)], 16)
+    """24 windows, fewer than the 32 of a rank: an epoch is one step, and every sample comes once in it."""
+    harness.write_tokens(tmp_path / "train.tokens", [i % 16 for i in range(16 * 24 + 1)], 16)
     data = {"path": str(tmp_path / "train.tokens")}
     config = harness.merged(harness.SMALL_LANGUAGE_MODEL, data=data, run={"dir": str(tmp_path / "run")}, batch={"global": "auto"})
     config["train"] = {"epochs": 3}

@@ -19,6 +19,7 @@ constexpr int64_t kCpuMicro = 4, kCpuAccumulation = 8;
 // small ones (docs/architecture.md).
 constexpr int64_t kCpuMost = 64;
 constexpr double kGB = 1e9;
+constexpr double kSixteen = 15.5;  // a T4 of 16 GB reports 15.8
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 Source SourceOf(const Config& config, const std::string& field) {
@@ -102,10 +103,11 @@ class Decider {
         : out_.parallel.reduce == Reduce::kEvery ? "zero3 holds no whole gradient"
                                                  : "gradients are summed once a step");
     Add("offload", "offload", config_.parallel.offload, Given("parallel.offload"),
-        GpuBelow(hardware_, 16) ? LeastGpu(hardware_) +
-                                      ", below 16: the optimizer's state belongs into host memory, "
-                                      "which is not supported yet"
-                                : "the optimizer's state fits beside the model");
+        hardware_.gpus.empty() ? "without GPUs the optimizer's state is in host memory anyway"
+        : GpuBelow(hardware_, kSixteen)
+            ? LeastGpu(hardware_) +
+                  ", below 16: the optimizer's state belongs into host memory, which is not supported yet"
+            : LeastGpu(hardware_) + ", 16 or more: the optimizer's state stays there");
   }
 
   void PrecisionOfRun() {
