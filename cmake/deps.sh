@@ -7,6 +7,11 @@ torch_version=2.11.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"
 # The name holds everything that was chosen, so that a new pin makes a new folder.
 venv="$cache/torch-$torch_version"
+# What compiles and links libtrainyard_cuda.so: NVIDIA's compiler, headers, and NCCL, of the versions that the pinned wheel
+# was built with. Nothing of it runs here; cuBLAS and its like (2 GB) are not needed for that.
+cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85 nvidia-cuda-runtime==13.0.96
+  nvidia-nccl-cu13==2.28.9)
+toolkit="$cache/cuda-13.0.88-nccl-2.28.9"
 # What builds the programs, and what checks them.
 program_packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
   libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev
@@ -48,6 +53,7 @@ site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1
 case "${1:-}" in
   --torch-prefix) site_packages; exit 0 ;;
   --python) echo "$venv/bin/python"; exit 0 ;;
+  --cuda-prefix) echo "$toolkit/nvidia"; exit 0 ;;
   --stubs) echo "$cache/stubs-$torch_version"; exit 0 ;;
   --images-python) echo "$image_venv/bin/python"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
@@ -67,7 +73,7 @@ case "${1:-}" in
   --program-packages | --programs) packages=("${program_packages[@]}") ;;
   "") ;;
   *)
-    echo "usage: cmake/deps.sh [--torch-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
+    echo "usage: cmake/deps.sh [--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
     exit 2
     ;;
 esac
@@ -124,6 +130,14 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "${survival[*]}" ]; then
   echo "deps: installing scikit-survival and lifelines into $venv (about 330 MB, once)"
   "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${survival[@]}"
   echo "${survival[*]}" >"$stamp"
+fi
+
+if [ "$(cat "$toolkit/.complete" 2>/dev/null)" != "${cuda[*]}" ]; then
+  echo "deps: installing NVIDIA's compiler and NCCL into $toolkit (about 300 MB, once)"
+  rm -rf "$toolkit"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$toolkit" "${cuda[@]}"
+  ln -s lib "$toolkit/nvidia/cu13/lib64" # where CMake looks
+  echo "${cuda[*]}" >"$toolkit/.complete"
 fi
 
 stamp="$venv/.dashboards"

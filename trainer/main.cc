@@ -3,9 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/command_line/program.h"
@@ -20,6 +23,7 @@
 #include "trainer/checkpoint/diff.h"
 #include "trainer/comm/c10d_store.h"
 #include "trainer/config/load.h"
+#include "trainer/device/plugin.h"
 #include "trainer/launch/last_words.h"
 #include "trainer/launch/launcher.h"
 #include "trainer/launch/preflight.h"
@@ -123,7 +127,15 @@ int Train(const CommonOptions& options, bool dry_run) {
       s.rank = world.rank;
       s.world = world.size;
     });
-    RunTraining(Load(options), *publisher);
+    RunTraining(Load(options), *publisher, [&](const std::string& verdict) {
+      if (!publisher->channel().SendEnd(verdict)) {
+        std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, verdict.c_str());
+        WriteTerminationMessage(publisher->board().Get(), static_cast<int>(ExitCode::kHang), verdict);
+      }
+      // The others read the verdict in the store, which may be this process's.
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      std::_Exit(static_cast<int>(ExitCode::kHang));
+    });
   } catch (const std::exception& error) {
     code = CodeOf(error);
     message = MessageOf(error);
@@ -214,7 +226,7 @@ std::vector<std::string> TasksWithSyntheticData() {
 struct Commands {
   CLI::App app{"the trainer: distributed training that explains itself"};
   cli::Program program{.name = "trainyard", .manuals = TrainerManuals(TasksWithSyntheticData()), .version = [] {
-                         return VersionText("trainyard", TrainerLibraries());
+                         return VersionText("trainyard", TrainerLibraries()) + "\nplug-in " + Describe(CudaPlugin());
                        }};
   cli::References references;
   CommonOptions common;

@@ -418,6 +418,20 @@ def test_a_rank_that_freezes(tmp_path, data):
                         "rank 1 gives no sign of life: frozen, or its node is lost", message), message
 
 
+def test_a_rank_that_stands_still(tmp_path, data):
+    """Its process lives, so that only what it has entered tells of it: it is named, and ends with 73; the other one says the same, with 69."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 30}, parallel={"collective_seconds": 1})
+    result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), timeout=90,
+                         TRAINYARD_TEST_FAULT="slow_forward:1:5", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    assert result.returncode == 73, result.stdout + result.stderr
+    end = json.loads((tmp_path / "termination").read_text())
+    assert (end["rank"], end["exit_code"], end["reason"]) == (1, 73, "Hang")
+    verdict = rf"rank 1 \({re.escape(socket.gethostname())}\) never entered all_reduce #\d+ \(\w+, .+\); last seen in forward, for \d\.\ds"
+    assert re.fullmatch(verdict, end["message"]), end["message"]
+    other = (tmp_path / "run" / "logs" / "attempt-1-rank-0.log").read_text()
+    assert re.search(r"a collective failed: all_reduce \(.+\): not answered within 1.0s \(parallel.collective_seconds\); " + verdict, other), other
+
+
 def test_a_launcher_that_freezes(tmp_path, data):
     """It hosts the store, whose connections it keeps: no rank waits for its answer longer than for a collective's."""
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 10**6}, parallel={"collective_seconds": 5}, checkpoint={"every": 3})

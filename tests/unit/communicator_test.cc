@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/unit/collectives_contract.h"
 #include "trainer/base/error.h"
 #include "trainer/comm/c10d_native.h"
 #include "trainer/comm/c10d_store.h"
@@ -64,19 +65,11 @@ class CommunicatorTest : public testing::TestWithParam<std::pair<MakeWorld, int>
 };
 
 TEST_P(CommunicatorTest, SumsGathersAndBroadcasts) {
-  Run([](Communicator& c) {
-    at::Tensor x = at::full({5}, c.rank() + 1.0, at::kFloat), gathered = at::empty({c.size() * 3}, at::kLong),
-               mine = at::full({3}, c.rank(), at::kLong);
-    at::Tensor shared = at::full({2}, c.rank(), at::kFloat);
-    const auto sum = c.AllReduce(x, "x");
-    const auto gather = c.AllGather(mine, gathered, "ids");
-    c.Wait(c.Broadcast(shared, c.size() - 1, "weights"));
-    c.Wait(sum);
-    c.Wait(gather);
-    EXPECT_EQ(x[4].item<float>(), static_cast<float>(c.size() * (c.size() + 1)) / 2);
-    for (int64_t i = 0; i < gathered.numel(); ++i) EXPECT_EQ(gathered[i].item<int64_t>(), i / 3);
-    EXPECT_EQ(shared[1].item<float>(), static_cast<float>(c.size() - 1));
-  });
+  Run([](Communicator& c) { contract::SumsGathersAndBroadcasts(c, [] {}); });
+}
+
+TEST_P(CommunicatorTest, CollectivesEndInTheirOrder) {
+  Run([](Communicator& c) { contract::CollectivesEndInTheirOrder(c, [] {}); });
 }
 
 // The order of a sum is the ranks', whatever the element's place and the buffer's length.
@@ -95,34 +88,8 @@ TEST_P(CommunicatorTest, SumsDoNotDependOnTheCut) {
   });
 }
 
-// What rank r gives: small whole numbers, so that every type sums them without rounding.
-at::Tensor Given(int64_t n, int rank, at::ScalarType type) {
-  return (at::arange(n, at::kLong) * (rank + 3) % 101 - 20 * rank).to(type);
-}
-
-// From one value to several chunks for each rank, in every type that has a sum, shared evenly or not.
 TEST_P(CommunicatorTest, AnySizeAndTypeIsSummedAndSharedOut) {
-  Run([](Communicator& c) {
-    for (const int64_t n : {1, 2, 7, 2048, 4099, 300'001, 1'500'000}) {
-      for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong}) {
-        SCOPED_TRACE(testing::Message() << n << " of " << c10::toString(type));
-        at::Tensor sum = Given(n, 0, type);
-        for (int rank = 1; rank < c.size(); ++rank) sum += Given(n, rank, type);
-        at::Tensor x = Given(n, c.rank(), type);
-        c.Wait(c.AllReduce(x, "x"));
-        EXPECT_TRUE(x.equal(sum));
-        const int64_t share = n / c.size();
-        const at::Tensor whole = Given(n, c.rank(), type).narrow(0, 0, share * c.size());
-        const at::Tensor mine = whole.narrow(0, share * c.rank(), share), apart = at::empty({share}, type);
-        c.Wait(c.ReduceScatter(whole.clone(), apart, "apart"));
-        c.Wait(c.ReduceScatter(whole, mine, "in place"));
-        EXPECT_TRUE(mine.equal(sum.narrow(0, share * c.rank(), share)));
-        EXPECT_TRUE(apart.equal(mine));
-        c.Wait(c.AllGather(mine, whole, "in place"));
-        EXPECT_TRUE(whole.equal(sum.narrow(0, 0, share * c.size())));
-      }
-    }
-  });
+  Run([](Communicator& c) { contract::AnySizeAndTypeIsSummedAndSharedOut(c, [] {}); });
 }
 
 TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {

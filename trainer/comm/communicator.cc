@@ -52,6 +52,7 @@ void Communicator::Loop() {
         failure = FailureOf(job.what, error);
       }
     }
+    if (recorder_ && !failure) recorder_->End(group_);
     job.run = nullptr;
     lock.lock();
     if (!failure_) failure_ = failure;
@@ -60,10 +61,12 @@ void Communicator::Loop() {
   }
 }
 
-Communicator::Ticket Communicator::Submit(const char* name, const std::string& unit, std::function<void()> run) {
+Communicator::Ticket Communicator::Submit(const char* name, const std::string& unit, const at::Tensor& moved,
+                                          std::function<void()> run) {
   Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);
+    if (recorder_) recorder_->Enter(group_, name, unit, static_cast<int64_t>(moved.nbytes()));
     ticket = submitted_++;
     queue_.push_back({std::string(name) + " (" + unit + ")", std::move(run)});
   }
@@ -72,19 +75,19 @@ Communicator::Ticket Communicator::Submit(const char* name, const std::string& u
 }
 
 Communicator::Ticket Communicator::AllReduce(at::Tensor x, std::string unit) {
-  return Submit("all_reduce", unit, [this, x]() mutable { DoAllReduce(x); });
+  return Submit("all_reduce", unit, x, [this, x]() mutable { DoAllReduce(x); });
 }
 
 Communicator::Ticket Communicator::ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) {
-  return Submit("reduce_scatter", unit, [this, in, out]() mutable { DoReduceScatter(in, out); });
+  return Submit("reduce_scatter", unit, in, [this, in, out]() mutable { DoReduceScatter(in, out); });
 }
 
 Communicator::Ticket Communicator::AllGather(at::Tensor in, at::Tensor out, std::string unit) {
-  return Submit("all_gather", unit, [this, in, out]() mutable { DoAllGather(in, out); });
+  return Submit("all_gather", unit, out, [this, in, out]() mutable { DoAllGather(in, out); });
 }
 
 Communicator::Ticket Communicator::Broadcast(at::Tensor x, int root, std::string unit) {
-  return Submit("broadcast", unit, [this, x, root]() mutable { DoBroadcast(x, root); });
+  return Submit("broadcast", unit, x, [this, x, root]() mutable { DoBroadcast(x, root); });
 }
 
 void Communicator::Wait(Ticket ticket) {

@@ -21,6 +21,7 @@
 #include "trainer/base/error.h"
 #include "trainer/comm/collectives.h"
 #include "trainer/comm/control_plane.h"
+#include "trainer/comm/flight_recorder.h"
 
 namespace trainyard {
 
@@ -45,7 +46,9 @@ class Communicator : public ControlPlane, public Collectives {
   std::vector<int64_t> AllGatherNow(std::span<const int64_t> values, const std::string& what) override;
 
  protected:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  // What is entered and over is noted in `recorder`, where there is one, as of `group`; it must outlive this.
+  Communicator(int rank, int size, FlightRecorder* recorder = nullptr, std::string group = "")
+      : rank_(rank), size_(size), recorder_(recorder), group_(std::move(group)) {}
   // Called by the constructors of the classes below, once they can run collectives, and by their
   // destructors, while they still can.
   void StartThread();
@@ -66,11 +69,13 @@ class Communicator : public ControlPlane, public Collectives {
     std::string what;  // "all_reduce (consensus)"
     std::function<void()> run;
   };
-  Ticket Submit(const char* name, const std::string& unit, std::function<void()> run);
+  Ticket Submit(const char* name, const std::string& unit, const at::Tensor& moved, std::function<void()> run);
   void Loop();
   std::exception_ptr FailureOf(const std::string& what, const std::exception& error);
 
-  int rank_, size_;
+  const int rank_, size_;
+  FlightRecorder* const recorder_;
+  const std::string group_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> queue_;

@@ -63,7 +63,7 @@ class StoreForGloo : public c10d::Store {
 class GlooCommunicator : public Communicator {
  public:
   GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const GlooOptions& options)
-      : Communicator(options.rank, options.size),
+      : Communicator(options.rank, options.size, options.recorder, options.group),
         options_(options),
         group_(std::move(group)),
         exchange_(group_, options.rank, options.size,

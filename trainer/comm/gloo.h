@@ -20,6 +20,9 @@ struct GlooOptions {
   std::chrono::duration<double> collective_timeout{600};
   // Asked when a collective was not answered in time, from the communicator's thread: a sentence. May be empty.
   std::function<std::string()> who_is_silent = {};
+  // Where collectives are noted, as of `group`; may be null.
+  FlightRecorder* recorder = nullptr;
+  std::string group = {};
 };
 
 // Connects to every other rank, through keys of `store` that nobody else uses. Throws PeerError when one does not come

@@ -8,6 +8,7 @@
 #include <array>
 #include <vector>
 
+#include "trainer/model/device_ops.h"
 #include "trainer/model/parallel_for.h"
 
 namespace trainyard {
@@ -70,6 +71,7 @@ struct ConvolveFunction : Function<ConvolveFunction> {
 
 at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                     at::IntArrayRef stride, at::IntArrayRef padding) {
+  if (!x.is_cpu()) return device_ops::Convolve(x, weight, bias, stride, padding);
   return ConvolveFunction::apply(x, weight, bias, stride, padding);
 }
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainer/kernels/kernels.h"
+#include "trainer/model/device_ops.h"
 #include "trainer/model/parallel_for.h"
 #include "trainer/model/with_kernels.h"
 
@@ -244,30 +245,36 @@ struct GeluFunction : Function<GeluFunction> {
 
 at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
                            const DropoutDraw& dropout) {
+  if (!qkv.is_cpu()) return device_ops::PrefixAttention(qkv, visible, layout, dropout);
   return PackedAttention::apply(qkv.contiguous(), visible, layout.context, layout.heads,
                                 static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
                                     AttentionLayout layout, const DropoutDraw& dropout) {
+  if (!q.is_cpu()) return device_ops::PrefixAttentionOfQueries(q, kv, visible, layout, dropout);
   return QueryAttention::apply(q.contiguous(), kv.contiguous(), visible, layout.context, layout.heads,
                                static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
                           const DropoutDraw& dropout) {
+  if (!x.is_cpu()) return device_ops::DropoutAddNorm(x, r, gamma, beta, dropout);
   return ApplyNorm(x, r.contiguous(), gamma, beta, 1e-5, dropout);
 }
 
 at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps) {
+  if (!x.is_cpu()) return device_ops::Norm(x, gamma, beta, eps);
   return ApplyNorm(x, std::nullopt, gamma, beta, eps, {});
 }
 
 at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout) {
+  if (!x.is_cpu()) return device_ops::GeluDropout(x, dropout);
   return GeluFunction::apply(x.contiguous(), GeluForm::kExact, static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 at::Tensor GeluTanh(const at::Tensor& x) {
+  if (!x.is_cpu()) return device_ops::GeluTanh(x);
   return GeluFunction::apply(x.contiguous(), GeluForm::kTanh, int64_t{0}, 0.0);
 }
 

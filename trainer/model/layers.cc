@@ -1,6 +1,5 @@
 #include "trainer/model/layers.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm.h>
@@ -12,6 +11,7 @@
 #include <cmath>
 
 #include "trainer/model/convolve.h"
+#include "trainer/model/device_ops.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 
@@ -22,12 +22,6 @@ using Kind = Initial::Kind;
 constexpr ParameterOptions kNorm{.trainable = true, .dtype = DType::kFloat32};
 
 Initial Bound(int64_t fan_in) { return {Kind::kUniform, 1 / std::sqrt(static_cast<double>(fan_in))}; }
-
-// 1 / (1 - p) where a key's draw keeps an element, else 0.
-at::Tensor Mask(at::IntArrayRef sizes, const at::TensorOptions& type, double p, uint64_t key) {
-  const at::Generator generator = at::detail::createCPUGenerator(key);
-  return at::empty(sizes, type).bernoulli_(1 - p, generator).div_(1 - p);
-}
 
 }  // namespace
 
@@ -140,18 +134,18 @@ at::Tensor Convolution::operator()(const Pass& pass, const at::Tensor& x) const 
 
 at::Tensor Dropout::operator()(const Pass& pass, const at::Tensor& x) const {
   const DropoutDraw draw = Draw(pass);
-  return draw.p > 0 ? x * Mask(x.sizes(), x.options(), draw.p, draw.key) : x;
+  return draw.p > 0 ? x * KeepMask(x.sizes(), x.options(), draw) : x;
 }
 
 at::Tensor DropPath::operator()(const Pass& pass, const at::Tensor& x) const {
   if (!pass.training() || p == 0) return x;
   std::vector<int64_t> sizes(static_cast<size_t>(x.dim()), 1);
   sizes[0] = x.size(0);
-  return x * Mask(sizes, x.options(), p, pass.Fork(place));
+  return x * KeepMask(sizes, x.options(), {pass.Fork(place), p});
 }
 
 at::Tensor CausalAttention(const at::Tensor& qkv, int64_t heads, const DropoutDraw& dropout) {
-  const at::Tensor no_queries = at::empty({qkv.size(0), 0}, at::kInt);
+  const at::Tensor no_queries = at::empty({qkv.size(0), 0}, qkv.options().dtype(at::kInt));
   return PrefixAttention(qkv, no_queries, {qkv.size(1), heads}, dropout);
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "trainer/model/device_ops.h"
 #include "trainer/model/parallel_for.h"
 #include "trainer/model/rows.h"
 
@@ -120,6 +121,7 @@ struct ProductFunction : Function<ProductFunction> {
 }  // namespace
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  if (!x.is_cpu()) return device_ops::Product(x, weight, bias);
   return ProductFunction::apply(x, weight, bias);
 }
 

@@ -51,6 +51,7 @@ struct AddToEachFunction : Function<AddToEachFunction> {
 }  // namespace
 
 at::Tensor SumRows(const at::Tensor& x) {
+  if (!x.is_cpu()) return x.sum(0);
   at::Tensor sums = at::empty({x.size(1)}, x.options());
   ParallelBlocks(x.size(1), kColumnsPerTask, [&](int64_t begin, int64_t size) {
     at::Tensor part = sums.narrow(0, begin, size);

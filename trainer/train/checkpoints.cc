@@ -101,7 +101,7 @@ void Checkpoints::Load() {
   const std::vector<StateSlice> state = State();
   if (resumed_ && read != CountValues(TargetsOf(state, IsReplicated)))
     throw StorageError("the ranks have not read every value of the checkpoint");
-  Communicator& communicator = *session_.communicator;
+  Communicator& communicator = *session_.control;  // host memory
   for (const StateSlice& slice : state) {
     if (IsOwned(slice)) continue;
     at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);

@@ -77,7 +77,8 @@ struct Alone {
 
 }  // namespace
 
-void RunTraining(const Config& given, StatusPublisher& publisher) {
+void RunTraining(const Config& given, StatusPublisher& publisher,
+                 const std::function<void(const std::string& verdict)>& named) {
   KeepFreedMemory();
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
@@ -86,7 +87,7 @@ void RunTraining(const Config& given, StatusPublisher& publisher) {
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   RequireFeasible(config, grounds, *task);
-  Session session = JoinWorld(config, task->dataset());
+  Session session = JoinWorld(config, task->dataset(), named);
   publisher.channel().SendHello(session.attempt, config.run.dir);
   if (!session.predecessor.empty())
     std::fprintf(stderr,

@@ -14,6 +14,7 @@
 #include "trainer/comm/gloo.h"
 #include "trainer/comm/signs_of_life.h"
 #include "trainer/config/load.h"
+#include "trainer/device/host_device.h"
 #include "trainer/launch/route.h"
 #include "trainer/train/run_directory.h"
 
@@ -66,17 +67,18 @@ std::string StartPrefix() { return EnvText("TORCHELASTIC_RUN_ID") + "/" + EnvTex
 
 }  // namespace
 
-Session JoinWorld(const Config& config, const Dataset& data) {
+Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named) {
   Session session;
   session.world = WorldFromEnvironment();
   const World& world = session.world;
+  session.device = MakeHostDevice();
   if (world.size == 1) {
     const auto obey = [] {
       if (StopRequested()) throw StoppedError("stopped on request while the data was read");
     };
     Claim(config, data, obey, session);
     session.store = std::make_shared<MemoryStore>();
-    session.communicator = MakeSingleCommunicator();
+    session.communicator = session.device->Connect(session.store, {});
     session.control = MakeSingleCommunicator();
     return session;
   }
@@ -108,15 +110,32 @@ Session JoinWorld(const Config& config, const Dataset& data) {
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
   session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
+  session.hang =
+      std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank, world.size, named);
   const std::string pod_ip = EnvText(env::kPodIp);
-  const GlooOptions group{.rank = world.rank,
-                          .size = world.size,
-                          .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
-                          .rendezvous_timeout = deadline,
-                          .collective_timeout = collective,
-                          .who_is_silent = [pulse = session.pulse.get()] { return pulse->Verdict(); }};
-  session.communicator = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "gloo/"), group);
-  session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"), group);
+  const auto who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()] {
+    const std::string verdict = hang->Explain();
+    return verdict.empty() ? pulse->Verdict() : verdict;
+  };
+  const std::string interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr);
+  session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"),
+                                                 {.rank = world.rank,
+                                                  .size = world.size,
+                                                  .interface = interface,
+                                                  .rendezvous_timeout = deadline,
+                                                  .collective_timeout = collective,
+                                                  .who_is_silent = who_is_silent,
+                                                  .recorder = &session.hang->recorder(),
+                                                  .group = "tensors"});
+  session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"),
+                                         {.rank = world.rank,
+                                          .size = world.size,
+                                          .interface = interface,
+                                          .rendezvous_timeout = deadline,
+                                          .collective_timeout = collective,
+                                          .who_is_silent = who_is_silent,
+                                          .recorder = &session.hang->recorder(),
+                                          .group = "control"});
   return session;
 }
 

@@ -3,14 +3,17 @@
 #define TRAINYARD_TRAINER_TRAIN_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/hang_watch.h"
 #include "trainer/comm/pulse.h"
 #include "trainer/comm/store.h"
 #include "trainer/config/config.h"
 #include "trainer/data/dataset.h"
+#include "trainer/device/device.h"
 #include "trainer/launch/world.h"
 #include "trainer/train/running_mark.h"
 
@@ -25,7 +28,9 @@ struct Session {
   std::unique_ptr<RunningMark> mark;  // rank 0
   std::shared_ptr<Store> store;       // keys of this attempt
   std::unique_ptr<Pulse> pulse;
-  std::unique_ptr<Communicator> communicator;  // tensors
+  std::unique_ptr<HangWatch> hang;  // null in a world of one
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Collectives> communicator;  // tensors of the device
   // Plain numbers, in a group of its own: they do not stand behind tensors that are in flight.
   std::unique_ptr<Communicator> control;
 };
@@ -35,7 +40,8 @@ struct Session {
 // attempt. The fingerprint of `data` belongs to the identity; the others wait as long as rank 0 gets on with it.
 // Throws ConfigError for a rank whose configuration or program is not rank 0's, DataError for one that has another
 // number of samples, PeerError when a rank does not come in time or has ended, StoppedError when a stop is requested.
-Session JoinWorld(const Config& config, const Dataset& data);
+// `named` as HangWatch's.
+Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named);
 
 // Tells the ranks that wait for this one in the store, or will, that it has ended without success,
 // whether it had joined or not. Takes about a second where nobody answers, some at most; never throws.

@@ -48,6 +48,7 @@ void PhaseClock::Enter(const std::string& phase) {
   const double now = SteadySeconds();
   if (!phase_.empty()) seconds_[phase_] += now - since_;
   phase_ = phase;
+  if (recorder_) recorder_->Phase(phase);
   since_ = now;
 }
 

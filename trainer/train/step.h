@@ -11,6 +11,7 @@
 
 #include "trainer/checkpoint/writer.h"
 #include "trainer/comm/control_plane.h"
+#include "trainer/comm/flight_recorder.h"
 #include "trainer/data/loader.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/task.h"
@@ -35,10 +36,13 @@ struct StepResult {
 // The time of the step thread, by phase, since the start.
 class PhaseClock {
  public:
+  // Phases are also noted in `recorder`, where there is one.
+  explicit PhaseClock(FlightRecorder* recorder = nullptr) : recorder_(recorder) {}
   void Enter(const std::string& phase);
   const std::map<std::string, double>& seconds() const { return seconds_; }
 
  private:
+  FlightRecorder* const recorder_;
   std::string phase_;
   double since_ = 0;
   std::map<std::string, double> seconds_;

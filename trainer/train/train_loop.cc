@@ -69,6 +69,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       plan_(MakePlan(config, decisions_, task_->MakeOrder(static_cast<uint64_t>(config.run.seed))->items())),
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
+      clock_(session_.hang ? &session_.hang->recorder() : nullptr),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
       rank_zero_(session_.store, *session_.control),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),

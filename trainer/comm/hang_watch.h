@@ -1,0 +1,41 @@
+// What ranks do when a collective does not end within its deadline: they tell each other where they stand, through the
+// store, and one of them says whom all of them wait for.
+#ifndef TRAINYARD_TRAINER_COMM_HANG_WATCH_H_
+#define TRAINYARD_TRAINER_COMM_HANG_WATCH_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "trainer/comm/flight_recorder.h"
+#include "trainer/comm/store.h"
+
+namespace trainyard {
+
+class HangWatch {
+ public:
+  // `store`: keys that nobody else uses. `named` is called, on a thread of the watch's, on a rank that the verdict
+  // names, with its sentence: this rank's step stands still, so that nothing else could end it.
+  HangWatch(std::shared_ptr<Store> store, int rank, int size, std::function<void(const std::string&)> named);
+  // Takes a second at most; what the store has not answered is left behind.
+  ~HangWatch();
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+
+  FlightRecorder& recorder();
+
+  // A collective of this rank's is overdue: the verdict, the same for all who ask, or nothing where a rank does not
+  // answer within a few seconds or all of them have come. Never throws. Safe for any number of threads.
+  std::string Explain();
+
+ private:
+  struct Shared;
+
+  std::shared_ptr<Shared> shared_;  // the thread's as well
+  std::thread thread_;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_COMM_HANG_WATCH_H_

@@ -1,0 +1,151 @@
+#include "trainer/cuda/cuda_device.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/Event.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "trainer/base/error.h"
+#include "trainer/base/text.h"
+#include "trainer/cuda/cuda_error.h"
+#include "trainer/cuda/flat_kernels.h"
+#include "trainer/cuda/nccl_collectives.h"
+
+namespace trainyard {
+namespace {
+
+cuda::Half HalfOf(at::ScalarType type) {
+  if (type == at::kBFloat16) return cuda::Half::kBfloat16;
+  if (type == at::kHalf) return cuda::Half::kFloat16;
+  throw std::logic_error(std::string("there are no kernels for ") + c10::toString(type));
+}
+
+class CudaFlatMath : public FlatMath {
+ public:
+  explicit CudaFlatMath(at::Device device) : device_(device) {}
+
+  void Round(const float* x, void* y, at::ScalarType type, int64_t n) override {
+    if (type == at::kFloat) {
+      if (x == y) return;
+      return RequireCuda(
+          cudaMemcpyAsync(y, x, static_cast<size_t>(n) * sizeof(float), cudaMemcpyDeviceToDevice, Stream()),
+          "cudaMemcpyAsync");
+    }
+    RequireCuda(cuda::Round(x, y, HalfOf(type), n, Stream()), "rounding");
+  }
+  void Add(const void* x, at::ScalarType type, float* y, int64_t n) override {
+    const cudaError_t result = type == at::kFloat ? cuda::AddFloats(static_cast<const float*>(x), y, n, Stream())
+                                                  : cuda::Add(x, HalfOf(type), y, n, Stream());
+    RequireCuda(result, "adding gradients");
+  }
+  void SumBlocks(const float* x, double* sums, int64_t blocks) override {
+    RequireCuda(cuda::SumBlocks(x, sums, blocks, Stream()), "sums of squares");
+  }
+  double NormOf(const double* sums, int64_t blocks) override {
+    const at::Tensor partial = at::empty({cuda::kSumParts}, at::TensorOptions(at::kDouble).device(device_));
+    RequireCuda(cuda::SumOf(sums, blocks, partial.data_ptr<double>(), Stream()), "the gradient's norm");
+    double sum = 0;
+    RequireCuda(cudaMemcpyAsync(&sum, partial.data_ptr(), sizeof sum, cudaMemcpyDeviceToHost, Stream()),
+                "cudaMemcpyAsync");
+    RequireCuda(cudaStreamSynchronize(Stream()), "cudaStreamSynchronize");
+    return std::sqrt(sum);
+  }
+  void AdamW(const kernels::AdamWArgs& args, int64_t begin, int64_t end) override {
+    RequireCuda(cuda::AdamW(args, begin, end, Stream()), "AdamW");
+  }
+
+ private:
+  cudaStream_t Stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
+  const at::Device device_;
+};
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int index)
+      : device_(at::kCUDA, static_cast<at::DeviceIndex>(index)),
+        math_(device_),
+        copies_((c10::cuda::set_device(device_.index()), c10::cuda::getStreamFromPool(false, device_.index()))) {
+    cudaDeviceProp properties{};
+    RequireCuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    name_ = Format("cuda:%d, %s", index, properties.name);
+  }
+  at::Device device() const override { return device_; }
+  std::string name() const override { return name_; }
+  DeviceMemory memory() const override {
+    size_t free = 0, total = 0;
+    RequireCuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+  }
+  FlatMath& math() override { return math_; }
+  at::Tensor Slab(int64_t bytes) override {
+    return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
+  }
+  at::Tensor Upload(const at::Tensor& host) override {
+    // Pinned memory comes from LibTorch's cache, which takes it back when the copy is over.
+    const at::Tensor pinned = at::empty_like(host, at::TensorOptions(host.scalar_type()).pinned_memory(true));
+    pinned.copy_(host);
+    const auto computes = c10::cuda::getCurrentCUDAStream(device_.index());
+    at::Tensor there;
+    c10::Event copied(at::kCUDA);
+    {
+      const c10::cuda::CUDAStreamGuard guard(copies_);
+      there = at::empty(host.sizes(), at::TensorOptions(host.scalar_type()).device(device_));
+      there.copy_(pinned, true);
+      copied.record(copies_.unwrap());
+    }
+    copied.block(computes.unwrap());
+    there.record_stream(computes.unwrap());
+    return there;
+  }
+  void Synchronize() override { c10::cuda::getCurrentCUDAStream(device_.index()).synchronize(); }
+  std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) override {
+    return MakeNcclCollectives(
+        std::move(store),
+        {.rank = options.rank,
+         .size = options.size,
+         .device = device_.index(),
+         .rendezvous_timeout = options.rendezvous_timeout,
+         .collective_timeout = options.collective_timeout,
+         .current_stream = [index = device_.index()] { return c10::cuda::getCurrentCUDAStream(index).stream(); },
+         .who_is_silent = options.who_is_silent,
+         .stuck = options.stuck,
+         .recorder = options.recorder,
+         .group = options.group});
+  }
+
+ private:
+  const at::Device device_;
+  CudaFlatMath math_;
+  const c10::cuda::CUDAStream copies_;
+  std::string name_;
+};
+
+}  // namespace
+
+int CountCudaDevices(std::string* why) {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result == cudaSuccess && count > 0) return count;
+  *why = result == cudaSuccess ? "CUDA_VISIBLE_DEVICES hides all" : cudaGetErrorString(result);
+  cudaGetLastError();  // the error is told; nobody else shall find it
+  return 0;
+}
+
+std::unique_ptr<Device> OpenCudaDevice(int index) {
+  std::string why;
+  const int count = CountCudaDevices(&why);
+  if (count == 0) throw ConfigError("no CUDA device: " + why);
+  if (index >= count)
+    throw ConfigError(Format(
+        "local rank %d has no CUDA device of its own: this process sees %d, and each rank needs one", index, count));
+  return std::make_unique<CudaDevice>(index);
+}
+
+}  // namespace trainyard

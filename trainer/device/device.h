@@ -1,0 +1,68 @@
+// Where a rank computes: what a device offers to the trainer besides the tensors on it, which LibTorch computes with.
+// The host's processors are one (host_device.h); a plug-in makes the others (plugin.h). No caller asks which it has.
+#ifndef TRAINYARD_TRAINER_DEVICE_DEVICE_H_
+#define TRAINYARD_TRAINER_DEVICE_DEVICE_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trainer/comm/collectives.h"
+#include "trainer/comm/flight_recorder.h"
+#include "trainer/comm/store.h"
+#include "trainer/device/flat_math.h"
+
+namespace trainyard {
+
+struct DeviceMemory {
+  int64_t free = 0, total = 0;  // bytes, of the whole device
+};
+
+// How the ranks of a world are connected.
+struct ConnectOptions {
+  int rank = 0, size = 1;
+  std::string interface;  // this rank's address, as other ranks reach it
+  std::chrono::duration<double> rendezvous_timeout{300};
+  std::chrono::duration<double> collective_timeout{600};
+  // Asked when a collective was not answered in time, from another thread: a sentence. May be empty.
+  std::function<std::string()> who_is_silent = {};
+  // What waits for this device waits for ever, and only the end of the process ends that; from another thread, with
+  // why. May be empty.
+  std::function<void(const std::string& failure)> stuck = {};
+  // Where collectives are noted, as of `group`; may be null.
+  FlightRecorder* recorder = nullptr;
+  std::string group = {};
+};
+
+// Calls concern the calling thread's stream where they name none. Safe for any number of threads. Everything throws
+// OutOfMemoryError for the device's memory, and Error for a device that has failed.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual at::Device device() const = 0;
+  // For people: "cuda:0, NVIDIA H100 80GB HBM3".
+  virtual std::string name() const = 0;
+  virtual DeviceMemory memory() const = 0;
+  virtual FlatMath& math() = 0;
+
+  // Host memory, (bytes) uint8, that the device copies from and to while the host and its kernels go on.
+  virtual at::Tensor Slab(int64_t bytes) = 0;
+  // A copy of a host tensor, on the device. It is made beside what computes; whatever this thread enqueues afterwards
+  // comes behind it. `host` may change when this returns.
+  virtual at::Tensor Upload(const at::Tensor& host) = 0;
+  // Returns when everything is done that this thread has enqueued.
+  virtual void Synchronize() = 0;
+
+  // Connects to every other rank, for tensors on this device, through keys of `store` that nobody else uses. Throws
+  // PeerError when one does not come in time.
+  virtual std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) = 0;
+};
+
+}  // namespace trainyard
+
+#endif  // TRAINYARD_TRAINER_DEVICE_DEVICE_H_

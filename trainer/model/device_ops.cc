@@ -1,0 +1,119 @@
+#include "trainer/model/device_ops.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+at::Generator GeneratorOf(at::Device device, uint64_t key) {
+  if (device.is_cpu() || device.is_meta()) return at::detail::createCPUGenerator(key);
+  at::Generator generator =
+      at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(key);
+  return generator;
+}
+
+at::Tensor Dropped(const at::Tensor& x, const DropoutDraw& dropout) {
+  return dropout.p > 0 ? x * KeepMask(x.sizes(), x.options(), dropout) : x;
+}
+
+// (B, rows, H E) -> (B, H, rows, E)
+at::Tensor Heads(const at::Tensor& x, int64_t heads) {
+  return x.unflatten(2, {heads, x.size(2) / heads}).transpose(1, 2);
+}
+
+// (B, 1, rows, R), true where a row sees a row: those of the context what comes before, each query its prefix and
+// itself. `queries_only`: of the queries alone.
+at::Tensor MaskOf(const at::Tensor& visible, int64_t context, bool queries_only) {
+  const int64_t B = visible.size(0), Q = visible.size(1);
+  const at::Tensor column = at::arange(context + Q, visible.options().dtype(at::kLong));
+  const at::Tensor query = column.narrow(0, context, Q).unsqueeze(1);
+  const at::Tensor queries = column.lt(visible.unsqueeze(2)).logical_or(column.eq(query));
+  if (queries_only) return queries.unsqueeze(1);
+  const at::Tensor rows = column.le(column.narrow(0, 0, context).unsqueeze(1));
+  return at::cat({rows.unsqueeze(0).expand({B, context, context + Q}), queries}, 1).unsqueeze(1);
+}
+
+// q: (B, H, rows, E), k, v: (B, H, R, E); without a mask causal. -> (B, rows, H E)
+at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask,
+                  const DropoutDraw& dropout) {
+  at::Tensor attended;
+  if (dropout.p == 0) {
+    attended = at::scaled_dot_product_attention(q, k, v, mask, 0, !mask.has_value());
+  } else {
+    // The library's own dropout draws from the device's generator, which others draw from as well.
+    const int64_t rows = q.size(2);
+    const at::Tensor place = at::arange(rows, q.options().dtype(at::kLong));
+    const at::Tensor sees = mask ? *mask : place.le(place.unsqueeze(1));
+    const at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(q.size(3))));
+    const at::Tensor hidden = scores.masked_fill(sees.logical_not(), -std::numeric_limits<float>::infinity());
+    attended = at::matmul(Dropped(at::softmax(hidden, -1, at::kFloat).to(q.scalar_type()), dropout), v);
+  }
+  return attended.transpose(1, 2).flatten(2);
+}
+
+}  // namespace
+
+at::Tensor KeepMask(at::IntArrayRef sizes, const at::TensorOptions& like, const DropoutDraw& dropout) {
+  const at::Generator generator = GeneratorOf(like.device(), dropout.key);
+  return at::empty(sizes, like).bernoulli_(1 - dropout.p, generator).div_(1 - dropout.p);
+}
+
+namespace device_ops {
+
+at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
+                           const DropoutDraw& dropout) {
+  const std::vector<at::Tensor> parts = qkv.chunk(3, 2);
+  const bool causal = visible.size(1) == 0;
+  return Attend(Heads(parts[0], layout.heads), Heads(parts[1], layout.heads), Heads(parts[2], layout.heads),
+                causal ? std::nullopt : std::optional(MaskOf(visible, layout.context, false)), dropout);
+}
+
+at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
+                                    AttentionLayout layout, const DropoutDraw& dropout) {
+  const std::vector<at::Tensor> parts = kv.chunk(2, 2);
+  return Attend(Heads(q, layout.heads), Heads(parts[0], layout.heads), Heads(parts[1], layout.heads),
+                MaskOf(visible, layout.context, true), dropout);
+}
+
+at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
+                          const DropoutDraw& dropout) {
+  return Norm(x + Dropped(r, dropout), gamma, beta, 1e-5);
+}
+
+// A device's kernels want one type; weights and statistics are float32.
+at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps) {
+  return at::layer_norm(x.to(at::kFloat), gamma.sizes(), gamma, beta, eps).to(x.scalar_type());
+}
+
+at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout) { return Dropped(at::gelu(x), dropout); }
+at::Tensor GeluTanh(const at::Tensor& x) { return at::gelu(x, "tanh"); }
+
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  return at::linear(x, weight, bias);
+}
+
+at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                    at::IntArrayRef stride, at::IntArrayRef padding) {
+  const std::vector<int64_t> ones(stride.size(), 1), zeros(stride.size(), 0);
+  return at::convolution(x, weight, bias, stride, padding, ones, false, zeros, 1);
+}
+
+}  // namespace device_ops
+}  // namespace trainyard
