@@ -24,8 +24,12 @@ def computing(precision):
     return {"compute": precision, **({"loss_scale": 2.0**24, "loss_scale_interval": 5} if precision == "fp16" else {})}
 
 
+# A moving average of the weights, which is evaluated every few steps.
+AVERAGED = {"optim": {"ema_decay": 0.8}}
+
+
 def outcome(tmp_path, name):
-    """Every line of the record, every value of the last checkpoint (moments too), and both exports' bytes."""
+    """Every line of the record, every value of the last checkpoint (moments and averages too), and both exports' bytes."""
     directory = tmp_path / name
     step = max((directory / "checkpoints").glob("step-????????"))
     tensors = json.loads((step / "manifest.json").read_text())["tensors"]
@@ -40,11 +44,11 @@ def outcome(tmp_path, name):
 def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, precision):
     """With unequal shares (14 samples), accumulation where the task allows it, dropout, and buckets that cut parameters anywhere."""
     job = harness.merged(
-        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision=computing(precision)
+        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision=computing(precision), **AVERAGED
     )
     train(tmp_path, job, "ddp", world, "ddp")
     expected = outcome(tmp_path, "ddp")
-    assert len(expected[0]) == 20 and any(key.startswith("adamw.exp_avg_sq.") for key in expected[1])
+    assert len(expected[0]) == 20 and all(any(key.startswith(kind) for key in expected[1]) for kind in ("adamw.exp_avg_sq.", "ema."))
     stages = [("zero1", 25), ("zero1", 0.01), ("zero3", 0.01)] + ([("zero2", 0.002), ("zero3", 25)] if harness.THOROUGH else [])
     for stage, mib in stages:
         name = f"{stage}-{mib}"
@@ -58,7 +62,7 @@ def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_p
     """However buckets are cut; and with one micro-batch a step, where the order of sums is the same, those of every other stage."""
     every = {"parallel": {"reduce": "every"}}
     job = harness.merged(
-        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision=computing(precision)
+        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision=computing(precision), **AVERAGED
     )
     train(tmp_path, job, "whole", world, "zero2", **every)
     expected = outcome(tmp_path, "whole")
@@ -109,7 +113,7 @@ def test_gradients_are_shared_out_from_zero2_on(tmp_path, small_jobs):
 
 def test_a_hand_over_between_stages_changes_no_bit(tmp_path):
     """The second stage trains other parameters, starts from the best of the first, and its engine from what the first one's shards hold together."""
-    job = harness.merged(PATCHWORK, precision={"compute": "bf16"}, parallel={"bucket_mib": 0.001})
+    job = harness.merged(PATCHWORK, precision={"compute": "bf16"}, parallel={"bucket_mib": 0.001}, **AVERAGED)
     for stage in ("ddp", "zero1", "zero3"):
         train(tmp_path, job, stage, 3, stage, parallel={"reduce": "last"})
         assert outcome(tmp_path, stage) == outcome(tmp_path, "ddp")
@@ -120,7 +124,7 @@ def test_a_hand_over_between_stages_changes_no_bit(tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_weights_to_start_from_reach_every_shard(tmp_path, small_jobs, precision):
-    job = harness.merged(small_jobs["patchwork"], precision={"compute": precision}, parallel={"bucket_mib": 0.001})
+    job = harness.merged(small_jobs["patchwork"], precision={"compute": precision}, parallel={"bucket_mib": 0.001}, **AVERAGED)
     train(tmp_path, job, "source", 1, "ddp")
     for stage in ("ddp", "zero1", "zero3"):
         train(tmp_path, job, stage, 3, stage, init={"from": str(tmp_path / "source" / "export" / "model.safetensors")}, run={"seed": 7})
@@ -133,7 +137,7 @@ WAYS = [("ddp", 1), ("ddp", 2), ("zero1", 2), ("zero1", 3), ("zero2", 4), ("zero
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=harness.thorough), "bf16"])
 def test_a_checkpoint_of_any_stage_and_world_is_every_others(tmp_path, small_jobs, precision):
     """To the bit where the number of ranks stays, else to 1e-6 in the first loss after it: the same weights, summed in another order."""
-    job = harness.merged(small_jobs["language_model"], batch={"global": 12}, precision={"compute": precision}, parallel={"bucket_mib": 0.004, "reduce": "last"})
+    job = harness.merged(small_jobs["language_model"], batch={"global": 12}, precision={"compute": precision}, parallel={"bucket_mib": 0.004, "reduce": "last"}, **AVERAGED)
     whole = {}
     for _, world in WAYS:
         if world not in whole:

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "trainer/base/error.h"
 #include "trainer/parallel/flat_state.h"
 #include "trainer/parallel/update_ranges.h"
@@ -13,7 +16,7 @@ FlatState Example() {
   FlatState state(FlatLayout({{"net.weight", {8, 8}, UnitId{0}, {Initial::Kind::kConstant, 1}},
                               {"net.bias", {8}, UnitId{0}, {Initial::Kind::kConstant, 1}}},
                              1),
-                  Precision::kFp32);
+                  {.precision = Precision::kFp32});
   state.Initialize(1);
   state.gradient.fill_(0);
   return state;
@@ -59,11 +62,30 @@ TEST(AdamW, PaddingStaysZero) {
   EXPECT_EQ(state.master.narrow(0, 72, 56).abs().sum().item<float>(), 0);
 }
 
+// decay^n w_0 + (1 - decay) sum decay^(n - i) w_i.
+TEST(AdamW, TheAverageIsTheClosedForm) {
+  FlatState state(FlatLayout({{"w", {200}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1), {.averages = true});
+  state.Initialize(3);
+  OptimConfig config;
+  config.ema_decay = 0.75;
+  const auto values = [&] { return std::vector<float>(Floats(state.master).begin(), Floats(state.master).end()); };
+  std::vector<double> expected;
+  for (const float w : values()) expected.push_back(w);
+  for (int step = 1; step <= 20; ++step) {
+    for (int64_t i = 0; i < 200; ++i) state.gradient[i] = std::sin(static_cast<double>(i * step));
+    Update(config, state, step);
+    const std::vector<float> now = values();
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = 0.75 * expected[i] + 0.25 * now[i];
+  }
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(Floats(state.average)[i], expected[i], 20 * 1.2e-7 * 3) << "20 roundings of values below 3";
+}
+
 TEST(FlatState, Bf16IsACopyOfTheMaster) {
   FlatState state(FlatLayout({{"w", {4}, UnitId{0}, {Initial::Kind::kConstant, 0.3}},
                               {"norm", {4}, UnitId{0}, {Initial::Kind::kConstant, 0.3}, DType::kFloat32}},
                              1),
-                  Precision::kBf16);
+                  {.precision = Precision::kBf16});
   state.Initialize(1);
   EXPECT_EQ(state.leaves()[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(state.leaves()[1].scalar_type(), at::kFloat);

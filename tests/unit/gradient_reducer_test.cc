@@ -40,7 +40,7 @@ at::Tensor Reduced(int world, int micro, int64_t bucket_bytes) {
   at::Tensor result;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      FlatState state(FlatLayout(Example(), world), Precision::kFp32);
+      FlatState state(FlatLayout(Example(), world), {.precision = Precision::kFp32});
       state.Initialize(1);
       ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
       reducer.BeginStep();
@@ -79,7 +79,7 @@ TEST(ReduceEvery, IsTheSumOverMicroBatchesOfTheSumsOverRanks) {
   for (int m = 0; m < kMicro; ++m) {
     at::Tensor of_ranks;
     for (int rank = 0; rank < kWorld; ++rank) {
-      FlatState state(layout, Precision::kFp32);
+      FlatState state(layout, {.precision = Precision::kFp32});
       state.Initialize(1);
       Loss(state, 0.3f + 0.1f * static_cast<float>(rank * kMicro + m)).backward();
       at::Tensor flat = at::zeros({layout.total()}, at::kFloat);
@@ -99,7 +99,7 @@ TEST(ReduceEvery, IsTheSumOverMicroBatchesOfTheSumsOverRanks) {
       threads.emplace_back([&, rank] {
         std::vector<Range> shard = layout.Owned(rank, bucket_bytes);
         std::ranges::reverse(shard);
-        FlatState state(layout, Precision::kFp32, shard, Reduce::kEvery);
+        FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery});
         state.Initialize(1);
         const auto reducer = MakeGradientReducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
         for (int step = 0; step < 2; ++step) {  // the second finds the first one's shard
@@ -132,7 +132,7 @@ TEST(GradientReducer, RanksMayUseDifferentParameters) {
   std::vector<at::Tensor> results(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+      FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
       state.Initialize(1);
       ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], 1000);
       for (int step = 0; step < 3; ++step) {
@@ -151,14 +151,14 @@ TEST(GradientReducer, RanksMayUseDifferentParameters) {
 TEST(GradientReducer, ARankThatFailsDrains) {
   auto communicators = MakeInProcessWorld(2);
   std::thread failing([&] {
-    FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+    FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
     ReduceLast reducer(state, *communicators[1], 1000);
     reducer.BeginStep();
     reducer.Drain();
     reducer.Finish();
     communicators[1]->Barrier("consensus");
   });
-  FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+  FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
   state.Initialize(1);
   ReduceLast reducer(state, *communicators[0], 1000);
   reducer.BeginStep();
@@ -172,7 +172,7 @@ TEST(GradientReducer, ARankThatFailsDrains) {
 // A bucket is on its way when its last gradient has come: one more must not be added to it.
 TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter) {
   auto communicators = MakeInProcessWorld(1);
-  FlatState state(FlatLayout(Example(), 1), Precision::kFp32);
+  FlatState state(FlatLayout(Example(), 1), {.precision = Precision::kFp32});
   state.Initialize(1);
   ReduceLast reducer(state, *communicators[0], 1000);
   reducer.BeginStep();
@@ -196,7 +196,7 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
-      FlatState state(FlatLayout(Example(), 2), Precision::kFp32);
+      FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
       state.Initialize(1);
       ReduceLast reducer(state, communicator, 6400);
       reducer.BeginStep();

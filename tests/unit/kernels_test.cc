@@ -31,18 +31,27 @@ TEST(Kernels, AdamWIsTheTextbooksUpdate) {
   for (const Table* table : RunnableTables()) {
     std::vector<float> param = Draws(128, "p"), m = Draws(128, "m"), v = Draws(128, "v"), grad = Draws(128, "g");
     for (float& x : v) x = x * x;
-    const std::vector<float> p0 = param, m0 = m, v0 = v;
-    const AdamWArgs args{param.data(), m.data(), v.data(), grad.data(), 0.5f,  0.01f,
-                         0.9f,         0.99f,    1e-8f,    0.1f,        0.19f, std::sqrt(0.0199f)};
+    const std::vector<float> p0 = param, m0 = m, v0 = v, a0 = Draws(128, "a");
+    AdamWArgs args{param.data(), m.data(), v.data(), nullptr, grad.data(),        0.5f, 0.01f, 0.9f,
+                   0.99f,        1e-8f,    0.1f,     0.19f,   std::sqrt(0.0199f), 0};
     table->adamw(args, 64, 128);
+    const std::vector<float> alone = param;
+    std::vector<float> average = a0;
+    param = p0, m = m0, v = v0;
+    args.average = average.data();
+    args.average_rate = 0.25f;
+    table->adamw(args, 64, 128);
+    EXPECT_EQ(param, alone) << "the same bits, averaged or not";
     for (size_t i = 0; i < 128; ++i) {
       if (i < 64) {
         EXPECT_EQ(param[i], p0[i]) << "outside the range";
+        EXPECT_EQ(average[i], a0[i]) << "outside the range";
         continue;
       }
       const double g = 0.5 * grad[i], em = 0.9 * m0[i] + 0.1 * g, ev = 0.99 * v0[i] + 0.01 * g * g;
       const double expected = p0[i] * (1 - 0.01 * 0.1) - 0.01 / 0.19 * em / (std::sqrt(ev) / std::sqrt(0.0199) + 1e-8);
       EXPECT_NEAR(param[i], expected, 1e-5) << table->name;  // fp32 rounding of values of order one
+      EXPECT_NEAR(average[i], 0.75 * a0[i] + 0.25 * expected, 1e-5) << table->name;
     }
   }
 }

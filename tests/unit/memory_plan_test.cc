@@ -88,12 +88,16 @@ TEST_P(MemoryPlanTest, AShardedEngineTakesWhatIsPlanned) {
     for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
       if (reduce == Reduce::kEvery && stage == ZeroStage::kZero1) continue;
       for (const int64_t bucket_bytes : {256, 1 << 20}) {
-        const ParallelShape shape{stage, GetParam(), 3, reduce, bucket_bytes};
+        ParallelShape shape{stage, GetParam(), 3, reduce, bucket_bytes};
+        OptimConfig optim;
+        shape.averages = bucket_bytes == 256;
+        if (shape.averages) optim.ema_decay = 0.5;
         const auto meter = std::make_shared<Meter>();
         const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
         const auto engine = MakeEngine(
-            declaration_, {.stage = stage, .precision = GetParam(), .reduce = reduce, .bucket_bytes = bucket_bytes}, 7,
-            *ranks[1]);
+            declaration_,
+            {.stage = stage, .precision = GetParam(), .reduce = reduce, .bucket_bytes = bucket_bytes, .optim = optim},
+            7, *ranks[1]);
         EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, shape)));
       }
     }

@@ -184,15 +184,23 @@ TEST(Threads, ConvolutionToOneChannelAndToManyOfOnePlace) {
 TEST(Threads, NormUpdateAndCasts) {
   constexpr int64_t kElements = 100000;  // several tasks
   ExpectTheSameBits([] {
-    FlatState state(FlatLayout({{"w", {kElements}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1), Precision::kBf16);
+    FlatState state(FlatLayout({{"w", {kElements}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1),
+                    {.precision = Precision::kBf16, .averages = true});
+    OptimConfig config;
+    config.ema_decay = 0.9;
     state.Initialize(1);
     state.gradient.copy_(at::sin(at::arange(state.gradient.numel(), at::kFloat)));
     std::vector<double> blocks(static_cast<size_t>(state.layout().total() / kBlock));
     SumBlocks(Floats(state.gradient), blocks);
     const double norm = NormOf(blocks);
-    AdamW({}, UpdateRanges({}, state.layout())).Step(state.UpdateBuffers(state.owned()[0]), 1, 0.1, ClipScale(norm, 1));
+    AdamW(config, UpdateRanges(config, state.layout()))
+        .Step(state.UpdateBuffers(state.owned()[0]), 1, 0.1, ClipScale(norm, 1));
     state.RefreshOwned();
-    return Tensors{state.master, state.exp_avg, state.exp_avg_sq, state.leaves()[0].detach(),
+    return Tensors{state.master,
+                   state.average,
+                   state.exp_avg,
+                   state.exp_avg_sq,
+                   state.leaves()[0].detach(),
                    at::full({1}, norm, at::kDouble)};
   });
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "trainer/comm/in_process.h"
 #include "trainer/model/layers.h"
 #include "trainer/parallel/engine.h"
+#include "trainer/parallel/flat_state.h"
 
 namespace trainyard {
 namespace {
@@ -99,6 +101,7 @@ void RunWorld(const Way& way, const std::function<void(int, const Net&, Engine&)
       options.reduce = way.reduce;
       options.recompute = way.recompute;
       options.optim.weight_decay = 0.1;
+      options.optim.ema_decay = 0.75;
       const auto engine = MakeEngine(declaration, options, 7, *communicators[static_cast<size_t>(rank)]);
       body(rank, net, *engine);
     });
@@ -153,7 +156,7 @@ TEST(Zero, EveryStageMakesTheSameBits) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     for (const int world : {1, 2, 3, 4}) {
       const auto [expected, norms] = Trained({world, precision, ZeroStage::kDdp, 25 << 20});
-      EXPECT_GE(expected.size(), 3 * 6u);
+      EXPECT_GE(expected.size(), 4 * 6u);
       for (const int64_t bucket_bytes : {1, 2048, 25 << 20}) {
         for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero2, ZeroStage::kZero3}) {
           SCOPED_TRACE(testing::Message() << "world " << world << ", bf16 " << (precision == Precision::kBf16)
@@ -256,6 +259,92 @@ TEST(Zero, WhatIsReadIsTheWholeAndCanBeSet) {
       EXPECT_EQ(losses[0], losses[1]);
       EXPECT_EQ(losses[0], losses[2]);
     }
+  }
+}
+
+Values Saved(Engine& engine) {
+  Values values;
+  for (const StateSlice& slice : engine.Slices())
+    values[slice.key + " from " + std::to_string(slice.begin)] = {slice.values.begin(), slice.values.end()};
+  return values;
+}
+
+double EvaluatedLoss(const Net& net, Engine& engine) {
+  const at::NoGradGuard no_graph;
+  const at::Tensor loss = net.Loss(Pass::Evaluation(engine), Inputs(0, 9), true);
+  engine.EndForwards();
+  return loss.to(at::kDouble).item<double>();
+}
+
+// Shows the averages between steps; what is saved, and what is trained on, are the weights all the same.
+void TrainAndShow(int rank, const Way& way, const Net& net, Engine& engine) {
+  const double at_first = EvaluatedLoss(net, engine);
+  engine.ShowAverages(true);
+  EXPECT_EQ(EvaluatedLoss(net, engine), at_first) << "averages begin with the weights";
+  engine.ShowAverages(false);
+  for (int64_t update = 1; update <= 5; ++update) {
+    TrainStep(rank, way, net, engine, update);
+    const Values before = Saved(engine);
+    const double trained = EvaluatedLoss(net, engine);
+    engine.ShowAverages(true);
+    engine.ShowAverages(true);
+    EXPECT_EQ(Saved(engine), before);
+    EXPECT_NE(EvaluatedLoss(net, engine), trained);
+    EXPECT_THROW(engine.BeginStep(1), std::logic_error);
+    engine.ShowAverages(false);
+    EXPECT_EQ(Saved(engine), before);
+    EXPECT_EQ(EvaluatedLoss(net, engine), trained);
+  }
+}
+
+TEST(Zero, AveragesAreEvaluatedAndHandedOverAndChangeNothing) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero3}) {
+      SCOPED_TRACE(testing::Message() << "stage " << static_cast<int>(stage));
+      const Way way{3, precision, stage, 2048};
+      const Values never_shown = Trained(way).first;
+      RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+        TrainAndShow(rank, way, net, engine);
+        for (const StateSlice& slice : engine.Slices()) {
+          const std::vector<float>& whole = never_shown.at(slice.key);
+          const std::vector<float> part(whole.begin() + slice.begin, whole.begin() + slice.end);
+          EXPECT_TRUE(SameBits({slice.values.begin(), slice.values.end()}, part)) << slice.key;
+        }
+        engine.ShowAverages(true);
+        for (int32_t i = 0; i < static_cast<int32_t>(engine.declaration().parameters.size()); ++i) {
+          const ParameterSpec& spec = engine.declaration().parameters[static_cast<size_t>(i)];
+          const std::vector<float> read = ReadOn(rank, engine, ParameterId{i});
+          if (rank != 0 || !spec.trainable) continue;
+          EXPECT_TRUE(SameBits(read, never_shown.at("ema." + spec.name))) << spec.name;
+        }
+        engine.ShowAverages(false);
+        const ModelValues left = engine.Release();
+        for (const auto& [key, values] : never_shown) {
+          if (!key.starts_with("ema.")) continue;
+          const auto floats = Floats(left.tensors.at(key.substr(4)));
+          EXPECT_TRUE(SameBits({floats.begin(), floats.end()}, values)) << key;
+        }
+      });
+    }
+  }
+}
+
+TEST(Zero, AStepThatIsSkippedLeavesTheAverages) {
+  for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero3}) {
+    const Way way{2, Precision::kFp32, stage, 2048};
+    RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+      TrainStep(rank, way, net, engine, 1);
+      const Values before = Saved(engine);
+      for (const bool finite : {false, true}) {  // the loss; of the second step the gradient is not
+        engine.BeginStep(1);
+        engine.Backward(net.Loss(Pass::Training(engine, 1), Inputs(0, 5), true) * (finite ? INFINITY : 1), true);
+        engine.Finish();
+        EXPECT_FALSE(engine.Update({.lr = 0.01, .clip = 0.5, .update = 2, .finite = finite, .before = {}}).applied);
+      }
+      EXPECT_EQ(Saved(engine), before);
+      EXPECT_TRUE(TrainStep(rank, way, net, engine, 2).applied);
+      EXPECT_NE(Saved(engine), before);
+    });
   }
 }
 

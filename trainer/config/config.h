@@ -65,6 +65,7 @@ struct OptimConfig {
   double clip = 1.0;
   std::string lr_scaling = "none";  // none | linear | sqrt
   std::vector<ParameterGroupConfig> groups;
+  std::optional<double> ema_decay;  // of the parameters' moving average
 };
 
 struct ScheduleConfig {

@@ -127,6 +127,10 @@ void OptimFields(FieldTable& t, Config& c) {
   Groups(t, "optim.groups", c.optim.groups, kSchedule,
          "Parameters whose name matches the pattern (* and ?) get lr x multiplier and their own decay; the first "
          "match wins.");
+  t.OptNumber(
+      "optim.ema_decay", c.optim.ema_decay, "null", 0, 1, kSchedule,
+      "After each update a moving average of the parameters becomes decay x average + (1 - decay) x parameters; "
+      "it is what is evaluated and exported. null: there is none.");
   t.Choice("schedule.name", c.schedule.name, {"constant", "cosine", "linear", "onecycle", "plateau"}, kSchedule,
            "Learning rate over the optimizer steps; all but onecycle start with a linear warm-up.");
   t.Int("schedule.warmup", c.schedule.warmup, 0, kSchedule, "Steps of linear warm-up.");

@@ -86,13 +86,15 @@ struct GeluArgs {
   T* dx;
 };
 
-// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101) in torch.optim.AdamW's order.
+// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101) in torch.optim.AdamW's order. Where there is an average
+// of the parameters (else null), it then moves by `average_rate` of the way to their new values.
 struct AdamWArgs {
-  float *param, *exp_avg, *exp_avg_sq;
+  float *param, *exp_avg, *exp_avg_sq, *average;
   const float* grad;
   float grad_scale;  // gradients are multiplied by it first
   float lr, beta1, beta2, eps, weight_decay;
   float bias_correction1, bias_correction2_sqrt;  // 1 - beta1^t, sqrt(1 - beta2^t)
+  float average_rate;
 };
 
 // What is there for each type of activations.

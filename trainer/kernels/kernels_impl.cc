@@ -159,9 +159,10 @@ void GeluBackward(const GeluArgs<T>& a, int64_t begin, int64_t end) {
 
 // ---- Optimizer, norms, conversion --------------------------------------------------------------
 
-void AdamW(const AdamWArgs& a, int64_t begin, int64_t end) {
+template <bool kAverages>
+void AdamWElements(const AdamWArgs& a, int64_t begin, int64_t end) {
   const float decay = 1.0f - a.lr * a.weight_decay, step = a.lr / a.bias_correction1;
-  float *param = a.param, *m = a.exp_avg, *v = a.exp_avg_sq;
+  float *param = a.param, *m = a.exp_avg, *v = a.exp_avg_sq, *average = a.average;
   const float* grad = a.grad;
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
@@ -169,7 +170,12 @@ void AdamW(const AdamWArgs& a, int64_t begin, int64_t end) {
     m[i] += (1.0f - a.beta1) * (g - m[i]);
     v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * g * g;
     param[i] = param[i] * decay - step * m[i] / (std::sqrt(v[i]) / a.bias_correction2_sqrt + a.eps);
+    if constexpr (kAverages) average[i] += a.average_rate * (param[i] - average[i]);
   }
+}
+
+void AdamW(const AdamWArgs& a, int64_t begin, int64_t end) {
+  a.average ? AdamWElements<true>(a, begin, end) : AdamWElements<false>(a, begin, end);
 }
 
 void BlockSquares(const float* x, double* sums, int64_t begin, int64_t end) {

@@ -28,6 +28,7 @@ void AdamW::Step(const AdamWBuffers& buffers, int64_t step, double lr, float gra
       .param = buffers.master,
       .exp_avg = buffers.exp_avg,
       .exp_avg_sq = buffers.exp_avg_sq,
+      .average = buffers.average,
       .grad = buffers.gradient,
       .grad_scale = grad_scale,
       .lr = 0,
@@ -37,6 +38,7 @@ void AdamW::Step(const AdamWBuffers& buffers, int64_t step, double lr, float gra
       .weight_decay = 0,
       .bias_correction1 = static_cast<float>(1 - std::pow(beta1, static_cast<double>(step))),
       .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(beta2, static_cast<double>(step)))),
+      .average_rate = static_cast<float>(1 - config_.ema_decay.value_or(0)),
   };
   for (const UpdateRange& range : ranges_) {
     args.lr = static_cast<float>(lr * range.lr);

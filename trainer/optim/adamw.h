@@ -1,5 +1,5 @@
-// AdamW over flat buffers, in ranges of equal rate and decay. It knows neither parameters nor ranks: an engine says
-// which elements it updates.
+// AdamW over flat buffers, in ranges of equal rate and decay, and the average of what it has updated. It knows neither
+// parameters nor ranks: an engine says which elements it updates.
 #ifndef TRAINYARD_TRAINER_OPTIM_ADAMW_H_
 #define TRAINYARD_TRAINER_OPTIM_ADAMW_H_
 
@@ -20,14 +20,17 @@ struct UpdateRange {
 struct AdamWBuffers {
   float *master, *exp_avg, *exp_avg_sq;
   const float* gradient;
+  float* average = nullptr;  // with optim.ema_decay
 };
 
 class AdamW {
  public:
   AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges);
 
-  // Updates master and moments of its ranges from gradient x grad_scale. `step` counts from 1 and is the number of this
-  // update (skipped steps are not counted); `lr` is the schedule's rate. The same bits for any number of threads.
+  // Updates master and moments of its ranges from gradient x grad_scale, and moves the average towards the new master:
+  // decay x average + (1 - decay) x master (torch.optim.swa_utils.get_ema_avg_fn). `step` counts from 1 and is the
+  // number of this update (skipped steps are not counted); `lr` is the schedule's rate. The same bits for any number of
+  // threads.
   void Step(const AdamWBuffers& buffers, int64_t step, double lr, float grad_scale) const;
 
  private:

@@ -54,7 +54,7 @@ struct UpdateResult {
 };
 
 // Elements [begin, end) of a row-major tensor that a rank holds, float32; it is saved and loaded under its key:
-// model.<p> (the master), adamw.exp_avg.<p>, adamw.exp_avg_sq.<p>, buffer.<b>.
+// model.<p> (the master), adamw.exp_avg.<p>, adamw.exp_avg_sq.<p>, ema.<p>, buffer.<b>.
 struct StateSlice {
   std::string key;
   std::vector<int64_t> shape;  // of the whole tensor
@@ -63,8 +63,8 @@ struct StateSlice {
   bool replicated = false;  // every rank holds the same
 };
 
-// What one stage's engine leaves to the next one's: the model's parameters and buffers in one copy, and nothing else.
-// Only engines look into it.
+// What one stage's engine leaves to the next one's: the model's parameters, averaged where the stage had averages, and
+// buffers, in one copy, and nothing else. Only engines look into it.
 struct ModelValues {
   std::map<std::string, at::Tensor> tensors;  // by name
 };
@@ -82,7 +82,7 @@ class Engine : public Weights {
   // Instead of Finish, on a rank whose data, forward or backward failed: takes part in every collective that is left,
   // so that nobody waits for it. The gradient is then of no use, and Update must not follow.
   virtual void Drain() = 0;
-  // Norm, clip, AdamW, buffers, and what forward computes with.
+  // Norm, clip, AdamW, averages, buffers, and what forward computes with.
   virtual UpdateResult Update(const UpdateInput& input) = 0;
   // Of the step that was finished last: the share of buckets whose sum was there when backward ended, [0, 1].
   virtual double overlap() const = 0;
@@ -90,8 +90,8 @@ class Engine : public Weights {
   // What this rank saves and loads; of one key several, where it owns parts. The spans stay valid; after writing to
   // them, call Publish.
   virtual std::vector<StateSlice> Slices() = 0;
-  // Sets this rank's part of a parameter, trained or frozen, from a whole tensor. Who sets it on one rank only makes
-  // the ranks' values the same before Publish, after which forward computes with them.
+  // Sets this rank's part of a parameter and of its average, trained or frozen, from a whole tensor. Who sets it on one
+  // rank only makes the ranks' values the same before Publish, after which forward computes with them.
   virtual void SetParameter(ParameterId id, std::span<const float> values) = 0;
   // Refreshes what forward computes with. Every rank calls it. Throws PeerError when a collective failed.
   virtual void Publish() = 0;
@@ -100,6 +100,11 @@ class Engine : public Weights {
   // Throws PeerError when a collective failed.
   virtual void Read(ParameterId id, const Pieces& piece) = 0;
   virtual void Read(BufferId id, const Pieces& piece) = 0;
+  // What forward computes with, and Read gives: the moving averages of the parameters (optim.ema_decay), or, as at the
+  // start, what is trained. Where there are none it does nothing. Slices says of either which it is. Values change
+  // places, so that nothing may copy them meanwhile; no step may begin before the trained ones are back. Every rank
+  // calls it. Throws PeerError when a collective failed.
+  virtual void ShowAverages(bool averages) = 0;
   // Hands over what outlives a stage, without a copy. Only the destructor may follow.
   virtual ModelValues Release() = 0;
 };

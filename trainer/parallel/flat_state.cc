@@ -34,20 +34,20 @@ void Convert(std::span<const float> from, const at::Tensor& to) {
   });
 }
 
-FlatState::FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard, Reduce reduce,
-                     bool in_units)
-    : layout_(std::move(layout)), sharded_(!shard.empty()) {
+FlatState::FlatState(FlatLayout layout, const FlatStateOptions& options)
+    : layout_(std::move(layout)), sharded_(!options.shard.empty()) {
   const int64_t total = layout_.total();
   int64_t size = 0;
-  for (const Range& range : sharded_ ? shard : std::vector<Range>{{0, total}}) {
+  for (const Range& range : sharded_ ? options.shard : std::vector<Range>{{0, total}}) {
     owned_.push_back({range, size});
     size += range.size();
   }
-  const bool half = precision != Precision::kFp32;
-  const at::ScalarType type = TypeOf(DType::kCompute, precision);
+  const bool half = options.precision != Precision::kFp32, in_units = options.in_units;
+  const at::ScalarType type = TypeOf(DType::kCompute, options.precision);
   master = at::zeros({half || in_units ? size : total}, at::kFloat);
-  gradient = at::zeros({reduce == Reduce::kEvery ? size : total}, at::kFloat);
+  gradient = at::zeros({options.reduce == Reduce::kEvery ? size : total}, at::kFloat);
   for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
+  if (options.averages) average = at::zeros({size}, at::kFloat);
   if (half) compute_ = at::zeros({in_units ? size : total}, type);
   if (in_units) units_.emplace(layout_, type);
   int64_t wide = 0;
@@ -92,7 +92,11 @@ std::span<float> FlatState::MomentsOf(const at::Tensor& moments, const OwnedPiec
 
 AdamWBuffers FlatState::UpdateBuffers(const OwnedPiece& piece) const {
   return {MasterOf(piece).data(), MomentsOf(exp_avg, piece).data(), MomentsOf(exp_avg_sq, piece).data(),
-          GradientOf(piece).data()};
+          GradientOf(piece).data(), average.defined() ? MomentsOf(average, piece).data() : nullptr};
+}
+
+void FlatState::SwapAverages() {
+  for (const OwnedPiece& piece : owned_) std::ranges::swap_ranges(MasterOf(piece), MomentsOf(average, piece));
 }
 
 void FlatState::Initialize(uint64_t seed) {
@@ -109,13 +113,12 @@ void FlatState::Initialize(uint64_t seed) {
 
 void FlatState::Set(size_t parameter, std::span<const float> values) {
   const Range range = layout_.range(parameter);
-  if (master_is_whole()) {
-    std::ranges::copy(values, Part(master, range.begin, range.size()).begin());
-  } else {
-    for (const OwnedPiece& piece : OwnedOf(range))
-      std::ranges::copy(
-          values.subspan(static_cast<size_t>(piece.flat.begin - range.begin), static_cast<size_t>(piece.flat.size())),
-          MasterOf(piece).begin());
+  if (master_is_whole()) std::ranges::copy(values, Part(master, range.begin, range.size()).begin());
+  for (const OwnedPiece& piece : OwnedOf(range)) {
+    const std::span<const float> mine =
+        values.subspan(static_cast<size_t>(piece.flat.begin - range.begin), static_cast<size_t>(piece.flat.size()));
+    if (!master_is_whole()) std::ranges::copy(mine, MasterOf(piece).begin());
+    if (average.defined()) std::ranges::copy(mine, MomentsOf(average, piece).begin());
   }
   if (compute_.defined() && units_) {
     for (const OwnedPiece& piece : OwnedOf(range))

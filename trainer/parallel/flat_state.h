@@ -1,5 +1,5 @@
-// The tensors of a rank: fp32 master parameters, gradients and moments as flat buffers, and the
-// leaves that the model computes with.
+// The tensors of a rank: fp32 master parameters, gradients, moments and averages as flat buffers, and
+// the leaves that the model computes with.
 #ifndef TRAINYARD_TRAINER_PARALLEL_FLAT_STATE_H_
 #define TRAINYARD_TRAINER_PARALLEL_FLAT_STATE_H_
 
@@ -23,22 +23,31 @@ struct OwnedPiece {
   int64_t at = 0;  // of its first element among all that the rank owns
 };
 
+// What of a layout a rank holds.
+struct FlatStateOptions {
+  Precision precision = Precision::kFp32;
+  // What this rank owns, ascending; empty: everything, alone or as every other rank does. Of a shard the moments, the
+  // averages and, where forward computes with another type, the master are held, and nothing of them beyond it; with
+  // kEvery the gradient, too.
+  std::vector<Range> shard;
+  Reduce reduce = Reduce::kLast;
+  bool in_units = false;  // of the parameters, too: the leaves have memory while `units` gives it to them
+  bool averages = false;
+};
+
 class FlatState {
  public:
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
   // master, or copies of it in the type of `precision` (except those declared as DType::kFloat32).
-  // `shard`: what this rank owns, ascending; empty: everything, alone or as every other rank does. Of a shard the
-  // moments and, where forward computes with another type, the master are held, and nothing of them beyond it; with
-  // kEvery the gradient, too; with `in_units` the parameters: the leaves have memory while `units` gives it to them.
-  FlatState(FlatLayout layout, Precision precision, const std::vector<Range>& shard = {}, Reduce reduce = Reduce::kLast,
-            bool in_units = false);
+  FlatState(FlatLayout layout, const FlatStateOptions& options);
 
   const FlatLayout& layout() const { return layout_; }
   bool sharded() const { return sharded_; }
 
-  // Float32. The gradient: (total), or (owned) with kEvery. The moments: (owned). The master: (total) where the leaves
-  // are views of it or the rank owns everything, else (owned).
-  at::Tensor master, gradient, exp_avg, exp_avg_sq;
+  // Float32. The gradient: (total), or (owned) with kEvery. The moments: (owned). The averages: (owned), undefined
+  // where there are none. The master: (total) where the leaves are views of it or the rank owns everything, else
+  // (owned).
+  at::Tensor master, gradient, exp_avg, exp_avg_sq, average;
   bool master_is_whole() const { return master.numel() == layout_.total(); }
   bool gradient_is_whole() const { return gradient.numel() == layout_.total(); }
 
@@ -65,7 +74,9 @@ class FlatState {
 
   // Sets every parameter to its Initial, the same for every world size. Uses `gradient` where that is whole.
   void Initialize(uint64_t seed);
-  // Sets the whole of a parameter: what the rank owns of its master, and what forward computes with.
+  // Exchanges the averages with what is owned of the master.
+  void SwapAverages();
+  // Sets the whole of a parameter: what the rank owns of its master and average, and what forward computes with.
   void Set(size_t parameter, std::span<const float> values);
   // After what is owned of the master has changed: that part of what forward computes with. The rest of `wide` becomes
   // -0, which leaves every float as it is when it is added to it.

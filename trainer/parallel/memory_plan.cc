@@ -31,8 +31,10 @@ int64_t ElementBytes(DType dtype, Precision precision) {
 namespace {
 
 // What a checkpoint of a stage copies, on one of the ranks that share it.
-int64_t InFlight(const ModelDeclaration& declaration, int world, const std::vector<std::string>& trainable) {
-  int64_t bytes = FlatLayout(Trained(declaration, trainable), world).total() * 12;
+int64_t InFlight(const ModelDeclaration& declaration, const ParallelShape& shape,
+                 const std::vector<std::string>& trainable) {
+  const int world = shape.world;
+  int64_t bytes = FlatLayout(Trained(declaration, trainable), world).total() * (shape.averages ? 16 : 12);
   for (const ParameterSpec& spec : declaration.parameters) {
     if (spec.trainable && !IsTrained(spec, trainable)) bytes += spec.numel() * 4;
   }
@@ -83,6 +85,7 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   plan.Add("gradients, fp32", (every ? owned : flat) * 4);
   plan.Add("gradient buckets, fp32", every ? ReduceEvery::SlotBytes(layout, shape.bucket_bytes) : 0);
   plan.Add("AdamW moments, fp32", owned * 8);
+  plan.Add("averaged parameters, fp32", shape.averages ? owned * 4 : 0);
   plan.Add("parameters of other stages", resting);
   plan.Add("frozen parameters", frozen);
   plan.Add("buffers", buffers);
@@ -94,7 +97,7 @@ MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& 
   MemoryPlan plan = PlanEngine(declaration, shape, trainable);
   plan.Add("gradients in backward", InBackward(declaration, shape.precision, trainable));
   plan.Add("collectives", GlooBufferBytes(shape.world));
-  plan.Add("checkpoint in flight", InFlight(declaration, shape.world, trainable));
+  plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable));
   return plan;
 }
 
@@ -107,12 +110,12 @@ MemoryPlan PlanHandOver(const ModelDeclaration& declaration, const ParallelShape
   for (const BufferSpec& spec : declaration.buffers) left += spec.numel() * 4;
   MemoryPlan plan = PlanEngine(declaration, shape, after);
   plan.Add("what the stage before leaves", left);
-  plan.Add("checkpoint in flight", InFlight(declaration, shape.world, before));
+  plan.Add("checkpoint in flight", InFlight(declaration, shape, before));
   // Before that the old engine puts its master together, beside all that it holds where no gradient gives its place.
   if (shape.world == 1 || shape.reduce == Reduce::kLast) return plan;
   MemoryPlan leaving = PlanEngine(declaration, shape, before);
   leaving.Add("master parameters put together, fp32", left);
-  leaving.Add("checkpoint in flight", InFlight(declaration, shape.world, before));
+  leaving.Add("checkpoint in flight", InFlight(declaration, shape, before));
   return leaving.total() > plan.total() ? leaving : plan;
 }
 

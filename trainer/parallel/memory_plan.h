@@ -34,6 +34,7 @@ struct ParallelShape {
   int world = 1;
   Reduce reduce = Reduce::kLast;
   int64_t bucket_bytes = 25 << 20;
+  bool averages = false;  // of the parameters, beside them (optim.ema_decay)
 };
 
 struct MemoryPlan {

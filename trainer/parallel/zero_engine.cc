@@ -58,8 +58,11 @@ class ZeroEngine : public Engine {
              FlatLayout layout, ModelValues from)
       : declaration_(declaration),
         collectives_(collectives),
-        state_(layout, options.precision, Shard(layout, options, collectives), options.reduce,
-               InUnits(options.stage, collectives.size())),
+        state_(layout, {.precision = options.precision,
+                        .shard = Shard(layout, options, collectives),
+                        .reduce = options.reduce,
+                        .in_units = InUnits(options.stage, collectives.size()),
+                        .averages = options.optim.ema_decay.has_value()}),
         every_(!state_.gradient_is_whole()),
         recompute_(options.recompute),
         reducer_(MakeGradientReducer(state_, collectives, options.bucket_bytes)),
@@ -121,6 +124,7 @@ class ZeroEngine : public Engine {
   }
 
   void BeginStep(int64_t micro_batches) override {
+    if (averages_shown_) throw std::logic_error("a step begins while forward computes with averages");
     micro_batches_ = micro_batches;
     ended_ = 0;
     buffers_.Discard();
@@ -180,9 +184,14 @@ class ZeroEngine : public Engine {
                             values_of(piece), !state_.sharded()});
       }
     };
-    add("model.", [&](const OwnedPiece& piece) { return state_.MasterOf(piece); });
-    add("adamw.exp_avg.", [&](const OwnedPiece& piece) { return FlatState::MomentsOf(state_.exp_avg, piece); });
-    add("adamw.exp_avg_sq.", [&](const OwnedPiece& piece) { return FlatState::MomentsOf(state_.exp_avg_sq, piece); });
+    const auto master = [&](const OwnedPiece& piece) { return state_.MasterOf(piece); };
+    const auto of = [](const at::Tensor& owned) {
+      return [&owned](const OwnedPiece& piece) { return FlatState::MomentsOf(owned, piece); };
+    };
+    averages_shown_ ? add("model.", of(state_.average)) : add("model.", master);
+    add("adamw.exp_avg.", of(state_.exp_avg));
+    add("adamw.exp_avg_sq.", of(state_.exp_avg_sq));
+    if (state_.average.defined()) averages_shown_ ? add("ema.", master) : add("ema.", of(state_.average));
     for (size_t i = 0; i < held_.size(); ++i) {
       const ParameterSpec& spec = declaration_.parameters[i];
       if (held_[i].still.master.defined())
@@ -226,8 +235,17 @@ class ZeroEngine : public Engine {
     if (piece) piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
   }
 
+  void ShowAverages(bool averages) override {
+    if (!state_.average.defined() || averages == averages_shown_) return;
+    publisher_.AwaitAll();
+    state_.SwapAverages();
+    averages_shown_ = averages;
+    publisher_.Begin();
+  }
+
   ModelValues Release() override {
     ModelValues values;
+    ShowAverages(true);
     const at::Tensor whole = publisher_.WholeMaster();
     for (size_t i = 0; i < held_.size(); ++i) {
       const Held& held = held_[i];
@@ -353,7 +371,7 @@ class ZeroEngine : public Engine {
   FlatState state_;
   const bool every_;  // micro-batch's gradients are reduced
   const bool recompute_;
-  bool recomputing_ = false;
+  bool recomputing_ = false, averages_shown_ = false;
   std::vector<std::vector<at::Tensor>> leaves_of_unit_;
   std::unique_ptr<GradientReducer> reducer_;
   std::optional<GatheredUnits> units_;  // zero3's

@@ -1,13 +1,29 @@
 #include "trainer/train/best_weights.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace trainyard {
 namespace {
 
+const std::string kAverage = "ema.", kModel = "model.";
+
+// An average's is that of its parameter: whether a run has averages may change when it goes on.
+std::string KeptKey(const std::string& key) {
+  return key.starts_with(kAverage) ? kModel + key.substr(kAverage.size()) : key;
+}
+
+// What is evaluated.
 std::vector<StateSlice> WeightsOf(Engine& engine) {
   std::vector<StateSlice> slices = engine.Slices();
-  std::erase_if(slices, [](const StateSlice& slice) { return slice.key.starts_with("adamw."); });
+  std::set<std::string> averaged;
+  for (const StateSlice& slice : slices) {
+    if (slice.key.starts_with(kAverage)) averaged.insert(KeptKey(slice.key));
+  }
+  std::erase_if(
+      slices, [&](const StateSlice& slice) { return slice.key.starts_with("adamw.") || averaged.contains(slice.key); });
+  for (StateSlice& slice : slices) slice.key = KeptKey(slice.key);
   return slices;
 }
 
@@ -23,9 +39,12 @@ void BestWeights::Keep(Engine& engine) {
 }
 
 void BestWeights::Restore(Engine& engine) const {
-  const std::vector<StateSlice> weights = WeightsOf(engine);
-  for (size_t i = 0; i < weights.size(); ++i)
-    std::copy(kept_[i].values.begin(), kept_[i].values.end(), weights[i].values.begin());
+  std::map<std::pair<std::string, int64_t>, const Kept*> kept;
+  for (const Kept& slice : kept_) kept[{slice.of.key, slice.of.begin}] = &slice;
+  for (const StateSlice& slice : engine.Slices()) {
+    const auto found = kept.find({KeptKey(slice.key), slice.begin});
+    if (found != kept.end()) std::ranges::copy(found->second->values, slice.values.begin());
+  }
   engine.Publish();
 }
 

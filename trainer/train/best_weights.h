@@ -1,5 +1,6 @@
-// The weights of a stage's best evaluation, where the next stage starts from them. They are state of the run as moments
-// are: in its checkpoints, under "best.", so that a resume finds those that it remembers, wherever run.dir is.
+// The weights of a stage's best evaluation (the averages, where it has any), where the next stage starts from them.
+// They are state of the run as moments are: in its checkpoints, under "best.", so that a resume finds those that it
+// remembers, wherever run.dir is.
 #ifndef TRAINYARD_TRAINER_TRAIN_BEST_WEIGHTS_H_
 #define TRAINYARD_TRAINER_TRAIN_BEST_WEIGHTS_H_
 
@@ -10,13 +11,13 @@
 
 namespace trainyard {
 
-// A copy of what the engine of one stage holds on this rank, trained or resting, and its buffers; float32.
+// A copy of the weights that the engine of one stage holds on this rank, trained or resting, and its buffers; float32.
 class BestWeights {
  public:
   bool empty() const { return kept_.empty(); }
   // Replaces what was kept. REQUIRES: no checkpoint copies from Slices() now.
   void Keep(Engine& engine);
-  // Puts them back into the engine that they were kept from, or its like. REQUIRES: !empty().
+  // Puts them back into the engine that they were kept from, or its like; averages begin with them. REQUIRES: !empty().
   void Restore(Engine& engine) const;
   void Forget() { kept_.clear(); }
   // To save and to load. The spans stay valid until Forget.

@@ -43,6 +43,20 @@ TensorTargets TargetsOf(const std::vector<StateSlice>& slices, const Wanted& wan
 bool IsReplicated(const StateSlice& slice) { return slice.replicated; }
 bool IsOwned(const StateSlice& slice) { return !slice.replicated; }
 
+const std::string kModel = "model.", kAverage = "ema.";
+
+void BeginAverages(const std::vector<StateSlice>& state) {
+  std::map<std::pair<std::string, int64_t>, std::span<float>> averages;
+  for (const StateSlice& slice : state) {
+    if (slice.key.starts_with(kAverage)) averages[{slice.key.substr(kAverage.size()), slice.begin}] = slice.values;
+  }
+  for (const StateSlice& slice : state) {
+    if (!slice.key.starts_with(kModel)) continue;
+    const auto average = averages.find({slice.key.substr(kModel.size()), slice.begin});
+    if (average != averages.end()) std::ranges::copy(slice.values, average->second.begin());
+  }
+}
+
 // What leaves every other float as it is when it is added to it, a zero of either sign included.
 void FillNeutral(const TensorTargets& targets) {
   for (const auto& [key, target] : targets) std::fill(target.values.begin(), target.values.end(), -0.f);
@@ -66,6 +80,7 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
       session_(session),
       last_saved_(resume.here ? resume.step : -1),
       resumed_(resume.step > 0),
+      averages_begin_(!resume.has_averages),
       source_(resume.source),
       shared_(resume.shared),
       writer_({.directory = config.checkpoint.dir,
@@ -98,7 +113,7 @@ void Checkpoints::Load() {
       throw PeerError(Format("rank %d could not load the weights: %s", rank, values.substr(kFailed.size()).c_str()));
     read += std::stoll(values);
   }
-  const std::vector<StateSlice> state = State();
+  const std::vector<StateSlice> state = Loaded();
   if (resumed_ && read != CountValues(TargetsOf(state, IsReplicated)))
     throw StorageError("the ranks have not read every value of the checkpoint");
   Communicator& communicator = *session_.control;  // host memory
@@ -108,6 +123,7 @@ void Checkpoints::Load() {
     communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
                                : communicator.Broadcast(values, 0, "loading"));
   }
+  if (resumed_ && averages_begin_) BeginAverages(State());
   // What a rank owns of a file that rank 0 alone reads, it takes from the whole.
   const bool whole = !resumed_ && std::ranges::any_of(state, IsOwned);
   if (!config_.init.from.empty())
@@ -124,7 +140,7 @@ int64_t Checkpoints::LoadPart(const Tick& tick) {
     if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_, tick);
     return 0;
   }
-  const std::vector<StateSlice> state = State();
+  const std::vector<StateSlice> state = Loaded();
   const TensorTargets replicated = TargetsOf(state, IsReplicated), owned = TargetsOf(state, IsOwned);
   FillNeutral(replicated);
   if (!owned.empty()) {
@@ -138,6 +154,13 @@ int64_t Checkpoints::LoadPart(const Tick& tick) {
 std::vector<StateSlice> Checkpoints::State() const {
   std::vector<StateSlice> state = engine_->Slices(), best = best_.Slices();
   std::move(best.begin(), best.end(), std::back_inserter(state));
+  return state;
+}
+
+std::vector<StateSlice> Checkpoints::Loaded() const {
+  std::vector<StateSlice> state = State();
+  if (resumed_ && averages_begin_)
+    std::erase_if(state, [](const StateSlice& slice) { return slice.key.starts_with(kAverage); });
   return state;
 }
 
@@ -205,9 +228,11 @@ std::optional<int64_t> LoadModel(const std::string& path, const Config& config, 
   for (const std::string& note : RequireSameModel("--checkpoint: " + found.path.string(), saved.config.dump(),
                                                   saved.data_fingerprint, config, fingerprint, frozen))
     std::fprintf(stderr, "note: %s\n", note.c_str());
-  LoadTensors(found, TargetsOf(engine.Slices(), [](const StateSlice& slice) {
-                return slice.key.starts_with("model.") || slice.key.starts_with("buffer.");
-              }));
+  std::vector<StateSlice> wanted = engine.Slices();
+  for (StateSlice& slice : wanted) {
+    if (slice.key.starts_with(kModel)) slice.key = WeightsKey(found, slice.key.substr(kModel.size()));
+  }
+  LoadTensors(found, TargetsOf(wanted, [](const StateSlice& slice) { return !slice.key.starts_with("adamw."); }));
   engine.Publish();
   return found.manifest.step;
 }

@@ -28,8 +28,9 @@ class Checkpoints {
               Session& session, const Resume& resume);
 
   // Fills the engine from the chosen checkpoint (each rank reads the files that it has verified, and the
-  // parts are summed), or from init.from (rank 0 reads), or leaves the initial values. Ranks wait for
-  // each other as long as they read. All ranks call it, once: the checkpoint's files are then closed.
+  // parts are summed), or from init.from (rank 0 reads), or leaves the initial values. Averages that the
+  // checkpoint does not hold begin with the weights. Ranks wait for each other as long as they read. All ranks call it,
+  // once: the checkpoint's files are then closed.
   void Load();
 
   // From now on this engine is saved: a new stage's. The old one may be gone after writer()->WaitCopied().
@@ -46,6 +47,8 @@ class Checkpoints {
 
  private:
   std::vector<StateSlice> State() const;
+  // What is read from the chosen checkpoint.
+  std::vector<StateSlice> Loaded() const;
   int64_t LoadPart(const Tick& tick);
   void Begin(const TrainState& train);
   std::vector<SourceSlice> Slices() const;
@@ -58,13 +61,14 @@ class Checkpoints {
   Session& session_;
   int64_t last_saved_;
   std::chrono::steady_clock::time_point last_began_ = std::chrono::steady_clock::now();
-  const bool resumed_;
+  const bool resumed_, averages_begin_;
   std::shared_ptr<const OpenCheckpoint> source_;
   const bool shared_;
   CheckpointWriter writer_;
 };
 
-// Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file.
+// Fills the engine's parameters from a checkpoint, the newest good one of a directory, or a safetensors file: with the
+// averages of a checkpoint that holds them.
 // Throws ConfigError when there is none or it is of another model (RequireSameModel), StorageError when none is good.
 // Says on standard error when it was trained on other data. Returns the checkpoint's step; nothing for a safetensors
 // file.

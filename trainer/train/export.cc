@@ -90,7 +90,7 @@ class CheckpointSource {
 
   void Read(ParameterId id, const Pieces& piece) {
     const ParameterSpec& spec = model_.parameter(id);
-    piece(spec.trainable ? Saved("model." + spec.name, spec.shape, spec.numel()) : Frozen(spec));
+    piece(spec.trainable ? Saved(WeightsKey(checkpoint_, spec.name), spec.shape, spec.numel()) : Frozen(spec));
   }
   void Read(BufferId id, const Pieces& piece) {
     const BufferSpec& spec = model_.buffers[static_cast<size_t>(id.index)];

@@ -1,6 +1,6 @@
 // The model as one safetensors file: every parameter, trained or frozen, under all its names, and every buffer,
-// float32, under their state_dict names. A run's export, its best weights and `trainyard checkpoint export` are written
-// here, and are the same bytes for the same model.
+// float32, under their state_dict names; the averages of parameters that have any. A run's export, its best weights and
+// `trainyard checkpoint export` are written here, and are the same bytes for the same model.
 #ifndef TRAINYARD_TRAINER_TRAIN_EXPORT_H_
 #define TRAINYARD_TRAINER_TRAIN_EXPORT_H_
 
@@ -14,8 +14,8 @@
 namespace trainyard {
 
 // For rank 0, while the others TakePartInExport. What takes the place of `path` when it is committed; makes its folder.
-// Holds a bucket beside the engine. Throws StorageError when the others' part is over, PeerError when a collective
-// failed.
+// Holds a bucket beside the engine, which shows its averages. Throws StorageError when the others' part is over,
+// PeerError when a collective failed.
 Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick);
 
 // What the other ranks have of the model. Throws PeerError when a collective failed.

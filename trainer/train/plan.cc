@@ -74,7 +74,8 @@ ParallelShape ShapeOf(const Config& config, int world) {
           .reduce = parallel.reduce == "every" || (parallel.reduce == "auto" && parallel.stage == "zero3")
                         ? Reduce::kEvery
                         : Reduce::kLast,
-          .bucket_bytes = static_cast<int64_t>(parallel.bucket_mib * (1 << 20))};
+          .bucket_bytes = static_cast<int64_t>(parallel.bucket_mib * (1 << 20)),
+          .averages = config.optim.ema_decay.has_value()};
 }
 
 const char* NameOf(ZeroStage stage) {
@@ -149,11 +150,13 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
                       static_cast<Long>(num_samples), steps_per_epoch));
   line("batch", DescribeBatch(plan));
   line("steps", Format("%lld (%.2f epochs)", static_cast<Long>(plan.total_steps), epochs));
-  line("optimizer", Format("AdamW, lr %g%s, %s, warm-up %lld, clip %g", plan.peak_lr,
-                           plan.peak_lr == config.optim.lr
-                               ? ""
-                               : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
-                           config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip));
+  line("optimizer",
+       Format("AdamW, lr %g%s, %s, warm-up %lld, clip %g", plan.peak_lr,
+              plan.peak_lr == config.optim.lr
+                  ? ""
+                  : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
+              config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip) +
+           (config.optim.ema_decay ? Format(", weights averaged with decay %g", *config.optim.ema_decay) : ""));
   line("parallel",
        Format("%s, buckets of %g MiB", NameOf(plan.parallel.stage), config.parallel.bucket_mib) + DescribeReduce(plan));
   line("run.dir", config.run.dir);

@@ -267,8 +267,12 @@ class Chooser {
     result_.fingerprint = saved.data_fingerprint;
     result_.train = saved.train;
     const auto& tensors = found.manifest.tensors;
-    const auto best = tensors.lower_bound("best.");
-    result_.has_best = best != tensors.end() && best->first.starts_with("best.");
+    const auto has = [&](const char* prefix) {
+      const auto first = tensors.lower_bound(prefix);
+      return first != tensors.end() && first->first.starts_with(prefix);
+    };
+    result_.has_best = has("best.");
+    result_.has_averages = has("ema.");
     result_.bits = saved.bits;
     result_.message += "resuming from " + found.path.string();
     if (!named) result_.durable = Committed(found);
@@ -294,6 +298,7 @@ Json ToJson(const Resume& resume) {
           {"global_batch", resume.global_batch},
           {"train", resume.train.ToJson()},
           {"has_best", resume.has_best},
+          {"has_averages", resume.has_averages},
           {"message", resume.message},
           {"warnings", resume.warnings}};
 }
@@ -311,6 +316,7 @@ Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
   resume.global_batch = go.at("global_batch").get<int64_t>();
   resume.train = TrainState::FromJson(go.at("train"));
   resume.has_best = go.at("has_best").get<bool>();
+  resume.has_averages = go.at("has_averages").get<bool>();
   resume.message = go.at("message").get<std::string>();
   resume.warnings = go.at("warnings").get<std::vector<std::string>>();
   if (resume.step > 0 && resume.shared) resume.source = std::move(source);

@@ -25,9 +25,10 @@ struct Resume {
   std::optional<CommittedCheckpoint> durable;  // `step`, when it is one of this directory
   int64_t global_batch = 0;                    // of the checkpoint; 0: from scratch
   TrainState train;
-  bool has_best = false;  // the checkpoint holds best weights (best_weights.h)
-  nlohmann::json bits;    // what decided the bits when it was saved (bits.h); null: from scratch
-  std::string message;    // for the banner: which checkpoint, and what was skipped and why
+  bool has_best = false;      // the checkpoint holds best weights (best_weights.h)
+  bool has_averages = false;  // and averages (optim.ema_decay)
+  nlohmann::json bits;        // what decided the bits when it was saved (bits.h); null: from scratch
+  std::string message;        // for the banner: which checkpoint, and what was skipped and why
   std::vector<std::string> warnings;
   // The checkpoint with the files that this rank has verified: together the ranks hold each one once,
   // and without a common directory rank 0 holds all. Nothing: from scratch.

@@ -127,7 +127,9 @@ void DryRun(const Config& given) {
 }
 
 void EvaluateCheckpoint(const Config& given, const std::string& path) {
-  Alone alone(given);
+  Config plain = given;
+  plain.optim.ema_decay.reset();  // a checkpoint's averages are loaded as the weights
+  Alone alone(plain);
   const Config& config = alone.config;
   const auto obey = [] {
     if (StopRequested()) throw StoppedError("stopped on request while the data was read");

@@ -24,6 +24,11 @@ SavedState Read(const Json& state, int64_t step) {
 
 }  // namespace
 
+std::string WeightsKey(const OpenCheckpoint& checkpoint, const std::string& parameter) {
+  const std::string average = "ema." + parameter;
+  return checkpoint.manifest.tensors.contains(average) ? average : "model." + parameter;
+}
+
 SavedState SavedStateOf(const OpenCheckpoint& checkpoint) {
   try {
     return Read(checkpoint.manifest.state, checkpoint.manifest.step);

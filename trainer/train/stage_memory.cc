@@ -19,16 +19,22 @@ int64_t WeightBytes(const ModelDeclaration& declaration) {
 
 std::vector<PlannedMoment> PlanMoments(const ModelDeclaration& declaration, const ParallelShape& shape,
                                        std::span<const Stage> stages) {
+  ParallelShape of_stage = shape;
+  const auto averages = [&](size_t stage) {
+    return stages[stage].optim ? stages[stage].optim->ema_decay.has_value() : shape.averages;
+  };
   std::vector<PlannedMoment> moments;
   const int64_t weights = WeightBytes(declaration), best_in_flight = (weights + shape.world - 1) / shape.world;
   const int64_t best = shape.stage == ZeroStage::kDdp ? weights : best_in_flight;  // what is owned is kept
   for (size_t i = 0; i < stages.size(); ++i) {
     const std::vector<std::string>& trainable = stages[i].trainable;
     if (i > 0) {
-      moments.push_back({i, true, PlanHandOver(declaration, shape, stages[i - 1].trainable, trainable)});
+      of_stage.averages = averages(i - 1) || averages(i);
+      moments.push_back({i, true, PlanHandOver(declaration, of_stage, stages[i - 1].trainable, trainable)});
       if (stages[i].from_best) moments.back().memory.Add("best weights in flight", best_in_flight);
     }
-    moments.push_back({i, false, PlanMemory(declaration, shape, trainable)});
+    of_stage.averages = averages(i);
+    moments.push_back({i, false, PlanMemory(declaration, of_stage, trainable)});
     if (i + 1 < stages.size() && stages[i + 1].from_best) {
       moments.back().memory.Add("best weights, fp32", best);
       moments.back().memory.Add("best weights in flight", best_in_flight);

@@ -92,6 +92,8 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
   if (const std::string others = OtherMachines(*session_.control, BitsOf(config, plan_)); !others.empty())
     reporter_.Warn(others);
   for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
+  if (resume.step > 0 && !resume.has_averages && stage().config.optim.ema_decay)
+    reporter_.Warn("optim.ema_decay: the checkpoint holds no averages; they begin with its weights");
   for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
   if (AtEnd()) {
     const std::string why =
@@ -202,10 +204,17 @@ void TrainLoop::OnNonFinite(const StepResult& result, const std::vector<int64_t>
 
 void TrainLoop::Evaluate() {
   clock_.Enter("evaluation");
+  ShowAverages(true);
   RunOneEvaluation(AtEnd() ? EvaluationKind::kFinal : EvaluationKind::kPeriodic);
   if (train_.ended_early && !final_done_) RunOneEvaluation(EvaluationKind::kFinal);
+  ShowAverages(false);
   train_.evaluation_pending = false;
   clock_.Enter("other");
+}
+
+void TrainLoop::ShowAverages(bool averages) {
+  checkpoints_.writer()->WaitCopied();
+  engine_->ShowAverages(averages);
 }
 
 void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
@@ -301,6 +310,7 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("saving");
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
+  ShowAverages(true);
   const auto write = [&](const Tick& tick) {
     Replacement weights = ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
     checkpoints_.writer()->AsOwner([&] { weights.Commit(); });

@@ -38,6 +38,8 @@ class TrainLoop {
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
   void Evaluate();
   void RunOneEvaluation(EvaluationKind kind);
+  // Engine::ShowAverages, when no checkpoint copies any more.
+  void ShowAverages(bool averages);
   void Act(const std::map<std::string, double>& metrics);
   void WriteOrSave(const std::string& what, const TrainState& before, const std::function<void(const Tick&)>& write,
                    const std::function<void()>& help = {});
