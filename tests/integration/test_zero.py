@@ -49,10 +49,12 @@ def test_every_stage_makes_the_same_bits(tmp_path, small_jobs, task, world, prec
     train(tmp_path, job, "ddp", world, "ddp")
     expected = outcome(tmp_path, "ddp")
     assert len(expected[0]) == 20 and all(any(key.startswith(kind) for key in expected[1]) for kind in ("adamw.exp_avg_sq.", "ema."))
-    stages = [("zero1", 25), ("zero1", 0.01), ("zero3", 0.01)] + ([("zero2", 0.002), ("zero3", 25)] if harness.THOROUGH else [])
-    for stage, mib in stages:
-        name = f"{stage}-{mib}"
-        train(tmp_path, job, name, world, stage, parallel={"bucket_mib": mib, "reduce": "last"})
+    ways = [("zero1", 25, "none"), ("zero1", 0.01, "optimizer"), ("zero3", 0.01, "optimizer")]
+    if harness.THOROUGH:
+        ways = [("ddp", 25, "optimizer")] + [(stage, mib, offload) for stage in ("zero1", "zero2", "zero3") for mib in (25, 0.01, 0.002) for offload in ("none", "optimizer")]
+    for stage, mib, offload in ways:
+        name = f"{stage}-{mib}-{offload}"
+        train(tmp_path, job, name, world, stage, parallel={"bucket_mib": mib, "reduce": "last", "offload": offload})
         assert outcome(tmp_path, name) == expected, name
 
 
@@ -67,9 +69,10 @@ def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_p
     train(tmp_path, job, "whole", world, "zero2", **every)
     expected = outcome(tmp_path, "whole")
     assert len(expected[0]) == 20
-    for stage in ("zero2", "zero3"):
-        train(tmp_path, job, f"cut-{stage}", world, stage, **harness.merged(every, parallel={"bucket_mib": 0.002}))
-        assert outcome(tmp_path, f"cut-{stage}") == expected
+    for stage, offload in (("zero2", "none"), ("zero3", "optimizer")) + ((("zero2", "optimizer"), ("zero3", "none")) if harness.THOROUGH else ()):
+        name = f"cut-{stage}-{offload}"
+        train(tmp_path, job, name, world, stage, **harness.merged(every, parallel={"bucket_mib": 0.002, "offload": offload}))
+        assert outcome(tmp_path, name) == expected, name
     train(tmp_path, job, "last", world, "zero2")
     for of, line in zip(harness.records(tmp_path / "last.jsonl")[:2], expected[0][:2]):
         assert of["loss"] == pytest.approx(line["loss"], rel=1e-6 if precision == "fp32" else 1e-3), "other than another order of sums"
@@ -78,6 +81,27 @@ def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_p
         train(tmp_path, one, "one-every", world, "zero3", **every)
         train(tmp_path, one, "one-last", world, "ddp")
         assert outcome(tmp_path, "one-every") == outcome(tmp_path, "one-last")
+
+
+@pytest.mark.parametrize("world, precision", [(3, "bf16")] + [pytest.param(*way, marks=harness.thorough) for way in ((2, "fp32"), (3, "fp32"), (4, "bf16"), (3, "fp16"))])
+@pytest.mark.parametrize("task", harness.every_task(quick="language_model"))
+def test_gradients_that_are_sent_in_bf16_make_the_same_bits_in_every_stage(tmp_path, small_jobs, task, world, precision):
+    """Among those that sum alike; and a run that goes on with them says so."""
+    job = harness.merged(
+        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision={**computing(precision), "reduce": "bf16"}
+    )
+    for reduce, first, others in (("last", "ddp", (("zero1", "none"), ("zero3", "optimizer"))), ("every", "zero2", (("zero3", "none"),))):
+        train(tmp_path, job, f"{reduce}-{first}", world, first, parallel={"reduce": reduce})
+        for stage, offload in others:
+            train(tmp_path, job, f"{reduce}-{stage}", world, stage, parallel={"reduce": reduce, "bucket_mib": 0.004, "offload": offload})
+            assert outcome(tmp_path, f"{reduce}-{stage}") == outcome(tmp_path, f"{reduce}-{first}")
+    train(tmp_path, job, "fp32", world, "ddp", precision={"reduce": "fp32"})
+    ours, wide = harness.records(tmp_path / "last-ddp.jsonl"), harness.records(tmp_path / "fp32.jsonl")
+    assert ours[0]["loss"] == wide[0]["loss"] and ours[0]["grad_norm"] != wide[0]["grad_norm"]
+    for mine, its in zip(ours, wide):  # two roundings to eight bits, in every step
+        assert mine["loss"] == pytest.approx(its["loss"], rel=2e-2)
+    result = train(tmp_path, job, "fp32", world, "ddp", train={"steps": 21})
+    assert "because precision.reduce fp32 -> bf16" in result.stderr
 
 
 def test_a_run_with_gradients_shared_out_goes_on_to_the_bit_and_says_when_it_does_not(tmp_path, small_jobs):
@@ -115,7 +139,7 @@ def test_a_hand_over_between_stages_changes_no_bit(tmp_path):
     """The second stage trains other parameters, starts from the best of the first, and its engine from what the first one's shards hold together."""
     job = harness.merged(PATCHWORK, precision={"compute": "bf16"}, parallel={"bucket_mib": 0.001}, **AVERAGED)
     for stage in ("ddp", "zero1", "zero3"):
-        train(tmp_path, job, stage, 3, stage, parallel={"reduce": "last"})
+        train(tmp_path, job, stage, 3, stage, parallel={"reduce": "last", "offload": "none" if stage == "ddp" else "optimizer"})
         assert outcome(tmp_path, stage) == outcome(tmp_path, "ddp")
     for name, stage, mib in (("every", "zero2", 0.001), ("every-whole", "zero2", 25), ("every-units", "zero3", 0.001)):
         train(tmp_path, job, name, 3, stage, parallel={"reduce": "every", "bucket_mib": mib})
@@ -126,31 +150,31 @@ def test_a_hand_over_between_stages_changes_no_bit(tmp_path):
 def test_weights_to_start_from_reach_every_shard(tmp_path, small_jobs, precision):
     job = harness.merged(small_jobs["patchwork"], precision={"compute": precision}, parallel={"bucket_mib": 0.001}, **AVERAGED)
     train(tmp_path, job, "source", 1, "ddp")
-    for stage in ("ddp", "zero1", "zero3"):
-        train(tmp_path, job, stage, 3, stage, init={"from": str(tmp_path / "source" / "export" / "model.safetensors")}, run={"seed": 7})
+    for stage, offload in (("ddp", "none"), ("zero1", "optimizer"), ("zero3", "none")):
+        train(tmp_path, job, stage, 3, stage, parallel={"offload": offload}, init={"from": str(tmp_path / "source" / "export" / "model.safetensors")}, run={"seed": 7})
         assert outcome(tmp_path, stage) == outcome(tmp_path, "ddp")
 
 
-WAYS = [("ddp", 1), ("ddp", 2), ("zero1", 2), ("zero1", 3), ("zero2", 4), ("zero3", 3)]
+WAYS = [("ddp", 1, "optimizer"), ("ddp", 2, "none"), ("zero1", 2, "optimizer"), ("zero1", 3, "none"), ("zero2", 4, "optimizer"), ("zero3", 3, "none"), ("zero3", 3, "optimizer")]
 
 
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=harness.thorough), "bf16"])
-def test_a_checkpoint_of_any_stage_and_world_is_every_others(tmp_path, small_jobs, precision):
+def test_a_checkpoint_of_any_stage_and_world_is_every_others_offloaded_or_not(tmp_path, small_jobs, precision):
     """To the bit where the number of ranks stays, else to 1e-6 in the first loss after it: the same weights, summed in another order."""
     job = harness.merged(small_jobs["language_model"], batch={"global": 12}, precision={"compute": precision}, parallel={"bucket_mib": 0.004, "reduce": "last"}, **AVERAGED)
     whole = {}
-    for _, world in WAYS:
+    for _, world, _ in WAYS:
         if world not in whole:
             train(tmp_path, job, f"whole-{world}", world, "ddp", train={"steps": 12})
             whole[world] = outcome(tmp_path, f"whole-{world}")
     for first in WAYS:
         for second in WAYS:
-            if not harness.THOROUGH and (WAYS.index(first) + 2 * WAYS.index(second)) % 5 != 0:
+            if not harness.THOROUGH and (WAYS.index(first) + 2 * WAYS.index(second)) % 6 != 0:
                 continue
-            name = f"{first[0]}-{first[1]}-{second[0]}-{second[1]}"
+            name = "-".join(map(str, first + second))
             # The schedule is constant, so a shorter run is the beginning of a longer one.
-            train(tmp_path, job, name, first[1], first[0], train={"steps": 6})
-            result = train(tmp_path, job, name, second[1], second[0], train={"steps": 12})
+            train(tmp_path, job, name, first[1], first[0], train={"steps": 6}, parallel={"offload": first[2]})
+            result = train(tmp_path, job, name, second[1], second[0], train={"steps": 12}, parallel={"offload": second[2]})
             assert "resuming from" in result.stderr
             lines, expected = harness.records(f"{tmp_path / name}.jsonl"), whole[second[1]][0]
             assert [line["samples"] for line in lines] == [line["samples"] for line in expected]
@@ -196,4 +220,8 @@ def test_the_plan_says_what_each_rank_holds(small_jobs, tmp_path):
     for component in ("master parameters, fp32", "gradients, fp32", "parameters, bf16", "AdamW moments, fp32"):
         assert units[component] * 4 == ddp["bytes_per_rank"][component], component
     assert 0 < units["gathered parameters"] < 2 * ddp["bytes_per_rank"]["parameters, bf16"]
+    here, there = plan("zero1", 4), plan("zero1", 4, "--set", "parallel.offload=optimizer", "--set", "optim.ema_decay=0.9", "--set", "precision.reduce=bf16")
+    more = {"offloaded optimizer's tiles", "averaged parameters, fp32", "gradients on their way, bf16"}
+    assert set(there["bytes_per_rank"]) - set(here["bytes_per_rank"]) == more | {"parameters that stay fp32"} - set(here["bytes_per_rank"])
+    assert there["bytes_per_rank"]["averaged parameters, fp32"] * 2 == there["bytes_per_rank"]["AdamW moments, fp32"]
     assert plan("zero1", 1)["bytes_per_rank"] == plan("ddp", 1)["bytes_per_rank"], "one rank owns everything"

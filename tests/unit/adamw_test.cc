@@ -23,7 +23,8 @@ FlatState Example() {
 }
 
 void Update(const OptimConfig& config, FlatState& state, int64_t step) {
-  AdamW(config, UpdateRanges(config, state.layout())).Step(state.UpdateBuffers(state.owned()[0]), step, 0.1, 1);
+  AdamW(config, UpdateRanges(config, state.layout()))
+      .Step(state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(), {.number = step, .lr = 0.1});
 }
 
 TEST(AdamW, OnlyMatricesDecay) {

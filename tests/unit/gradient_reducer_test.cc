@@ -42,7 +42,7 @@ at::Tensor Reduced(int world, int micro, int64_t bucket_bytes) {
     threads.emplace_back([&, rank] {
       FlatState state(FlatLayout(Example(), world), {.precision = Precision::kFp32});
       state.Initialize(1);
-      ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
+      ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], {.bucket_bytes = bucket_bytes});
       reducer.BeginStep();
       for (int m = 0; m < micro; ++m) {
         reducer.BeginBackward(m + 1 == micro);
@@ -101,7 +101,8 @@ TEST(ReduceEvery, IsTheSumOverMicroBatchesOfTheSumsOverRanks) {
         std::ranges::reverse(shard);
         FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery});
         state.Initialize(1);
-        const auto reducer = MakeGradientReducer(state, *communicators[static_cast<size_t>(rank)], bucket_bytes);
+        const auto reducer =
+            MakeGradientReducer(state, *communicators[static_cast<size_t>(rank)], {.bucket_bytes = bucket_bytes});
         for (int step = 0; step < 2; ++step) {  // the second finds the first one's shard
           reducer->BeginStep();
           for (int m = 0; m < kMicro; ++m) {
@@ -134,7 +135,7 @@ TEST(GradientReducer, RanksMayUseDifferentParameters) {
     threads.emplace_back([&, rank] {
       FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
       state.Initialize(1);
-      ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], 1000);
+      ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], {.bucket_bytes = 1000});
       for (int step = 0; step < 3; ++step) {
         reducer.BeginStep();
         reducer.BeginBackward(true);
@@ -152,7 +153,7 @@ TEST(GradientReducer, ARankThatFailsDrains) {
   auto communicators = MakeInProcessWorld(2);
   std::thread failing([&] {
     FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
-    ReduceLast reducer(state, *communicators[1], 1000);
+    ReduceLast reducer(state, *communicators[1], {.bucket_bytes = 1000});
     reducer.BeginStep();
     reducer.Drain();
     reducer.Finish();
@@ -160,7 +161,7 @@ TEST(GradientReducer, ARankThatFailsDrains) {
   });
   FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
   state.Initialize(1);
-  ReduceLast reducer(state, *communicators[0], 1000);
+  ReduceLast reducer(state, *communicators[0], {.bucket_bytes = 1000});
   reducer.BeginStep();
   reducer.BeginBackward(true);
   Loss(state, 1).backward();
@@ -174,7 +175,7 @@ TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter
   auto communicators = MakeInProcessWorld(1);
   FlatState state(FlatLayout(Example(), 1), {.precision = Precision::kFp32});
   state.Initialize(1);
-  ReduceLast reducer(state, *communicators[0], 1000);
+  ReduceLast reducer(state, *communicators[0], {.bucket_bytes = 1000});
   reducer.BeginStep();
   reducer.BeginBackward(true);
   Loss(state, 1).backward();
@@ -198,7 +199,7 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
       FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
       state.Initialize(1);
-      ReduceLast reducer(state, communicator, 6400);
+      ReduceLast reducer(state, communicator, {.bucket_bytes = 6400});
       reducer.BeginStep();
       reducer.BeginBackward(true);
       const at::Tensor loss = Loss(state, 1);

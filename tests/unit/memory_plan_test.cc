@@ -90,14 +90,19 @@ TEST_P(MemoryPlanTest, AShardedEngineTakesWhatIsPlanned) {
       for (const int64_t bucket_bytes : {256, 1 << 20}) {
         ParallelShape shape{stage, GetParam(), 3, reduce, bucket_bytes};
         OptimConfig optim;
-        shape.averages = bucket_bytes == 256;
+        shape.averages = shape.offload = shape.bf16_reduce = bucket_bytes == 256;
         if (shape.averages) optim.ema_decay = 0.5;
         const auto meter = std::make_shared<Meter>();
         const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
-        const auto engine = MakeEngine(
-            declaration_,
-            {.stage = stage, .precision = GetParam(), .reduce = reduce, .bucket_bytes = bucket_bytes, .optim = optim},
-            7, *ranks[1]);
+        const auto engine = MakeEngine(declaration_,
+                                       {.stage = stage,
+                                        .precision = GetParam(),
+                                        .reduce = reduce,
+                                        .bf16_reduce = shape.bf16_reduce,
+                                        .bucket_bytes = bucket_bytes,
+                                        .offload = shape.offload,
+                                        .optim = optim},
+                                       7, *ranks[1]);
         EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, shape)));
       }
     }

@@ -194,7 +194,8 @@ TEST(Threads, NormUpdateAndCasts) {
     SumBlocks(Floats(state.gradient), blocks);
     const double norm = NormOf(blocks);
     AdamW(config, UpdateRanges(config, state.layout()))
-        .Step(state.UpdateBuffers(state.owned()[0]), 1, 0.1, ClipScale(norm, 1));
+        .Step(state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(),
+              {.number = 1, .lr = 0.1, .grad_scale = ClipScale(norm, 1)});
     state.RefreshOwned();
     return Tensors{state.master,
                    state.average,

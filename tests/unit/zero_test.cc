@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "trainer/comm/in_process.h"
@@ -74,6 +75,8 @@ struct Way {
   Reduce reduce = Reduce::kLast;
   int64_t micro_batches = 2;  // of a step
   bool recompute = false;
+  bool offload = false;
+  bool bf16_reduce = false;
 };
 
 using Values = std::map<std::string, std::vector<float>>;
@@ -100,6 +103,9 @@ void RunWorld(const Way& way, const std::function<void(int, const Net&, Engine&)
       options.bucket_bytes = way.bucket_bytes;
       options.reduce = way.reduce;
       options.recompute = way.recompute;
+      options.offload = way.offload;
+      options.tile_bytes = 256 * 4;  // several to a piece, where buckets are large
+      options.bf16_reduce = way.bf16_reduce;
       options.optim.weight_decay = 0.1;
       options.optim.ema_decay = 0.75;
       const auto engine = MakeEngine(declaration, options, 7, *communicators[static_cast<size_t>(rank)]);
@@ -203,6 +209,66 @@ TEST(Zero, GradientsThatAreSharedOutMakeTheSameBitsAmongThemselves) {
             for (const auto& [key, of_key] : expected) EXPECT_TRUE(SameBits(values.at(key), of_key)) << key;
           }
         }
+      }
+    }
+  }
+}
+
+// An optimizer in host memory: tiles that are cut anywhere, beside which copies and collectives run.
+TEST(Zero, AnOffloadedOptimizerChangesNoBit) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int world : {1, 2, 3}) {
+      for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+        const auto expected = Trained(
+            {world, precision, reduce == Reduce::kLast ? ZeroStage::kDdp : ZeroStage::kZero2, 25 << 20, reduce});
+        for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero2, ZeroStage::kZero3}) {
+          if (reduce == Reduce::kEvery && stage < ZeroStage::kZero2) continue;
+          for (const int64_t bucket_bytes : {2048, 25 << 20}) {
+            for (const bool recompute : {false, true}) {
+              SCOPED_TRACE(testing::Message()
+                           << "world " << world << ", bf16 " << (precision == Precision::kBf16) << ", stage "
+                           << static_cast<int>(stage) << ", buckets of " << bucket_bytes << ", again " << recompute);
+              Way way{world, precision, stage, bucket_bytes, reduce};
+              way.recompute = recompute;
+              way.offload = true;
+              const auto found = Trained(way);
+              EXPECT_EQ(found.second, expected.second);
+              ASSERT_EQ(found.first.size(), expected.first.size());
+              for (const auto& [key, values] : expected.first)
+                EXPECT_TRUE(SameBits(found.first.at(key), values)) << key;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Gradients that go from rank to rank in bfloat16: rounded before, and their sum once. Who gets it changes no bit.
+TEST(Zero, GradientsSentInBfloat16MakeTheSameBitsInEveryStage) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int world : {1, 2, 3, 4}) {
+      const auto in_fp32 = Trained({world, precision, ZeroStage::kDdp, 25 << 20});
+      for (const Reduce reduce : {Reduce::kLast, Reduce::kEvery}) {
+        std::optional<std::pair<Values, std::vector<double>>> expected;
+        for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero1, ZeroStage::kZero2, ZeroStage::kZero3}) {
+          if (reduce == Reduce::kEvery && stage < ZeroStage::kZero2) continue;
+          for (const int64_t bucket_bytes : {1, 2048, 25 << 20}) {
+            SCOPED_TRACE(testing::Message()
+                         << "world " << world << ", bf16 " << (precision == Precision::kBf16) << ", stage "
+                         << static_cast<int>(stage) << ", buckets of " << bucket_bytes);
+            Way way{world, precision, stage, bucket_bytes, reduce};
+            way.bf16_reduce = true;
+            way.offload = bucket_bytes == 2048;
+            auto found = Trained(way);
+            if (!expected) expected = found;
+            EXPECT_EQ(found.second, expected->second);
+            EXPECT_EQ(found.first, expected->first);
+          }
+        }
+        EXPECT_EQ(expected->second == in_fp32.second, world == 1) << "alone nothing is sent";
+        // Of the first step, whose weights are the same: roundings to eight bits, of gradients that partly cancel.
+        EXPECT_NEAR(expected->second[0] / in_fp32.second[0], 1, 0.05);
       }
     }
   }

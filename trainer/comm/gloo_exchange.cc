@@ -56,6 +56,12 @@ at::Tensor GlooExchange::Room(int64_t elements, int64_t chunks, at::ScalarType t
 
 void GlooExchange::SumInRankOrder(const at::Tensor& own, const at::Tensor& came, const at::Tensor& sum) const {
   const auto values = [&](int rank) { return rank == rank_ ? own : came[rank < rank_ ? rank : rank - 1]; };
+  if (sum.scalar_type() == at::kBFloat16) {  // rounded once
+    const at::Tensor wide = values(0).to(at::kFloat);
+    for (int rank = 1; rank < size_; ++rank) wide.add_(values(rank));
+    sum.copy_(wide);
+    return;
+  }
   at::Tensor so_far = values(0);
   for (int rank = 1; rank < size_; ++rank) {
     at::Tensor to = rank == size_ - 1 ? sum : came[0];

@@ -85,9 +85,10 @@ class InProcessCommunicator : public Communicator {
  private:
   at::Tensor Sum(const at::Tensor& x) {
     return meeting_->Exchange(rank(), x, [](const std::vector<at::Tensor>& parts) {
-      at::Tensor sum = parts[0].clone();
+      const at::ScalarType type = parts[0].scalar_type();
+      at::Tensor sum = type == at::kBFloat16 ? parts[0].to(at::kFloat) : parts[0].clone();
       for (size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
-      return sum;
+      return sum.to(type);  // rounded once
     });
   }
 

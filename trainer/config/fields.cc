@@ -157,8 +157,8 @@ void EngineFields(FieldTable& t, Config& c) {
            "fp16: what losses are multiplied by at first, a power of two; halved when a gradient is infinite.");
   t.Int("precision.loss_scale_interval", c.precision.loss_scale_interval, 1, kSchedule,
         "fp16: the loss scale is doubled after so many updates in a row.");
-  t.Choice("precision.reduce", c.precision.reduce, {"fp32"}, kSchedule,
-           "Type in which gradients are summed over ranks.", {"bf16"});
+  t.Choice("precision.reduce", c.precision.reduce, {"fp32", "bf16"}, kSchedule,
+           "Type in which gradients go from rank to rank; a rank's own sums over micro-batches are fp32 either way.");
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2", "zero3"}, kFree,
            "What is shared out over ranks: nothing; the optimizer's state (zero1, zero2); with parallel.reduce: every "
            "the gradients, too (zero2); and the parameters (zero3). See docs/parallel.md; auto is zero2 "
@@ -168,7 +168,10 @@ void EngineFields(FieldTable& t, Config& c) {
   t.Choice("parallel.reduce", c.parallel.reduce, {"auto", "last", "every"}, kFree,
            "When gradients are summed over ranks: with the last micro-batch of a step, or with every one (zero2, "
            "zero3), so that each rank holds its part of them only; auto is every for zero3, else last.");
-  t.Choice("parallel.offload", c.parallel.offload, {"none"}, kFree, "What lies in host memory.", {"optimizer"});
+  t.Choice(
+      "parallel.offload", c.parallel.offload, {"none", "optimizer"}, kFree,
+      "What lies in host memory, and is updated there by the rank's threads: nothing, or AdamW's moments, the float32 "
+      "master and averages. It changes no bit on CPUs, where it saves nothing.");
   t.Number("parallel.rendezvous_seconds", c.parallel.rendezvous_seconds, 0.1, 86400, kFree,
            "How long ranks wait for each other at the start.");
   t.Number("parallel.collective_seconds", c.parallel.collective_seconds, 0.1, 86400, kFree,
@@ -194,7 +197,10 @@ void RunFields(FieldTable& t, Config& c) {
       "until an attempt of the job has started; then it is auto.");
   t.Text("run.dir", c.run.dir, kFree, "Everything of a run; default TRAINYARD_CHECKPOINT_DIR/run, else runs/<task>.");
   t.Int("run.seed", c.run.seed, 0, kIdentity, "Seed of initialisation, sample order and dropout.");
-  t.Bool("run.deterministic", c.run.deterministic, kFree, "Deterministic kernels only.");
+  t.Bool("run.deterministic", c.run.deterministic, kFree,
+         "LibTorch's operations use implementations that make the same bits each time, and one that has none ends the "
+         "run; "
+         "ours do so either way. false: whatever LibTorch finds fastest.");
   t.Text("init.from", c.init.from, kFree,
          "A safetensors file with weights to start from. Its content is part of the run's identity, its path is not.");
   t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,

@@ -90,6 +90,8 @@ std::vector<std::string> Doubts(const Config& c, int64_t total_steps) {
       {!plateau && !c.schedule.metric.empty(), "schedule.metric: only plateau looks at it"},
       {c.schedule.name != "constant" && !one_cycle && c.schedule.min_lr > c.optim.lr,
        Format("schedule.min_lr: %g is above optim.lr %g", c.schedule.min_lr, c.optim.lr)},
+      {c.parallel.offload != "none",
+       "parallel.offload: ranks compute in host memory here, so there is none to save; it costs time and memory"},
       {keep > 0 && every == 0, "checkpoint.keep_every: without checkpoint.every there is nothing to keep"},
       {keep > 0 && every > 0 && keep % every != 0, "checkpoint.keep_every: of the checkpoints that every " +
                                                        Number(every) + " steps are written, few are of a multiple of " +

@@ -1,5 +1,6 @@
 #include "trainer/optim/adamw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -22,30 +23,32 @@ AdamW::AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges) : confi
   }
 }
 
-void AdamW::Step(const AdamWBuffers& buffers, int64_t step, double lr, float grad_scale) const {
-  const double beta1 = config_.betas[0], beta2 = config_.betas[1];
+void AdamW::Step(const AdamWBuffers& buffers, int64_t begin, int64_t end, const AdamWStep& step) const {
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1], number = static_cast<double>(step.number);
   kernels::AdamWArgs args{
       .param = buffers.master,
       .exp_avg = buffers.exp_avg,
       .exp_avg_sq = buffers.exp_avg_sq,
       .average = buffers.average,
       .grad = buffers.gradient,
-      .grad_scale = grad_scale,
+      .grad_scale = step.grad_scale,
       .lr = 0,
       .beta1 = static_cast<float>(beta1),
       .beta2 = static_cast<float>(beta2),
       .eps = static_cast<float>(config_.eps),
       .weight_decay = 0,
-      .bias_correction1 = static_cast<float>(1 - std::pow(beta1, static_cast<double>(step))),
-      .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(beta2, static_cast<double>(step)))),
+      .bias_correction1 = static_cast<float>(1 - std::pow(beta1, number)),
+      .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(beta2, number))),
       .average_rate = static_cast<float>(1 - config_.ema_decay.value_or(0)),
   };
   for (const UpdateRange& range : ranges_) {
-    args.lr = static_cast<float>(lr * range.lr);
+    const int64_t first = std::max(range.begin, begin) - begin, last = std::min(range.end, end) - begin;
+    args.lr = static_cast<float>(step.lr * range.lr);
     args.weight_decay = static_cast<float>(range.weight_decay);
     // Elements do not depend on each other, so threads change no bit.
-    ParallelFor(range.begin / kCut, range.end / kCut, kLeastPerTask,
-                [&](int64_t begin, int64_t end) { kernels::Kernels().adamw(args, begin * kCut, end * kCut); });
+    if (first < last)
+      ParallelFor(first / kCut, last / kCut, kLeastPerTask,
+                  [&](int64_t from, int64_t to) { kernels::Kernels().adamw(args, from * kCut, to * kCut); });
   }
 }
 

@@ -23,15 +23,21 @@ struct AdamWBuffers {
   float* average = nullptr;  // with optim.ema_decay
 };
 
+// One update.
+struct AdamWStep {
+  int64_t number = 1;    // from 1; skipped steps are not counted
+  double lr = 0;         // the schedule's rate
+  float grad_scale = 1;  // gradients are multiplied by it first
+};
+
 class AdamW {
  public:
   AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges);
 
-  // Updates master and moments of its ranges from gradient x grad_scale, and moves the average towards the new master:
-  // decay x average + (1 - decay) x master (torch.optim.swa_utils.get_ema_avg_fn). `step` counts from 1 and is the
-  // number of this update (skipped steps are not counted); `lr` is the schedule's rate. The same bits for any number of
-  // threads.
-  void Step(const AdamWBuffers& buffers, int64_t step, double lr, float grad_scale) const;
+  // Updates elements [begin, end), multiples of 64, of master and moments, and moves their average towards the new
+  // master: decay x average + (1 - decay) x master (torch.optim.swa_utils.get_ema_avg_fn). `buffers` begin with the
+  // element `begin`. The same bits for any number of threads, and however the elements are cut.
+  void Step(const AdamWBuffers& buffers, int64_t begin, int64_t end, const AdamWStep& step) const;
 
  private:
   const OptimConfig config_;

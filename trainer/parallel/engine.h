@@ -28,11 +28,15 @@ struct EngineOptions {
   ZeroStage stage = ZeroStage::kDdp;
   Precision precision = Precision::kFp32;
   Reduce reduce = Reduce::kLast;
+  bool bf16_reduce = false;  // gradients are rounded to bfloat16 on their way between ranks
   int64_t bucket_bytes = 25 << 20;
   int64_t micro_batch = 1;  // most samples of one forward: rows of a gather
   // Of a unit only its inputs are kept for backward, which runs its forward again: less memory, as much again of
   // forward, the same bits.
   bool recompute = false;
+  // AdamW's state and the float32 master lie in host memory, where they are updated (offloaded_update.h).
+  bool offload = false;
+  int64_t tile_bytes = 16 << 20;  // of float32, that are updated at once
   OptimConfig optim;
   // Patterns of the parameters that are trained now, of those declared so; empty: all. The others rest: they are saved,
   // and cost no gradient and no moments.

@@ -64,6 +64,12 @@ std::vector<Range> FlatLayout::Buckets(int64_t bucket_bytes) const {
   return buckets;
 }
 
+int64_t FlatLayout::LargestBucket(int64_t bucket_bytes) const {
+  int64_t largest = 0;
+  for (const Range bucket : Buckets(bucket_bytes)) largest = std::max(largest, bucket.size());
+  return largest;
+}
+
 std::vector<Range> FlatLayout::Owned(int rank, int64_t bucket_bytes) const {
   std::vector<Range> owned;
   for (const Range bucket : Buckets(bucket_bytes)) {

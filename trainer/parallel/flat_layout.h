@@ -46,6 +46,9 @@ class FlatLayout {
   // bucket_bytes, each a multiple of 64 x world elements.
   std::vector<Range> Buckets(int64_t bucket_bytes) const;
 
+  // Elements of the largest of them.
+  int64_t LargestBucket(int64_t bucket_bytes) const;
+
   // What belongs to `rank`: its equal part of each bucket, a multiple of 64 elements, in the buckets' order.
   std::vector<Range> Owned(int rank, int64_t bucket_bytes) const;
 

@@ -24,8 +24,10 @@ std::span<float> Floats(const at::Tensor& flat) { return {flat.data_ptr<float>()
 void Convert(std::span<const float> from, const at::Tensor& to) {
   if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
   if (to.scalar_type() == at::kFloat) {
-    std::copy(from.begin(), from.end(), to.data_ptr<float>());
-    return;
+    float* floats = to.data_ptr<float>();
+    return ParallelFor(0, static_cast<int64_t>(from.size()), kElementsPerTask, [&](int64_t begin, int64_t end) {
+      std::copy(from.data() + begin, from.data() + end, floats + begin);
+    });
   }
   WithKernels(to.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
     auto* halves = static_cast<T*>(to.mutable_data_ptr());
@@ -42,17 +44,17 @@ FlatState::FlatState(FlatLayout layout, const FlatStateOptions& options)
     owned_.push_back({range, size});
     size += range.size();
   }
-  const bool half = options.precision != Precision::kFp32, in_units = options.in_units;
+  const bool apart = options.precision != Precision::kFp32 || options.offload, in_units = options.in_units;
   const at::ScalarType type = TypeOf(DType::kCompute, options.precision);
-  master = at::zeros({half || in_units ? size : total}, at::kFloat);
+  master = at::zeros({apart || in_units ? size : total}, at::kFloat);
   gradient = at::zeros({options.reduce == Reduce::kEvery ? size : total}, at::kFloat);
   for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
   if (options.averages) average = at::zeros({size}, at::kFloat);
-  if (half) compute_ = at::zeros({in_units ? size : total}, type);
+  if (apart) compute_ = at::zeros({in_units ? size : total}, type);
   if (in_units) units_.emplace(layout_, type);
   int64_t wide = 0;
   for (const ParameterSpec& spec : layout_.parameters()) {
-    const bool stays = half && sharded_ && spec.dtype == DType::kFloat32;
+    const bool stays = type != at::kFloat && (sharded_ || options.offload) && spec.dtype == DType::kFloat32;
     wide_offsets_.push_back(stays ? wide : -1);
     if (stays) wide += (spec.numel() + kBlock - 1) / kBlock * kBlock;
   }
@@ -60,7 +62,9 @@ FlatState::FlatState(FlatLayout layout, const FlatStateOptions& options)
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const ParameterSpec& spec = layout_.parameters()[i];
     const bool in_wide = wide_offsets_[i] >= 0;
-    const at::Tensor& flat = in_wide ? wide_ : half && spec.dtype != DType::kFloat32 ? compute_ : master;
+    const at::Tensor& flat = in_wide                                                          ? wide_
+                             : apart && (type == at::kFloat || spec.dtype != DType::kFloat32) ? compute_
+                                                                                              : master;
     const int64_t begin = in_wide ? wide_offsets_[i] : layout_.range(i).begin;
     at::Tensor leaf =
         in_units && !in_wide ? units_->Leaf(i) : flat.narrow(0, begin, spec.numel()).view(spec.shape).detach();
@@ -82,8 +86,18 @@ std::span<float> FlatState::MasterOf(const OwnedPiece& piece) const {
   return Part(master, master_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
 }
 
-std::span<float> FlatState::GradientOf(const OwnedPiece& piece) const {
-  return Part(gradient, gradient_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
+std::span<float> FlatState::GradientOf(const OwnedPiece& piece) const { return Floats(GradientTensor(piece)); }
+
+at::Tensor FlatState::GradientTensor(const OwnedPiece& piece) const {
+  return gradient.narrow(0, gradient_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
+}
+
+at::Tensor FlatState::MasterTensor(const OwnedPiece& piece) const {
+  return master.narrow(0, master_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
+}
+
+at::Tensor FlatState::ComputeTensor(const OwnedPiece& piece) const {
+  return compute_.narrow(0, units_ ? piece.at : piece.flat.begin, piece.flat.size());
 }
 
 std::span<float> FlatState::MomentsOf(const at::Tensor& moments, const OwnedPiece& piece) {
@@ -121,8 +135,7 @@ void FlatState::Set(size_t parameter, std::span<const float> values) {
     if (average.defined()) std::ranges::copy(mine, MomentsOf(average, piece).begin());
   }
   if (compute_.defined() && units_) {
-    for (const OwnedPiece& piece : OwnedOf(range))
-      Convert(MasterOf(piece), compute_.narrow(0, ComputePlace(piece), piece.flat.size()));
+    for (const OwnedPiece& piece : OwnedOf(range)) Convert(MasterOf(piece), ComputeTensor(piece));
   }
   // The leaf is the master, or apart from it.
   if (!units_ || wide_offsets_[parameter] >= 0) Convert(values, leaves_[parameter].detach().view({range.size()}));
@@ -130,8 +143,11 @@ void FlatState::Set(size_t parameter, std::span<const float> values) {
 
 void FlatState::RefreshOwned() {
   if (!compute_.defined()) return;
-  for (const OwnedPiece& piece : owned_)
-    Convert(MasterOf(piece), compute_.narrow(0, ComputePlace(piece), piece.flat.size()));
+  for (const OwnedPiece& piece : owned_) Convert(MasterOf(piece), ComputeTensor(piece));
+  RefreshWide();
+}
+
+void FlatState::RefreshWide() {
   if (!wide_.defined()) return;
   std::ranges::fill(Floats(wide_), -0.f);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {

@@ -33,12 +33,14 @@ struct FlatStateOptions {
   Reduce reduce = Reduce::kLast;
   bool in_units = false;  // of the parameters, too: the leaves have memory while `units` gives it to them
   bool averages = false;
+  // What the optimizer works on lies in host memory: forward computes with copies of the master, in float32, too.
+  bool offload = false;
 };
 
 class FlatState {
  public:
   // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
-  // master, or copies of it in the type of `precision` (except those declared as DType::kFloat32).
+  // master, or, apart from it, copies in the type of `precision` (except those declared as DType::kFloat32).
   FlatState(FlatLayout layout, const FlatStateOptions& options);
 
   const FlatLayout& layout() const { return layout_; }
@@ -58,19 +60,25 @@ class FlatState {
   std::span<float> MasterOf(const OwnedPiece& piece) const;
   std::span<float> GradientOf(const OwnedPiece& piece) const;
   static std::span<float> MomentsOf(const at::Tensor& moments, const OwnedPiece& piece);
+  // Views of a piece: of its gradient, its master, and what forward computes with. REQUIRES: compute() is defined.
+  at::Tensor GradientTensor(const OwnedPiece& piece) const;
+  at::Tensor MasterTensor(const OwnedPiece& piece) const;
+  at::Tensor ComputeTensor(const OwnedPiece& piece) const;
   // What the optimizer works on: element 0 is the piece's first.
   AdamWBuffers UpdateBuffers(const OwnedPiece& piece) const;
 
   // Leaf i belongs to parameter i of the layout, in its shape; requires_grad.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  // What forward computes with in bfloat16 or float16: (total), with `in_units` (owned); undefined in float32.
+  // What forward computes with where that is apart from the master: (total), with `in_units` (owned); else undefined.
   const at::Tensor& compute() const { return compute_; }
   // What leaves have no memory of their own for; nothing where they have.
   std::optional<UnitMemory>& units() { return units_; }
   // What the rank owns of what forward computes with: (owned). REQUIRES: units().
   const at::Tensor& parameter_shard() const { return compute_.defined() ? compute_ : master; }
-  // The leaves that stay float32 beside `compute` where the master is not whole: (n), undefined where there are none.
+  // The leaves that stay float32 beside `compute` where the master is not whole, or not at hand: (n), undefined where
+  // there are none.
   const at::Tensor& wide() const { return wide_; }
+  bool IsWide(size_t parameter) const { return wide_offsets_[parameter] >= 0; }
 
   // Sets every parameter to its Initial, the same for every world size. Uses `gradient` where that is whole.
   void Initialize(uint64_t seed);
@@ -81,11 +89,10 @@ class FlatState {
   // After what is owned of the master has changed: that part of what forward computes with. The rest of `wide` becomes
   // -0, which leaves every float as it is when it is added to it.
   void RefreshOwned();
+  // Of `wide` alone.
+  void RefreshWide();
 
  private:
-  // Where a piece of what the rank owns lies in `compute_`.
-  int64_t ComputePlace(const OwnedPiece& piece) const { return units_ ? piece.at : piece.flat.begin; }
-
   FlatLayout layout_;
   bool sharded_;
   std::vector<OwnedPiece> owned_;

@@ -10,6 +10,7 @@
 #ifndef TRAINYARD_TRAINER_PARALLEL_GRADIENT_REDUCER_H_
 #define TRAINYARD_TRAINER_PARALLEL_GRADIENT_REDUCER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,25 @@
 #include "trainer/parallel/flat_state.h"
 
 namespace trainyard {
+
+// What two buckets that are on their way are sent as, where that is not their float32 values: rounded to bfloat16. A
+// bucket's number is that of its turn in the step.
+class BF16Slots {
+ public:
+  static constexpr size_t kSlots = 2;
+  // `elements`: of the largest bucket; 0: there are no slots, and values are sent as they are.
+  explicit BF16Slots(int64_t elements);
+  static int64_t Bytes(int64_t elements);
+
+  bool used() const { return slots_[0].defined(); }
+  // Rounds float32 values into the slot of a bucket.
+  at::Tensor Round(size_t number, const at::Tensor& values);
+  // Where they lie.
+  at::Tensor Of(size_t number, int64_t elements) const;
+
+ private:
+  std::array<at::Tensor, kSlots> slots_;
+};
 
 // Used by one thread.
 //   BeginStep; for each micro-batch { BeginBackward; backward; EndBackward }; Finish (or Drain)
@@ -49,8 +69,15 @@ class GradientReducer {
   virtual double overlap() const = 0;
 };
 
+struct ReducerOptions {
+  int64_t bucket_bytes = 25 << 20;
+  // Gradients are rounded to bfloat16 on their way between ranks; each rank's own sums stay float32.
+  bool bf16 = false;
+};
+
 // `every` where the gradient of `state` is a shard, else `last`. Both must outlive it.
-std::unique_ptr<GradientReducer> MakeGradientReducer(FlatState& state, Collectives& collectives, int64_t bucket_bytes);
+std::unique_ptr<GradientReducer> MakeGradientReducer(FlatState& state, Collectives& collectives,
+                                                     const ReducerOptions& options);
 
 }  // namespace trainyard
 

@@ -4,6 +4,7 @@
 
 #include "trainer/comm/gloo.h"
 #include "trainer/parallel/flat_layout.h"
+#include "trainer/parallel/offloaded_update.h"
 #include "trainer/parallel/reduce_every.h"
 #include "trainer/parallel/unit_memory.h"
 
@@ -52,6 +53,11 @@ int64_t InBackward(const ModelDeclaration& declaration, Precision precision,
   return 2 * largest;
 }
 
+int64_t TileBytes(const FlatLayout& layout, const ParallelShape& shape, at::ScalarType type, bool sharded) {
+  const int64_t largest = sharded ? layout.LargestBucket(shape.bucket_bytes) / shape.world : layout.total();
+  return OffloadedUpdate::Bytes(largest, type, shape.tile_bytes);
+}
+
 }  // namespace
 
 MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& shape,
@@ -64,7 +70,8 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   const int64_t flat = layout.total(), owned = sharded ? flat / shape.world : flat;
   int64_t wide = 0;
   for (const ParameterSpec& spec : layout.parameters()) {
-    if (half && sharded && spec.dtype == DType::kFloat32) wide += (spec.numel() + kBlock - 1) / kBlock * kBlock;
+    if (half && (sharded || shape.offload) && spec.dtype == DType::kFloat32)
+      wide += (spec.numel() + kBlock - 1) / kBlock * kBlock;
   }
   int64_t frozen = 0, resting = 0, buffers = 0;
   for (const ParameterSpec& spec : declaration.parameters) {
@@ -75,17 +82,24 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   }
   for (const BufferSpec& spec : declaration.buffers) buffers += spec.numel() * 4;
   MemoryPlan plan;
-  // In float32 the master is what forward computes with, so every rank has the whole.
-  plan.Add("master parameters, fp32", (half || pieces ? owned : flat) * 4);
-  plan.Add(precision == Precision::kFp16 ? "parameters, fp16" : "parameters, bf16",
-           half ? (pieces ? owned : flat) * 2 : 0);
-  plan.Add("gathered parameters", pieces ? UnitMemory::Bytes(layout, TypeOf(DType::kCompute, precision)) : 0);
+  // In float32 the master is what forward computes with, so every rank has the whole; but where it is offloaded.
+  const bool apart = half || shape.offload;
+  const at::ScalarType type = TypeOf(DType::kCompute, precision);
+  plan.Add("master parameters, fp32", (apart || pieces ? owned : flat) * 4);
+  plan.Add(precision == Precision::kFp16   ? "parameters, fp16"
+           : precision == Precision::kBf16 ? "parameters, bf16"
+                                           : "parameters, fp32",
+           apart ? (pieces ? owned : flat) * static_cast<int64_t>(c10::elementSize(type)) : 0);
+  plan.Add("gathered parameters", pieces ? UnitMemory::Bytes(layout, type) : 0);
   plan.Add("parameters that stay fp32", wide * 4);
   const bool every = sharded && shape.reduce == Reduce::kEvery;
   plan.Add("gradients, fp32", (every ? owned : flat) * 4);
   plan.Add("gradient buckets, fp32", every ? ReduceEvery::SlotBytes(layout, shape.bucket_bytes) : 0);
+  plan.Add("gradients on their way, bf16",
+           shape.bf16_reduce && shape.world > 1 ? BF16Slots::Bytes(layout.LargestBucket(shape.bucket_bytes)) : 0);
   plan.Add("AdamW moments, fp32", owned * 8);
   plan.Add("averaged parameters, fp32", shape.averages ? owned * 4 : 0);
+  plan.Add("offloaded optimizer's tiles", shape.offload ? TileBytes(layout, shape, type, sharded) : 0);
   plan.Add("parameters of other stages", resting);
   plan.Add("frozen parameters", frozen);
   plan.Add("buffers", buffers);

@@ -34,7 +34,10 @@ struct ParallelShape {
   int world = 1;
   Reduce reduce = Reduce::kLast;
   int64_t bucket_bytes = 25 << 20;
-  bool averages = false;  // of the parameters, beside them (optim.ema_decay)
+  bool averages = false;     // of the parameters, beside them (optim.ema_decay)
+  bool bf16_reduce = false;  // gradients are sent in bfloat16 (precision.reduce)
+  int64_t tile_bytes = 16 << 20;
+  bool offload = false;  // what the optimizer works on lies in host memory (parallel.offload)
 };
 
 struct MemoryPlan {

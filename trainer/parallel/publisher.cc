@@ -32,28 +32,38 @@ Publisher::~Publisher() {
 }
 
 void Publisher::Begin() {
+  BeginParts();
+  state_.RefreshOwned();
+  EndParts();  // first: some of it is in every bucket's unit
+  for (size_t b = 0; b < buckets_.size(); ++b) SendPart(b);
+}
+
+void Publisher::BeginParts() {
   AwaitAll();
   read_bucket_.reset();
   read_.reset();
-  state_.RefreshOwned();
-  if (!state_.sharded()) return;
   // Without the leaves' count of changes, by which autograd would take a bucket that comes while forward runs for a
   // change of what forward has used.
-  const auto values = [](const at::Tensor& flat) { return flat.variable_data(); };
-  // Summed: what a rank does not own holds zeros that change no sum.
-  if (state_.wide().defined()) wide_ = collectives_.AllReduce(values(state_.wide()), "parameters in float32");
-  if (state_.units()) return;  // forward gathers
-  const at::Tensor whole = values(state_.compute().defined() ? state_.compute() : state_.master);
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    const Range mine = state_.owned()[b].flat;
-    tickets_[b] =
-        collectives_.AllGather(whole.narrow(0, mine.begin, mine.size()),
-                               whole.narrow(0, buckets_[b].begin, buckets_[b].size()), Format("parameters %zu", b));
-  }
+  whole_ = (state_.compute().defined() ? state_.compute() : state_.master).variable_data();
+}
+
+void Publisher::SendPart(size_t piece) {
+  if (!state_.sharded() || state_.units()) return;  // of units forward gathers
+  const Range mine = state_.owned()[piece].flat, bucket = buckets_[piece];
+  tickets_[piece] =
+      collectives_.AllGather(whole_.narrow(0, mine.begin, mine.size()), whole_.narrow(0, bucket.begin, bucket.size()),
+                             Format("parameters %zu", piece));
   awaited_ = 0;
 }
 
+void Publisher::EndParts() {
+  // Summed: what a rank does not own holds zeros that change no sum.
+  if (state_.sharded() && state_.wide().defined())
+    wide_ = collectives_.AllReduce(state_.wide().variable_data(), "parameters in float32");
+}
+
 void Publisher::Await(size_t parameter) {
+  if (wide_ && state_.IsWide(parameter)) collectives_.Wait(*std::exchange(wide_, std::nullopt));
   if (!state_.sharded() || last_bucket_[parameter] < awaited_) return;
   collectives_.Wait(tickets_[last_bucket_[parameter]]);
   awaited_ = last_bucket_[parameter] + 1;

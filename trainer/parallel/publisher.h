@@ -30,6 +30,11 @@ class Publisher {
   // there nobody may read a leaf, or change the master. Where leaves have no memory of their own, only what all ranks
   // hold is refreshed. Every rank calls it.
   void Begin();
+  // The same, where values come one after the other: BeginParts; then, each when its part of what forward computes with
+  // has them, SendPart of every owned piece in its order; EndParts when the leaves that stay float32 have theirs.
+  void BeginParts();
+  void SendPart(size_t piece);
+  void EndParts();
   // Returns when the leaf of a parameter is whole, or when all are. Throws PeerError when a collective failed.
   void Await(size_t parameter);
   void AwaitAll();
@@ -51,6 +56,7 @@ class Publisher {
   Collectives& collectives_;
   std::vector<Range> buckets_;                // ascending; this rank owns a piece of each
   std::vector<size_t> last_bucket_;           // of each parameter
+  at::Tensor whole_;                          // where buckets come together
   std::vector<Collectives::Ticket> tickets_;  // of each bucket
   std::optional<Collectives::Ticket> wide_;   // of the leaves that stay float32, while they are on their way
   size_t awaited_ = 0;                        // buckets that are there

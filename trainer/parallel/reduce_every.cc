@@ -9,27 +9,26 @@
 
 namespace trainyard {
 
-ReduceEvery::ReduceEvery(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
+ReduceEvery::ReduceEvery(FlatState& state, Collectives& collectives, const ReducerOptions& options)
     : state_(state),
       collectives_(collectives),
+      rounded_(options.bf16 && collectives.size() > 1 ? state.layout().LargestBucket(options.bucket_bytes) : 0),
       hooks_(state.leaves(), [this](size_t parameter, const at::Tensor& g) { Arrived(parameter, g); }) {
   const FlatLayout& layout = state_.layout();
-  const std::vector<Range> ranges = layout.Buckets(bucket_bytes);
+  const std::vector<Range> ranges = layout.Buckets(options.bucket_bytes);
   for (const Range range : ranges) buckets_.push_back({.range = range, .parameters = {}});
   buckets_of_ = BucketsOf(layout, ranges);
   for (size_t p = 0; p < buckets_of_.size(); ++p) {
     for (const size_t b : buckets_of_[p]) buckets_[b].parameters.push_back(p);
   }
-  const int64_t size = SlotBytes(layout, bucket_bytes) / static_cast<int64_t>(kSlots * sizeof(float));
+  const int64_t size = layout.LargestBucket(options.bucket_bytes);
   for (at::Tensor& slot : slots_) slot = at::zeros({size}, at::kFloat);
   came_.resize(buckets_of_.size());
   left_to_put_.resize(buckets_of_.size());
 }
 
 int64_t ReduceEvery::SlotBytes(const FlatLayout& layout, int64_t bucket_bytes) {
-  int64_t largest = 0;
-  for (const Range range : layout.Buckets(bucket_bytes)) largest = std::max(largest, range.size());
-  return largest * static_cast<int64_t>(kSlots * sizeof(float));
+  return layout.LargestBucket(bucket_bytes) * static_cast<int64_t>(kSlots * sizeof(float));
 }
 
 void ReduceEvery::BeginStep() {
@@ -102,8 +101,9 @@ void ReduceEvery::Put(size_t bucket, size_t parameter) {
 }
 
 void ReduceEvery::Send() {
+  if (rounded_.used()) rounded_.Round(sent_, Slot(sent_));
   tickets_[sent_ % kSlots] = collectives_.ReduceScatter(
-      Slot(sent_), MineOf(sent_), Format("bucket %zu of micro-batch %zu", sent_ % buckets_.size(), rounds_ + 1));
+      Sent(sent_), MineOf(sent_), Format("bucket %zu of micro-batch %zu", sent_ % buckets_.size(), rounds_ + 1));
   ++sent_;
 }
 
@@ -120,10 +120,15 @@ at::Tensor ReduceEvery::Slot(size_t number) const {
   return slots_[number % kSlots].narrow(0, 0, buckets_[number % buckets_.size()].range.size());
 }
 
-at::Tensor ReduceEvery::MineOf(size_t number) const {
+at::Tensor ReduceEvery::Sent(size_t number) const {
   const at::Tensor slot = Slot(number);
-  const int64_t share = slot.numel() / collectives_.size();
-  return slot.narrow(0, collectives_.rank() * share, share);
+  return rounded_.used() ? rounded_.Of(number, slot.numel()) : slot;
+}
+
+at::Tensor ReduceEvery::MineOf(size_t number) const {
+  const at::Tensor sent = Sent(number);
+  const int64_t share = sent.numel() / collectives_.size();
+  return sent.narrow(0, collectives_.rank() * share, share);
 }
 
 void ReduceEvery::EndBackward() {
@@ -142,11 +147,6 @@ void ReduceEvery::Finish() {
 void ReduceEvery::Drain() {
   hooks_.Forget();
   std::ranges::fill(came_, at::Tensor());
-}
-
-std::unique_ptr<GradientReducer> MakeGradientReducer(FlatState& state, Collectives& collectives, int64_t bucket_bytes) {
-  if (state.gradient_is_whole()) return std::make_unique<ReduceLast>(state, collectives, bucket_bytes);
-  return std::make_unique<ReduceEvery>(state, collectives, bucket_bytes);
 }
 
 }  // namespace trainyard

@@ -16,7 +16,7 @@ namespace trainyard {
 // waits for a slot, and backward with it.
 class ReduceEvery : public GradientReducer {
  public:
-  ReduceEvery(FlatState& state, Collectives& collectives, int64_t bucket_bytes);
+  ReduceEvery(FlatState& state, Collectives& collectives, const ReducerOptions& options);
 
   // What the slots take, float32.
   static int64_t SlotBytes(const FlatLayout& layout, int64_t bucket_bytes);
@@ -31,7 +31,7 @@ class ReduceEvery : public GradientReducer {
   double overlap() const override { return overlap_; }
 
  private:
-  static constexpr size_t kSlots = 2;
+  static constexpr size_t kSlots = BF16Slots::kSlots;
   struct Bucket {
     Range range;
     std::vector<size_t> parameters;  // that overlap it
@@ -49,6 +49,8 @@ class ReduceEvery : public GradientReducer {
   void Retire();
   bool Needed(size_t bucket) const;
   at::Tensor Slot(size_t number) const;  // of the step's bucket of that number
+  // What is sent of it, and of that this rank's part.
+  at::Tensor Sent(size_t number) const;
   at::Tensor MineOf(size_t number) const;
 
   FlatState& state_;
@@ -56,6 +58,7 @@ class ReduceEvery : public GradientReducer {
   std::vector<Bucket> buckets_;  // in sending order
   std::vector<std::vector<size_t>> buckets_of_;
   std::array<at::Tensor, kSlots> slots_;
+  BF16Slots rounded_;
   std::array<Collectives::Ticket, kSlots> tickets_{};
   std::vector<bool> arrived_;        // in this round
   std::vector<at::Tensor> came_;     // their gradients, until all of it was put into slots

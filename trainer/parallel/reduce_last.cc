@@ -6,13 +6,14 @@
 
 namespace trainyard {
 
-ReduceLast::ReduceLast(FlatState& state, Collectives& collectives, int64_t bucket_bytes)
+ReduceLast::ReduceLast(FlatState& state, Collectives& collectives, const ReducerOptions& options)
     : state_(state),
       collectives_(collectives),
+      slots_(options.bf16 && collectives.size() > 1 ? state.layout().LargestBucket(options.bucket_bytes) : 0),
       hooks_(state.leaves(), [this](size_t parameter, const at::Tensor& g) { Arrived(parameter, g); }) {
   const FlatLayout& layout = state_.layout();
-  const std::vector<Range> buckets = layout.Buckets(bucket_bytes),
-                           owned = layout.Owned(collectives_.rank(), bucket_bytes);
+  const std::vector<Range> buckets = layout.Buckets(options.bucket_bytes),
+                           owned = layout.Owned(collectives_.rank(), options.bucket_bytes);
   for (size_t b = 0; b < buckets.size(); ++b)
     buckets_.push_back({.range = buckets[b], .mine = state_.sharded() ? owned[b] : buckets[b]});
   buckets_of_ = BucketsOf(layout, buckets);
@@ -25,7 +26,7 @@ void ReduceLast::BeginStep() {
   touched_.assign(state_.leaves().size(), false);
   arrived_.assign(state_.leaves().size(), false);
   for (Bucket& bucket : buckets_) bucket.waiting = bucket.parameters;
-  next_ = 0;
+  next_ = retired_ = 0;
   last_ = held_ = false;
 }
 
@@ -60,25 +61,43 @@ void ReduceLast::SendReady(size_t through) {
     touched_[p] = true;
   }
   for (; next_ < buckets_.size() && (next_ < through || (!held_ && buckets_[next_].waiting == 0)); ++next_) {
-    Bucket& bucket = buckets_[next_];
-    if (collectives_.size() == 1) continue;
-    const at::Tensor whole = state_.gradient.narrow(0, bucket.range.begin, bucket.range.size());
-    const at::Tensor mine = state_.gradient.narrow(0, bucket.mine.begin, bucket.mine.size());
-    const std::string unit = Format("bucket %zu", next_);
-    bucket.ticket =
-        state_.sharded() ? collectives_.ReduceScatter(whole, mine, unit) : collectives_.AllReduce(whole, unit);
+    if (collectives_.size() > 1) Send(next_);
   }
+}
+
+void ReduceLast::Send(size_t number) {
+  Bucket& bucket = buckets_[number];
+  at::Tensor whole = state_.gradient.narrow(0, bucket.range.begin, bucket.range.size());
+  if (slots_.used()) {
+    if (number >= BF16Slots::kSlots) Retire(number - BF16Slots::kSlots);
+    whole = slots_.Round(number, whole);
+  }
+  const std::string unit = Format("bucket %zu", number);
+  bucket.ticket = state_.sharded()
+                      ? collectives_.ReduceScatter(
+                            whole, whole.narrow(0, bucket.mine.begin - bucket.range.begin, bucket.mine.size()), unit)
+                      : collectives_.AllReduce(whole, unit);
+}
+
+void ReduceLast::Retire(size_t number) {
+  const Bucket& bucket = buckets_[number];
+  collectives_.Wait(bucket.ticket);
+  retired_ = number + 1;
+  if (!slots_.used()) return;
+  const at::Tensor sum = slots_.Of(number, bucket.range.size());
+  AddGradient(sum.narrow(0, bucket.mine.begin - bucket.range.begin, bucket.mine.size()),
+              state_.gradient.narrow(0, bucket.mine.begin, bucket.mine.size()), true);
 }
 
 void ReduceLast::Finish() {
   if (collectives_.size() > 1) {
-    const auto done = std::count_if(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(next_),
-                                    [&](const Bucket& bucket) { return collectives_.Done(bucket.ticket); });
+    size_t done = retired_;
+    while (done < next_ && collectives_.Done(buckets_[done].ticket)) ++done;
     overlap_ = static_cast<double>(done) / static_cast<double>(buckets_.size());
   }
   SendReady(buckets_.size());
   if (collectives_.size() == 1) return;
-  for (const Bucket& bucket : buckets_) collectives_.Wait(bucket.ticket);
+  while (retired_ < buckets_.size()) Retire(retired_);
 }
 
 }  // namespace trainyard

@@ -14,7 +14,7 @@ namespace trainyard {
 // sends what is left.
 class ReduceLast : public GradientReducer {
  public:
-  ReduceLast(FlatState& state, Collectives& collectives, int64_t bucket_bytes);
+  ReduceLast(FlatState& state, Collectives& collectives, const ReducerOptions& options);
 
   void BeginStep() override;
   void BeginBackward(bool last) override { last_ = last; }
@@ -37,13 +37,17 @@ class ReduceLast : public GradientReducer {
   void Arrived(size_t parameter, const at::Tensor& gradient);
   // In order what is ready, and the first `through` in any case.
   void SendReady(size_t through);
+  void Send(size_t bucket);
+  // Its sum is in the gradient.
+  void Retire(size_t bucket);
 
   FlatState& state_;
   Collectives& collectives_;
   std::vector<Bucket> buckets_;  // in sending order
   std::vector<std::vector<size_t>> buckets_of_;
   std::vector<bool> touched_, arrived_;  // in this step; on this last micro-batch
-  size_t next_ = 0;                      // first bucket that was not sent
+  size_t next_ = 0, retired_ = 0;        // first bucket that was not sent; whose sum is not there
+  BF16Slots slots_;
   bool last_ = false, held_ = false;
   double overlap_ = 0;
   GradientHooks hooks_;

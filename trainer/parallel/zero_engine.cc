@@ -24,6 +24,7 @@
 #include "trainer/parallel/gather.h"
 #include "trainer/parallel/gathered_units.h"
 #include "trainer/parallel/gradient_reducer.h"
+#include "trainer/parallel/offloaded_update.h"
 #include "trainer/parallel/publisher.h"
 #include "trainer/parallel/recompute.h"
 #include "trainer/parallel/update_ranges.h"
@@ -41,17 +42,6 @@ std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options,
   return owned;
 }
 
-// Those of `ranges` that lie in `piece`, counted from its first element.
-std::vector<UpdateRange> Within(const std::vector<UpdateRange>& ranges, Range piece) {
-  std::vector<UpdateRange> within;
-  for (UpdateRange range : ranges) {
-    range.begin = std::max(range.begin, piece.begin) - piece.begin;
-    range.end = std::min(range.end, piece.end) - piece.begin;
-    if (range.begin < range.end) within.push_back(range);
-  }
-  return within;
-}
-
 class ZeroEngine : public Engine {
  public:
   ZeroEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives,
@@ -62,11 +52,14 @@ class ZeroEngine : public Engine {
                         .shard = Shard(layout, options, collectives),
                         .reduce = options.reduce,
                         .in_units = InUnits(options.stage, collectives.size()),
-                        .averages = options.optim.ema_decay.has_value()}),
+                        .averages = options.optim.ema_decay.has_value(),
+                        .offload = options.offload}),
         every_(!state_.gradient_is_whole()),
         recompute_(options.recompute),
-        reducer_(MakeGradientReducer(state_, collectives, options.bucket_bytes)),
+        reducer_(MakeGradientReducer(state_, collectives,
+                                     {.bucket_bytes = options.bucket_bytes, .bf16 = options.bf16_reduce})),
         publisher_(state_, collectives, options.bucket_bytes),
+        optimizer_(options.optim, UpdateRanges(options.optim, state_.layout())),
         buffers_(declaration),
         gathers_(declaration, options.micro_batch, collectives, [this] { ReleaseBuckets(); }) {
     if (state_.units())
@@ -74,8 +67,7 @@ class ZeroEngine : public Engine {
                      UnitNeighbours{.buckets_are_whole = [this](size_t n) { reducer_->SendThrough(n); },
                                     .take_part_in_gather = [this] { gathers_.CompleteNext(); },
                                     .gathers_made = [this] { return gathers_.made(); }});
-    const std::vector<UpdateRange> ranges = UpdateRanges(options.optim, state_.layout());
-    for (const OwnedPiece& piece : state_.owned()) optimizers_.emplace_back(options.optim, Within(ranges, piece.flat));
+    if (options.offload) offloaded_.emplace(state_, MakeHostCopies(), options.tile_bytes);
     blocks_.resize(static_cast<size_t>(state_.layout().total() / kBlock));
     const bool first = from.tensors.empty();
     if (first) state_.Initialize(seed);
@@ -164,10 +156,8 @@ class ZeroEngine : public Engine {
     if (input.before) input.before();
     publisher_.AwaitAll();
     const auto scale = static_cast<float>(ClipScale(result.grad_norm, input.clip) / input.loss_scale);
-    for (size_t i = 0; i < optimizers_.size(); ++i)
-      optimizers_[i].Step(state_.UpdateBuffers(state_.owned()[i]), input.update, input.lr, scale);
+    UpdateOwned({.number = input.update, .lr = input.lr, .grad_scale = scale});
     buffers_.Commit();
-    publisher_.Begin();
     return result;
   }
 
@@ -353,6 +343,19 @@ class ZeroEngine : public Engine {
     buffers_.Reduce(collectives_);
   }
 
+  // AdamW, and what forward computes with begins to come.
+  void UpdateOwned(const AdamWStep& step) {
+    if (offloaded_) {
+      publisher_.BeginParts();
+      offloaded_->Run(optimizer_, step, [&](size_t piece) { publisher_.SendPart(piece); });
+      state_.RefreshWide();
+      return publisher_.EndParts();
+    }
+    for (const OwnedPiece& piece : state_.owned())
+      optimizer_.Step(state_.UpdateBuffers(piece), piece.flat.begin, piece.flat.end, step);
+    publisher_.Begin();
+  }
+
   // Of the whole gradient, which nobody may hold: from the sums over blocks, each of which one rank owns, in their
   // order.
   double Norm() {
@@ -376,7 +379,8 @@ class ZeroEngine : public Engine {
   std::unique_ptr<GradientReducer> reducer_;
   std::optional<GatheredUnits> units_;  // zero3's
   Publisher publisher_;
-  std::vector<AdamW> optimizers_;  // of each piece that is owned
+  const AdamW optimizer_;
+  std::optional<OffloadedUpdate> offloaded_;
   Buffers buffers_;
   GatherSchedule gathers_;
   std::vector<Held> held_;                 // per declared parameter

@@ -27,10 +27,11 @@ std::string CpuModel() {
   return "unknown";
 }
 
-constexpr const char* kReduce = "parallel.reduce";
+constexpr const char *kReduce = "parallel.reduce", *kReduceIn = "precision.reduce";
 
 std::string TextOf(const Json& bits, const std::string& name) {
-  if (!bits.contains(name)) return name == kReduce ? "last" : "unknown";  // older checkpoints knew one way
+  // Older checkpoints knew one way.
+  if (!bits.contains(name)) return name == kReduce ? "last" : name == kReduceIn ? "fp32" : "unknown";
   return bits[name].is_string() ? bits[name].get<std::string>() : bits[name].dump();
 }
 
@@ -43,6 +44,7 @@ Json BitsOf(const Config& config, const Plan& plan) {
           {"stage", NameOf(plan.parallel.stage)},
           {"precision", NameOf(plan.parallel.precision)},
           {kReduce, sums_often ? "every" : "last"},
+          {kReduceIn, plan.parallel.bf16_reduce && plan.world > 1 ? "bf16" : "fp32"},
           {"run.deterministic", config.run.deterministic},
           {"threads", at::get_num_threads()},
           {"kernels", kernels::Kernels().name},

@@ -75,7 +75,9 @@ ParallelShape ShapeOf(const Config& config, int world) {
                         ? Reduce::kEvery
                         : Reduce::kLast,
           .bucket_bytes = static_cast<int64_t>(parallel.bucket_mib * (1 << 20)),
-          .averages = config.optim.ema_decay.has_value()};
+          .averages = config.optim.ema_decay.has_value(),
+          .bf16_reduce = config.precision.reduce == "bf16",
+          .offload = parallel.offload == "optimizer"};
 }
 
 const char* NameOf(ZeroStage stage) {
@@ -157,8 +159,10 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
                   : Format(" (%g, scaled %s)", config.optim.lr, config.optim.lr_scaling.c_str()).c_str(),
               config.schedule.name.c_str(), static_cast<Long>(config.schedule.warmup), config.optim.clip) +
            (config.optim.ema_decay ? Format(", weights averaged with decay %g", *config.optim.ema_decay) : ""));
-  line("parallel",
-       Format("%s, buckets of %g MiB", NameOf(plan.parallel.stage), config.parallel.bucket_mib) + DescribeReduce(plan));
+  line("parallel", Format("%s, buckets of %g MiB", NameOf(plan.parallel.stage), config.parallel.bucket_mib) +
+                       DescribeReduce(plan) +
+                       (plan.parallel.bf16_reduce && plan.world > 1 ? ", gradients sent in bf16" : "") +
+                       (plan.parallel.offload ? ", optimizer in host memory" : ""));
   line("run.dir", config.run.dir);
   line("checkpoints", config.checkpoint.dir + DescribeInterval(config.checkpoint));
   return text;

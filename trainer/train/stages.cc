@@ -44,9 +44,12 @@ std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Col
                     {.stage = stage.plan.parallel.stage,
                      .precision = stage.plan.parallel.precision,
                      .reduce = stage.plan.parallel.reduce,
+                     .bf16_reduce = stage.plan.parallel.bf16_reduce,
                      .bucket_bytes = stage.plan.parallel.bucket_bytes,
                      .micro_batch = stage.plan.micro,
                      .recompute = stage.config.train.activation_checkpointing,
+                     .offload = stage.plan.parallel.offload,
+                     .tile_bytes = stage.plan.parallel.tile_bytes,
                      .optim = stage.config.optim,
                      .trainable = stage.stage.trainable},
                     static_cast<uint64_t>(stage.config.run.seed), collectives, std::move(from));
