@@ -4,6 +4,8 @@
 #include <caffe2/core/common.h>
 #include <gloo/config.h>
 #include <hdf5.h>
+#include <libdeflate.h>
+#include <spng.h>
 #include <torch/headeronly/version.h>
 #include <xxhash.h>
 #include <zlib.h>
@@ -48,6 +50,9 @@ std::vector<LibraryVersion> TrainerLibraries() {
       {"MKL", "none of its headers", "LibTorch's " + VersionIn(at::get_mkl_version())},
       {"HDF5", Format("%d.%d.%d", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE), ""},  // cmake/Hdf5.cmake
       {"libaec", TRAINYARD_LIBAEC, ""},
+      {"libdeflate", LIBDEFLATE_VERSION_STRING, ""},  // cmake/Images.cmake
+      {"libspng", Format("%d.%d.%d", SPNG_VERSION_MAJOR, SPNG_VERSION_MINOR, SPNG_VERSION_PATCH),
+       spng_version_string()},
       {"xxHash", Format("%d.%d.%d", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE), LoadedXxhash()},
       {"zlib", ZLIB_VERSION, zlibVersion()}};
   for (LibraryVersion& library : CommonLibraries()) all.push_back(std::move(library));

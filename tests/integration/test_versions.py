@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 IMAGE = pathlib.Path(harness.OPERATOR).parent / "image" / "trainyard-operator"
 VERSION = re.search(r"^project\(trainyard VERSION (\d+\.\d+\.\d+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
 # What a shared library is called in the list of the dynamic loader. Gloo, oneDNN and MKL are in LibTorch's; glibc is in every program.
-SHARED = {"LibTorch": "libtorch", "HDF5": "libhdf5", "libaec": "libaec", "xxHash": "libxxhash", "zlib": "libz", "yaml-cpp": "libyaml-cpp", "prometheus-cpp": "libprometheus-cpp",
+SHARED = {"LibTorch": "libtorch", "HDF5": "libhdf5", "libaec": "libaec", "libdeflate": "libdeflate", "libspng": "libspng", "xxHash": "libxxhash", "zlib": "libz", "yaml-cpp": "libyaml-cpp", "prometheus-cpp": "libprometheus-cpp",
           "OpenSSL": "libssl", "cpp-httplib": "libcpp-httplib"}
 PROGRAMS = {harness.BIN: "trainyard", harness.OPERATOR: "trainyard-operator", IMAGE: "trainyard-operator"}
 
@@ -51,7 +51,7 @@ def test_libraries_are_those_that_were_found(program):
         name, compiled, loaded = re.fullmatch(r"library (\S+) +(.+), (loaded .+|part of the program)", line).groups()
         said[name] = compiled, loaded.removeprefix("loaded ")
     expected = {"glibc", "yaml-cpp", "nlohmann/json", "CLI11", "prometheus-cpp"}
-    expected |= {"LibTorch", "Gloo", "oneDNN", "MKL", "HDF5", "libaec", "xxHash", "zlib"} if program == harness.BIN else {"OpenSSL"}
+    expected |= {"LibTorch", "Gloo", "oneDNN", "MKL", "HDF5", "libaec", "libdeflate", "libspng", "xxHash", "zlib"} if program == harness.BIN else {"OpenSSL"}
     expected |= {"cpp-httplib"} if program == harness.OPERATOR else set()
     assert set(said) == expected
     for name, (compiled, loaded) in said.items():

@@ -79,11 +79,15 @@ TEST(Exposition, SpeedAndDataTimesWhereTheyAreKnown) {
   RankStatus s = Example(0);
   s.tokens_per_second = 1500;
   s.mfu = 0.5;
-  s.data_seconds = {{"read", 4}, {"collate", 0}, {"wait", 2.5}};
+  s.data_seconds = {{"read", 4}, {"decode", 3}, {"transform", 1}, {"collate", 0}, {"wait", 2.5}};
+  s.cache_reads = {{"hit", 6}, {"miss", 2}};
   const std::string text = Exposition({RankStatus::FromJson(s.ToJson())});
   for (const char* line :
        {"trainyard_tokens_per_second{rank=\"0\"} 1500", "trainyard_mfu{convention=\"palm\",rank=\"0\"} 0.5",
         "trainyard_data_read_seconds_total{rank=\"0\"} 4", "trainyard_data_collate_seconds_total{rank=\"0\"} 0",
+        "trainyard_data_decode_seconds_total{rank=\"0\"} 3", "trainyard_data_transform_seconds_total{rank=\"0\"} 1",
+        "trainyard_cache_reads_total{result=\"hit\",rank=\"0\"} 6",
+        "trainyard_cache_reads_total{result=\"miss\",rank=\"0\"} 2",
         "trainyard_data_wait_seconds_total{rank=\"0\"} 2.5"})
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
 }

@@ -25,6 +25,13 @@ struct Sample {
   virtual ~Sample() = default;
 };
 
+// Where the time of Dataset::Read went, in seconds of all threads together, and what a cache did; zeros where a data
+// set does not say.
+struct DatasetTimes {
+  double decode = 0, transform = 0;  // the rest of reading is files
+  int64_t cache_hits = 0, cache_misses = 0;
+};
+
 // Immutable: safe for any number of threads.
 class Dataset {
  public:
@@ -37,6 +44,8 @@ class Dataset {
   virtual std::unique_ptr<Sample> Read(const SampleKey& key) const = 0;
   // xxh3 of a sample's inputs and targets, for the record.
   virtual uint64_t Hash(const Sample& sample) const = 0;
+  // Since the start.
+  virtual DatasetTimes times() const { return {}; }
 };
 
 // Which samples an epoch holds, and in which order: a pure function of (epoch, position), so that a run's place in its
@@ -45,6 +54,8 @@ class Order {
  public:
   virtual ~Order() = default;
   virtual int64_t items() const = 0;  // of every epoch; at least 1
+  // How many of an epoch's samples are others in the next one; 0 where every epoch holds all of them.
+  virtual int64_t replaced() const { return 0; }
   // REQUIRES: 0 <= position < items().
   virtual int64_t ItemAt(int64_t epoch, int64_t position) const = 0;
 };

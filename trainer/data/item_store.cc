@@ -23,18 +23,26 @@ constexpr size_t kHead = 4096;                   // of a file; the values begin 
 constexpr std::string_view kSuffix = ".item", kTemporary = ".tmp-";
 constexpr auto kAbandoned = std::chrono::minutes(10);
 
-// A file's head: magic, id, stamp, XXH3 of the values, number of volumes, and of each its dimensions.
+constexpr size_t kHashWord = 3;
+
+// Of everything behind it: the rest of the head, and the values.
+uint64_t HashOf(std::span<const uint64_t> head, const std::vector<Volume>& volumes) {
+  Xxh3Stream hash;
+  hash.Update(std::as_bytes(head.subspan(kHashWord + 1)));
+  for (const Volume& volume : volumes) hash.Update(std::as_bytes(std::span(volume.values)));
+  return hash.Digest();
+}
+
+// A file's head: magic, id, stamp, hash, number of volumes, and of each its dimensions; zeros behind them.
 std::vector<uint64_t> HeadOf(int64_t id, uint64_t stamp, const std::vector<Volume>& volumes) {
   std::vector<uint64_t> head = {kMagic, static_cast<uint64_t>(id), stamp, 0, volumes.size()};
-  Xxh3Stream hash;
   for (const Volume& volume : volumes) {
     head.push_back(volume.shape.size());
     head.insert(head.end(), volume.shape.begin(), volume.shape.end());
-    hash.Update(std::as_bytes(std::span(volume.values)));
   }
-  head[3] = hash.Digest();
   if (head.size() * sizeof(uint64_t) > kHead) throw std::invalid_argument("too many volumes in one item");
   head.resize(kHead / sizeof(uint64_t));
+  head[kHashWord] = HashOf(head, volumes);
   return head;
 }
 
@@ -95,15 +103,13 @@ std::optional<std::vector<Volume>> ItemStore::Load(int64_t id, uint64_t stamp) c
     if (head[0] != kMagic || head[1] != static_cast<uint64_t>(id) || head[2] != stamp) return std::nullopt;
     auto volumes = VolumesOf(head, file.size() - kHead);
     if (!volumes) return std::nullopt;
-    Xxh3Stream hash;
     uint64_t at = kHead;
     for (Volume& volume : *volumes) {
       const auto bytes = std::as_writable_bytes(std::span(volume.values));
       file.ReadAt(at, bytes);
-      hash.Update(bytes);
       at += bytes.size();
     }
-    if (hash.Digest() != head[3]) return std::nullopt;
+    if (HashOf(head, *volumes) != head[kHashWord]) return std::nullopt;
     return volumes;
   } catch (const StorageError&) {
     return std::nullopt;

@@ -46,7 +46,16 @@ Share Loader::Next() {
   return share;
 }
 
-LoaderTimes Loader::times() const { return {read_seconds_, collate_seconds_, wait_seconds_}; }
+LoaderTimes Loader::times() const {
+  const DatasetTimes data = dataset_.times();
+  return {.read = std::max(0.0, read_seconds_ - data.decode - data.transform),
+          .decode = data.decode,
+          .transform = data.transform,
+          .collate = collate_seconds_,
+          .wait = wait_seconds_,
+          .cache_hits = data.cache_hits,
+          .cache_misses = data.cache_misses};
+}
 
 std::unique_ptr<Batch> Loader::Take() {
   const double start = SteadySeconds();

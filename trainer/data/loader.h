@@ -42,8 +42,11 @@ struct LoaderOptions {
 
 // Seconds of all threads together, since the start.
 struct LoaderTimes {
-  double read = 0, collate = 0;
-  double wait = 0;  // of the thread that takes
+  double read = 0;  // Dataset::Read, but for the next two
+  double decode = 0, transform = 0;
+  double collate = 0;
+  double wait = 0;                           // of the thread that takes
+  int64_t cache_hits = 0, cache_misses = 0;  // DatasetTimes'
 };
 
 // Contract

@@ -105,10 +105,14 @@ Volume LinearAlong(const Volume& volume, size_t axis, int64_t size, bool align_c
 
 template <class Along>
 Volume Resize(const Volume& volume, const std::vector<int64_t>& shape, const Along& along) {
-  Volume result = volume;
+  const Volume* from = &volume;
+  Volume result;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
-    if (result.shape[axis] != shape[axis]) result = along(result, axis, shape[axis]);
+    if (from->shape[axis] == shape[axis]) continue;
+    result = along(*from, axis, shape[axis]);
+    from = &result;
   }
+  if (from == &volume) return volume;
   return result;
 }
 

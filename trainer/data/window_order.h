@@ -52,6 +52,7 @@ class WindowOrder : public Order {
         list_(static_cast<uint64_t>(length), HashKey(seed, NameKey("cache"))) {}
 
   int64_t items() const override { return window_.items; }
+  int64_t replaced() const override { return window_.replace; }
   int64_t ItemAt(int64_t epoch, int64_t position) const override {
     const Permutation within(static_cast<uint64_t>(window_.items),
                              HashKey(seed_, NameKey("window"), static_cast<uint64_t>(epoch)));

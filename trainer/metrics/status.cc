@@ -102,6 +102,14 @@ const std::vector<MetricSpec>& Specs() {
        DataWaitRatio},
       {"trainyard_data_read_seconds_total", "Time in which samples were read, of all loader threads together.",
        MetricType::Counter, DataSeconds("read")},
+      {"trainyard_data_decode_seconds_total", "Time in which they were decoded, where the task tells it apart.",
+       MetricType::Counter, DataSeconds("decode")},
+      {"trainyard_data_transform_seconds_total", "Time in which they were transformed, the same way.",
+       MetricType::Counter, DataSeconds("transform")},
+      {"trainyard_cache_reads_total", "Samples that the cache of prepared ones was asked for.", MetricType::Counter,
+       [](const RankStatus& s, const auto& add) {
+         for (const auto& [result, count] : s.cache_reads) add({{"result", result}}, static_cast<double>(count));
+       }},
       {"trainyard_data_collate_seconds_total", "Time in which micro-batches were made of samples, the same way.",
        MetricType::Counter, DataSeconds("collate")},
       {"trainyard_data_wait_seconds_total", "Time that the step thread waited for the loader.", MetricType::Counter,
@@ -217,6 +225,7 @@ Json RankStatus::ToJson() const {
   json["telemetry_dropped"] = telemetry_dropped;
   json["phase_seconds"] = phase_seconds;
   json["data_seconds"] = data_seconds;
+  json["cache_reads"] = cache_reads;
   json["tokens_per_second"] = NullIfUnknown(tokens_per_second);
   json["mfu"] = NullIfUnknown(mfu);
   return json;
@@ -269,6 +278,7 @@ RankStatus RankStatus::FromJson(const Json& json) {
   read(json, "telemetry_dropped", s.telemetry_dropped);
   read(json, "phase_seconds", s.phase_seconds);
   read(json, "data_seconds", s.data_seconds);
+  read(json, "cache_reads", s.cache_reads);
   read_known(json, "tokens_per_second", s.tokens_per_second);
   read_known(json, "mfu", s.mfu);
   read(json, "warnings", s.warnings);

@@ -47,8 +47,9 @@ struct RankStatus {
   int64_t steps_nonfinite = 0;                       // of the skipped ones those for which no loss scale was to blame
   std::map<std::string, int64_t> telemetry_dropped;  // by sink
   std::map<std::string, double> phase_seconds;       // data, forward, backward, ...
-  // Of the loader, empty before there is one: read and collate (of all its threads together), wait.
+  // Of the loader, empty before there is one: read, decode, transform and collate (of all its threads together), wait.
   std::map<std::string, double> data_seconds;
+  std::map<std::string, int64_t> cache_reads;  // hit, miss; empty where no cache was asked
   std::vector<std::string> warnings;
 
   bool Reported() const { return last_progress_time > 0; }

@@ -188,6 +188,7 @@ void Checkpoints::Begin(const TrainState& train) {
                       {"cursor", train.step * plan_.global_batch},
                       {"seed", config_.run.seed},
                       {"global_batch", plan_.global_batch},
+                      {"cache", {{"N", plan_.window}, {"R", plan_.window_replaced}}},
                       {"bits", BitsOf(config_, plan_)},
                       {"config", ToJson(config_)},
                       {"data_fingerprint", fingerprint_},

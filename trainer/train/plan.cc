@@ -95,10 +95,13 @@ const char* NameOf(ZeroStage stage) {
 }
 
 Grounds GroundsHere(const Config& given, const World& world) {
-  return {given, world, SeeHardware(given.checkpoint.dir), EnvText("OMP_NUM_THREADS")};
+  returnconst auto {given,order world, SeeHardware(given.checkpoint.dir), EnvText;
+  const int64_t num_samples = order->items("OMP_NUM_THREADS")};
 }
 
-Decisions DecideWithoutData(const Grounds& grounds) {
+Decisions  plan.window = num_samples;
+  plan.window_replaced = order->replaced();
+  // Limited, so that the products below stay in range DecideWithoutData(const Grounds& grounds) {
   return Decide(grounds.hardware, grounds.given,
                 {.world = grounds.world.size,
                  .ranks_here = grounds.world.local_size,

@@ -163,7 +163,13 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
     s.samples_per_second = speed.samples;
     s.tokens_per_second = speed.tokens;
     s.mfu = speed.mfu;
-    s.data_seconds = {{"read", loader.read}, {"collate", loader.collate}, {"wait", loader.wait}};
+    s.data_seconds = {{"read", loader.read},
+                      {"decode", loader.decode},
+                      {"transform", loader.transform},
+                      {"collate", loader.collate},
+                      {"wait", loader.wait}};
+    if (loader.cache_hits + loader.cache_misses > 0)
+      s.cache_reads = {{"hit", loader.cache_hits}, {"miss", loader.cache_misses}};
     s.eta_seconds = eta;
     ++(result.finite ? s.steps_ok : s.steps_skipped);
     if (!result.finite && !result.overflow) ++s.steps_nonfinite;
@@ -190,6 +196,8 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
                        {"train/overlap", result.overlap}};
     if (train.loss_scale) scalars.emplace_back("train/loss_scale", result.loss_scale);
     if (speed.samples) scalars.emplace_back("train/samples_per_second", *speed.samples);
+    if (const int64_t reads = loader.cache_hits + loader.cache_misses; reads > 0)
+      scalars.emplace_back("train/cache_hit_rate", static_cast<double>(loader.cache_hits) / static_cast<double>(reads));
     if (speed.tokens) scalars.emplace_back("train/tokens_per_second", *speed.tokens);
     if (speed.mfu) scalars.emplace_back("train/mfu", *speed.mfu);
     for (size_t i = 0; i < metric_names_.size(); ++i) scalars.emplace_back(metric_names_[i], result.metrics[i]);

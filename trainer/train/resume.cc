@@ -263,6 +263,7 @@ class Chooser {
     result_.step = found.manifest.step;
     result_.here = !named;
     result_.global_batch = saved.global_batch;
+    result_.window = saved.window;
     // Not this attempt's own, which says nothing about init.from while that file is gone.
     result_.fingerprint = saved.data_fingerprint;
     result_.train = saved.train;
@@ -290,12 +291,14 @@ class Chooser {
 Json ToJson(const Resume& resume) {
   Json durable;
   if (resume.durable) durable = {resume.durable->bytes, resume.durable->time};
+  const Json window = resume.window ? Json({resume.window->first, resume.window->second}) : Json();
   return {{"durable", durable},
           {"step", resume.step},
           {"here", resume.here},
           {"shared", resume.shared},
           {"bits", resume.bits},
           {"global_batch", resume.global_batch},
+          {"window", window},
           {"train", resume.train.ToJson()},
           {"has_best", resume.has_best},
           {"has_averages", resume.has_averages},
@@ -314,6 +317,8 @@ Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
   }
   resume.bits = go.at("bits");
   resume.global_batch = go.at("global_batch").get<int64_t>();
+  if (const Json& window = go.at("window"); !window.is_null())
+    resume.window = {window[0].get<int64_t>(), window[1].get<int64_t>()};
   resume.train = TrainState::FromJson(go.at("train"));
   resume.has_best = go.at("has_best").get<bool>();
   resume.has_averages = go.at("has_averages").get<bool>();

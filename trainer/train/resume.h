@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/checkpoint/reader.h"
@@ -18,12 +19,13 @@ namespace trainyard {
 
 // The same on every rank but for the open files.
 struct Resume {
-  std::string fingerprint;                     // the checkpoint's, or FingerprintOf; rank 0 alone has it
-  int64_t step = 0;                            // 0: from scratch
-  bool here = true;                            // `step` is one of this directory: it cannot be saved again
-  bool shared = true;                          // every rank sees rank 0's checkpoint directory
-  std::optional<CommittedCheckpoint> durable;  // `step`, when it is one of this directory
-  int64_t global_batch = 0;                    // of the checkpoint; 0: from scratch
+  std::string fingerprint;                            // the checkpoint's, or FingerprintOf; rank 0 alone has it
+  int64_t step = 0;                                   // 0: from scratch
+  bool here = true;                                   // `step` is one of this directory: it cannot be saved again
+  bool shared = true;                                 // every rank sees rank 0's checkpoint directory
+  std::optional<CommittedCheckpoint> durable;         // `step`, when it is one of this directory
+  int64_t global_batch = 0;                           // of the checkpoint; 0: from scratch
+  std::optional<std::pair<int64_t, int64_t>> window;  // the checkpoint's N and R (Plan::window), where it says them
   TrainState train;
   bool has_best = false;      // the checkpoint holds best weights (best_weights.h)
   bool has_averages = false;  // and averages (optim.ema_decay)

@@ -14,6 +14,8 @@ SavedState Read(const Json& state, int64_t step) {
   saved.data_fingerprint = state.at("data_fingerprint").get<std::string>();
   saved.global_batch = state.at("global_batch").get<int64_t>();
   saved.train = TrainState::FromJson(state.at("train"));
+  if (const auto cache = state.find("cache"); cache != state.end())
+    saved.window.emplace(cache->at("N").get<int64_t>(), cache->at("R").get<int64_t>());
   saved.bits = state.value("bits", Json::object());
   if (!saved.config.is_object()) throw StorageError("config is no object");
   if (saved.global_batch < 1 || saved.global_batch > kMostBatch)

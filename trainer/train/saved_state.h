@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "trainer/checkpoint/reader.h"
 #include "trainer/train/train_state.h"
@@ -15,7 +17,8 @@ struct SavedState {
   nlohmann::json config;         // an object
   std::string data_fingerprint;  // FingerprintOf
   int64_t global_batch = 0;
-  TrainState train;  // after the manifest's step
+  std::optional<std::pair<int64_t, int64_t>> window;  // N and R; older checkpoints do not say
+  TrainState train;                                   // after the manifest's step
   nlohmann::json bits;
 };
 

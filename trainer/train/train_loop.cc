@@ -56,6 +56,17 @@ std::string SaveSamples(const fs::path& file, const Json& content, ControlPlane&
   return "its samples are not saved: " + (problem.empty() ? "rank 0 cannot write " + file.string() : problem);
 }
 
+// The window is a pure function of configuration and data; a program that makes another one of them must not go on with
+// this one's place in it.
+void RequireSameWindow(const Plan& plan, const Resume& resume) {
+  if (!resume.window || *resume.window == std::pair(plan.window, plan.window_replaced)) return;
+  throw ConfigError(
+      Format("the checkpoint's epochs hold %lld samples, of which %lld are replaced, and those of this "
+             "program %lld and %lld; go on with the program that wrote it",
+             static_cast<long long>(resume.window->first), static_cast<long long>(resume.window->second),
+             static_cast<long long>(plan.window), static_cast<long long>(plan.window_replaced)));
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublisher& publisher,
@@ -74,6 +85,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       rank_zero_(session_.store, *session_.control),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
+  RequireSameWindow(plan_, resume);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   ResumeBest(resume.has_best);
   checkpoints_.Load();

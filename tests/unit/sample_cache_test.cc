@@ -1,0 +1,50 @@
+#include "trainer/task/sample_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "trainer/base/error.h"
+
+namespace trainyard {
+namespace {
+
+std::string Refusal(const CacheConfig& cache) {
+  try {
+    WindowOf(cache, 20, 100);
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(SampleCache, AnEmptyWindowSaysWhichFieldAndHowMuch) {
+  EXPECT_EQ(WindowOf({.rate = 0.5, .replace = 0.1}, 20, 100), (Window{10, 1}));
+  EXPECT_EQ(WindowOf({.rate = 0.5, .replace = 0.1, .bytes = 600}, 20, 100), (Window{5, 1}));
+  EXPECT_EQ(Refusal({.rate = 0.04}), "data.cache.rate: 0.04 of 20 samples is none; expected at least 0.05");
+  EXPECT_EQ(Refusal({.bytes = 150}),
+            "data.cache.bytes: 150 hold no window: a prepared sample takes 100, and one more is prepared for the next "
+            "epoch");
+}
+
+TEST(SampleCache, TheRanksOfANodeShareAFolderOfTheRunAndThePreparation) {
+  Config config;
+  config.run.dir = "/runs/a";
+  const CacheConfig cache{.rate = 0.5, .replace = 0.2, .bytes = {}, .dir = "/scratch"};
+  setenv("LOCAL_WORLD_SIZE", "4", 1);
+  setenv("LOCAL_RANK", "3", 1);
+  const SmartCacheOptions options = CacheOptionsOf(config, cache, 20, 100, "area 2 x 2");
+  EXPECT_EQ(options.share, 3);
+  EXPECT_EQ(options.shares, 4);
+  setenv("LOCAL_RANK", "1", 1);
+  EXPECT_EQ(CacheOptionsOf(config, cache, 20, 100, "area 2 x 2").folder, options.folder);
+  EXPECT_EQ(options.folder.parent_path(), "/scratch");
+  EXPECT_NE(CacheOptionsOf(config, cache, 20, 100, "area 4 x 4").folder, options.folder);
+  unsetenv("LOCAL_WORLD_SIZE");
+  unsetenv("LOCAL_RANK");
+  EXPECT_EQ(CacheOptionsOf(config, {.rate = 0.5}, 20, 100, "").folder, "");
+  EXPECT_EQ(CacheOptionsOf(config, {.rate = 0.5}, 20, 100, "").shares, 1);
+}
+
+}  // namespace
+}  // namespace trainyard
