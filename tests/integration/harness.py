@@ -84,6 +84,21 @@ SMALL_LANGUAGE_MODEL = {
     "optim": {"lr": 1e-3},
 }
 
+def small_cascade(path):
+    """The same: eleven patients to train on, one held out."""
+    result = run("synth", "hybrid_vit_cascade", "--size", "tiny", "--patients", 12, "--out", path)
+    assert result.returncode == 0, result.stderr
+    return merged(SMALL_CASCADE, data={"path": str(path), "test_fraction": 0})
+
+
+SMALL_CASCADE = {
+    "task": {"name": "hybrid_vit_cascade", "from_best": False, "sampling_steps": 2},
+    "model": {"preset": "tiny", "stages": 2, "dropout": 0},
+    "batch": {"global": 8},
+    "train": {"steps": 10, "log_every": 1},
+    "optim": {"lr": 1e-3},
+}
+
 SMALL_PATCHWORK = {
     "task": {"name": "patchwork", "first": 4},
     "model": {"dropout": 0},
@@ -117,6 +132,11 @@ SMALL_JOBS = {
         small_algorithm_distillation,
         interrupted=dict(task={"eval_windows": 64, "eval_episodes": 2, "max_transitions": 30}),
         threads=ODD_TRANSFORMER,
+    ),
+    "hybrid_vit_cascade": SmallJob(
+        small_cascade,
+        interrupted=dict(batch={"global": 2}, task={"stage1": {"steps": 47}}),
+        threads=dict(batch={"global": 3}, model={"stage1": {"dim": 96, "heads": 3, "depth": 2}, "stage2": {"dim": 64}}),
     ),
     "language_model": SmallJob(small_language_model, interrupted=dict(task={"eval_windows": 64}), threads=ODD_TRANSFORMER),
     "patchwork": SmallJob(

@@ -75,6 +75,21 @@ std::vector<int64_t> ValuesOf(const Share& share) {
   return values;
 }
 
+// Also of a micro-batch of which nothing could be read.
+TEST(Loader, ABatchKnowsTheStageOfItsStep) {
+  NumberDataset dataset;
+  for (int64_t i = 0; i < 1000; i += 2) dataset.bad.insert(i);
+  const std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>> cases = {
+      {{}, {0, 0, 0, 0, 0}}, {{9}, {0, 0, 0, 0, 0}}, {{2, 3, 5}, {0, 0, 1, 2, 2}}, {{1, 4}, {0, 1, 1, 1, 1}}};
+  for (const auto& [ends, stages] : cases) {
+    Loader loader(dataset, Stream(), CollateNumbers, {.global_batch = 12, .begin = 7, .end = 12, .micro = 1}, 0, 5,
+                  {.threads = 2, .skip_bad = true, .stage_ends = ends});
+    for (const int64_t stage : stages) {
+      for (const auto& batch : loader.Next()) EXPECT_EQ(batch->stage, stage);
+    }
+  }
+}
+
 TEST(Loader, IsInTheStreamsOrderWhicheverThreadIsFaster) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -225,7 +225,7 @@ std::map<std::string, std::vector<float>> Trained(const Config& config, const Ta
   const Plan plan = MakePlan(config, decisions, task.MakeOrder(0)->items());
   const auto communicator = MakeSingleCommunicator();
   const auto engine = MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, *communicator);
-  const auto loader = MakeLoader(config, plan, task, 0, decisions, 0, 2);
+  const auto loader = MakeLoader(config, plan, {}, task, 0, decisions, 0, 2);
   PhaseClock clock;
   Step step(config, plan, task, *engine, *communicator, clock);
   TrainState train;
@@ -258,7 +258,9 @@ const std::vector<std::string> kSmallTransformer = {"model.context=24", "model.d
                                                     "model.heads=2"};
 INSTANTIATE_TEST_SUITE_P(Tasks, EveryTask,
                          ::testing::Values(SmallTask{"algorithm_distillation", kSmallTransformer},
-                                           SmallTask{"language_model", kSmallTransformer}, SmallTask{"patchwork", {}}),
+                                           SmallTask{"language_model", kSmallTransformer},
+                                           SmallTask{"hybrid_vit_cascade", {"task.from_best=false"}},
+                                           SmallTask{"patchwork", {}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

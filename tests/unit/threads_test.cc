@@ -12,6 +12,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/ops/upsample_trilinear3d.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -21,6 +23,7 @@
 #include <set>
 #include <thread>
 
+#include "trainer/model/attention.h"
 #include "trainer/model/convolve.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/parallel_for.h"
@@ -126,6 +129,28 @@ TEST(Threads, Attention) {
       return WithGradients(PrefixAttentionOfQueries(q, kv, visible, {40, 4}, {7, p}), {q, kv});
     });
   }
+}
+
+TEST(Threads, AttentionToEverything) {
+  const at::Tensor q = Random({2, 301, 36}), k = Random({2, 77, 36}), v = Random({2, 77, 36});
+  for (double p : {0.0, 0.2})
+    ExpectTheSameBits([&] { return WithGradients(Attention(q, k, v, 3, {7, p}), {q, k, v}); });
+  const Tensors low = Bf16({q, k, v});
+  ExpectTheSameBits([&] { return WithGradients(Attention(low[0], low[1], low[2], 3, {7, 0.2}), low); });
+}
+
+TEST(Threads, WhatIsDoneToEachSample) {
+  const at::Tensor x = Random({3, 2501, 51}), w = Random({3, 51});
+  ExpectTheSameBits([&] { return WithGradients(AddToSamples(ScaleSamples(x, w), w), {x, w}); });
+  ExpectTheSameBits([&] { return WithGradients(SumOfEach(x), {x}); });
+}
+
+// Interpolation as the cascade's networks use it, from and to one channel.
+TEST(Threads, Interpolation) {
+  const at::Tensor x = Random({2, 1, 9, 8, 7}), image = Random({2, 1, 61, 59});
+  ExpectTheSameBits([&] { return WithGradients(at::upsample_trilinear3d(x, {47, 45, 43}, true), {x}); });
+  ExpectTheSameBits([&] { return WithGradients(at::upsample_bilinear2d(image, {150, 151}, false), {image}); });
+  ExpectTheSameBits([&] { return WithGradients(x.mean(-1), {x}); });
 }
 
 TEST(Threads, NormAndGelu) {

@@ -20,6 +20,7 @@ struct Batch {
   std::vector<double> denominators;  // one per loss term: this micro-batch's valid targets; set by the task
   // Set by the loader:
   std::vector<int64_t> ids;            // samples, in the stream's order
+  int64_t stage = 0;                   // SampleKey::stage of all of them
   std::vector<uint64_t> input_hashes;  // xxh3 of each sample's inputs and targets, 0 for a skipped one; or empty
   std::vector<SkippedSample> skipped;
 };

@@ -18,6 +18,7 @@ struct SampleKey {
   // What random transforms draw from: a pure function of (run.seed, epoch, id), so that they depend on neither world
   // size, threads nor restarts.
   uint64_t key = 0;
+  int64_t stage = 0;  // of the job's stages (task/stage.h): the one whose step it is read for
 };
 
 // What was read. Tasks derive their own.

@@ -100,8 +100,13 @@ void Loader::OpenNext() {
   ++next_;
   const int64_t begin = layout_.begin + m * layout_.micro, end = std::min(begin + layout_.micro, layout_.end);
   auto micro_batch = std::make_unique<MicroBatch>();
-  for (int64_t place = begin; place < end; ++place)
-    micro_batch->keys.push_back(stream_.At(step * layout_.global_batch + place));
+  const std::vector<int64_t>& ends = options_.stage_ends;
+  const int64_t stages_done = std::upper_bound(ends.begin(), ends.end(), step) - ends.begin();
+  for (int64_t place = begin; place < end; ++place) {
+    SampleKey key = stream_.At(step * layout_.global_batch + place);
+    key.stage = std::max<int64_t>(0, std::min(stages_done, std::ssize(ends) - 1));
+    micro_batch->keys.push_back(key);
+  }
   micro_batch->samples.resize(micro_batch->keys.size());
   if (options_.hash_inputs) micro_batch->hashes.assign(micro_batch->keys.size(), 0);
   open_.push_back(std::move(micro_batch));
@@ -153,6 +158,7 @@ void Loader::Finish(MicroBatch& micro_batch) {
     for (const auto& sample : micro_batch.samples) samples.push_back(sample.get());
     micro_batch.batch = collate_(samples);
     for (const SampleKey& key : micro_batch.keys) micro_batch.batch->ids.push_back(key.id);
+    micro_batch.batch->stage = micro_batch.keys.front().stage;
     micro_batch.batch->input_hashes = std::move(micro_batch.hashes);
     std::sort(micro_batch.skipped.begin(), micro_batch.skipped.end(),
               [](const SkippedSample& a, const SkippedSample& b) { return a.id < b.id; });

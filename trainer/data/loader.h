@@ -38,6 +38,8 @@ struct LoaderOptions {
   int64_t prefetch = 2;      // micro-batches read or being read beyond the last one taken
   bool hash_inputs = false;  // fill Batch::input_hashes
   bool skip_bad = false;     // a sample that cannot be read (DataError) keeps its place with weight 0
+  // The step behind the last one of each stage, ascending; a step beyond them all is the last one's. Empty: one stage.
+  std::vector<int64_t> stage_ends = {};
 };
 
 // Seconds of all threads together, since the start.

@@ -82,7 +82,7 @@ class SampleStream {
     const int64_t epoch = position / epoch_size_, at = position % epoch_size_;
     const int64_t id = order_->ItemAt(epoch, at);
     return {id, epoch, at,
-            HashKey(seed_, NameKey("sample"), HashKey(static_cast<uint64_t>(epoch), static_cast<uint64_t>(id)))};
+            HashKey(seed_, NameKey("sample"), HashKey(static_cast<uint64_t>(epoch), static_cast<uint64_t>(id))), 0};
   }
 
  private:

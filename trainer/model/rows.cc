@@ -6,6 +6,7 @@
 #include <c10/util/accumulate.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "trainer/model/parallel_for.h"
@@ -48,6 +49,66 @@ struct AddToEachFunction : Function<AddToEachFunction> {
   }
 };
 
+// x: (B, rows, columns) -> (B, columns)
+at::Tensor SumRowsOfSamples(const at::Tensor& x) {
+  at::Tensor sums = at::empty({x.size(0), x.size(2)}, x.options());
+  for (int64_t b = 0; b < x.size(0); ++b) sums.select(0, b).copy_(SumRows(x.select(0, b)));
+  return sums;
+}
+
+struct ScaleSamplesFunction : Function<ScaleSamplesFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w) {
+    ctx->save_for_backward({x, w});
+    return x * w.unsqueeze(1);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &w = saved[1], &dy = grads[0];
+    at::Tensor dx, dw;
+    if (ctx->needs_input_grad(0)) dx = dy * w.unsqueeze(1);
+    if (ctx->needs_input_grad(1)) dw = SumRowsOfSamples(dy * x);
+    return {dx, dw};
+  }
+};
+
+struct AddToSamplesFunction : Function<AddToSamplesFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w) {
+    (void)ctx;
+    return x + w.unsqueeze(1);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    at::Tensor dw;
+    if (ctx->needs_input_grad(1)) dw = SumRowsOfSamples(grads[0]);
+    return {grads[0], dw};
+  }
+};
+
+// Elements that one thread adds up: where a sum is cut does not depend on the threads.
+constexpr int64_t kElementsPerPart = 1 << 15;
+
+struct SumOfEachFunction : Function<SumOfEachFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    const at::Tensor flat = x.reshape({x.size(0), -1});
+    const int64_t elements = flat.size(1), parts = (elements + kElementsPerPart - 1) / kElementsPerPart;
+    at::Tensor sums = at::empty({flat.size(0), parts}, x.options());
+    ParallelBlocks(flat.size(0) * parts, 1, [&](int64_t i, int64_t) {
+      const int64_t b = i / parts, begin = i % parts * kElementsPerPart;
+      const int64_t size = std::min(kElementsPerPart, elements - begin);
+      sums.select(0, b).select(0, i % parts).copy_(flat.select(0, b).narrow(0, begin, size).sum());
+    });
+    at::Tensor totals = at::empty({flat.size(0)}, x.options());
+    ParallelBlocks(flat.size(0), 1, [&](int64_t b, int64_t) { totals.select(0, b).copy_(sums.select(0, b).sum()); });
+    return totals;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
+    std::vector<int64_t> ones(sizes.size(), 1);
+    ones[0] = sizes[0];
+    return {grads[0].view(ones).expand(sizes)};
+  }
+};
+
 }  // namespace
 
 at::Tensor SumRows(const at::Tensor& x) {
@@ -62,5 +123,8 @@ at::Tensor SumRows(const at::Tensor& x) {
 
 at::Tensor ScaleRows(const at::Tensor& x, const at::Tensor& w) { return ScaleRowsFunction::apply(x, w); }
 at::Tensor AddToEach(const at::Tensor& x, const at::Tensor& r) { return AddToEachFunction::apply(x, r); }
+at::Tensor ScaleSamples(const at::Tensor& x, const at::Tensor& w) { return ScaleSamplesFunction::apply(x, w); }
+at::Tensor AddToSamples(const at::Tensor& x, const at::Tensor& w) { return AddToSamplesFunction::apply(x, w); }
+at::Tensor SumOfEach(const at::Tensor& x) { return SumOfEachFunction::apply(x); }
 
 }  // namespace trainyard

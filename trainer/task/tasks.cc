@@ -5,6 +5,9 @@
 #include "trainer/task/algorithm_distillation/distillation_task.h"
 #include "trainer/task/algorithm_distillation/options.h"
 #include "trainer/task/algorithm_distillation/synth.h"
+#include "trainer/task/hybrid_vit_cascade/cascade_task.h"
+#include "trainer/task/hybrid_vit_cascade/options.h"
+#include "trainer/task/hybrid_vit_cascade/synth.h"
 #include "trainer/task/language_model/language_task.h"
 #include "trainer/task/language_model/options.h"
 #include "trainer/task/language_model/synth.h"
@@ -26,7 +29,11 @@ constexpr TaskEntry kTasks[] = {
      nullptr,
      nullptr,
      nullptr},
-    {{"hybrid_vit_cascade", "progressive diffusion from X-ray to CT", nullptr}, nullptr, nullptr, nullptr},
+    {{"hybrid_vit_cascade", "volumes of a CT from two X-rays, by diffusion models of growing size", hvc::MakeOptions},
+     hvc::MakeSynthesis,
+     hvc::DeclareCascade,
+     hvc::BuildCascadeTask,
+     hvc::CascadeStages},
     {{"mimic_cxr", "chest X-ray question answering and findings", nullptr}, nullptr, nullptr, nullptr},
     {{"prs_med", "segmentation from a prompt, LoRA on a language model", nullptr}, nullptr, nullptr, nullptr},
 };

@@ -16,8 +16,17 @@ trainyard_library(survival
   SOURCES ${MS}/cox.cc ${MS}/event_order.cc ${MS}/survival_metrics.cc
   PUBLIC base nlohmann_json::nlohmann_json)
 
-set(TASK_LIBRARIES dark_room tokens)
+set(HVC task/hybrid_vit_cascade)
+trainyard_library(thorax
+  SOURCES ${HVC}/options.cc ${HVC}/patients.cc ${HVC}/phantom.cc ${HVC}/radiograph.cc ${HVC}/synth.cc
+  PUBLIC base config data nlohmann_json::nlohmann_json)
+# The same bits on every machine: where a processor can multiply and add at once, it must not.
+set_source_files_properties(${HVC}/phantom.cc ${HVC}/radiograph.cc PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=off")
+
+set(TASK_LIBRARIES dark_room thorax tokens)
 set(TASK_SOURCES
   ${LM}/gpt2.cc ${LM}/language_batch.cc ${LM}/language_task.cc ${LM}/loss_evaluation.cc
   ${AD}/distillation_batch.cc ${AD}/distillation_evaluation.cc ${AD}/distillation_task.cc ${AD}/in_context.cc ${AD}/in_context_evaluation.cc
-  ${AD}/transformer.cc)
+  ${AD}/transformer.cc
+  ${HVC}/cascade_data.cc ${HVC}/cascade_evaluation.cc ${HVC}/cascade_loss.cc ${HVC}/cascade_model.cc ${HVC}/cascade_task.cc
+  ${HVC}/diffusion.cc ${HVC}/image_metrics.cc ${HVC}/projector.cc)

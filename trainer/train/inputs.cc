@@ -4,9 +4,11 @@
 
 namespace trainyard {
 
-std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank,
-                                   const Decisions& decisions, int64_t first, int64_t end) {
+std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, std::span<const StageRun> stages,
+                                   const Task& task, int rank, const Decisions& decisions, int64_t first, int64_t end) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
+  std::vector<int64_t> stage_ends;
+  for (const StageRun& stage : stages) stage_ends.push_back(stage.end);
   const Range share = plan.ShareOf(rank);
   return std::make_unique<Loader>(
       task.dataset(),
@@ -17,7 +19,8 @@ std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const
       LoaderOptions{.threads = decisions.loader.count,
                     .prefetch = decisions.prefetch,
                     .hash_inputs = !config.train.record.empty(),
-                    .skip_bad = config.faults.bad_sample == "skip"});
+                    .skip_bad = config.faults.bad_sample == "skip",
+                    .stage_ends = std::move(stage_ends)});
 }
 
 GatheredInputs GatherInputs(const Share& share, ControlPlane& control) {

@@ -4,18 +4,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "trainer/comm/control_plane.h"
 #include "trainer/data/loader.h"
 #include "trainer/task/task.h"
 #include "trainer/train/plan.h"
+#include "trainer/train/stages.h"
 
 namespace trainyard {
 
 // This rank's shares of the steps [first, end), counted over the run. `task` must outlive it.
-std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, const Task& task, int rank,
-                                   const Decisions& decisions, int64_t first, int64_t end);
+std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, std::span<const StageRun> stages,
+                                   const Task& task, int rank, const Decisions& decisions, int64_t first, int64_t end);
 
 // Every rank's samples of a step and, where they were hashed, inputs, in global order.
 struct GatheredInputs {

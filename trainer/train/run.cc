@@ -116,7 +116,9 @@ void DryRun(const Config& given) {
   Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.communicator, clock);
   TrainState train;
   const Decisions decisions = DecideFor(alone.grounds, *alone.task, 0);
-  const Share share = MakeLoader(config, alone.plan(), *alone.task, 0, decisions, 0, 1)->Next();
+  const int64_t first = alone.stages.back().first;  // the engine is of the last stage
+  const Share share =
+      MakeLoader(config, alone.plan(), alone.stages, *alone.task, 0, decisions, first, first + 1)->Next();
   const StepResult result = step.Run([&]() -> const Share& { return share; }, train, nullptr);
   std::printf(
       "%s%s  dry run      one batch: loss %.6g, gradient norm %.6g; nothing was written\n",

@@ -132,7 +132,8 @@ void TrainLoop::Run() {
   if (AgreeOnStop(*session_.control, "before the first step"))
     throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
   if (train_.evaluation_pending) Evaluate();
-  loader_ = MakeLoader(config_, plan_, *task_, session_.world.rank, decisions_, train_.step, plan_.total_steps);
+  loader_ =
+      MakeLoader(config_, plan_, stages_, *task_, session_.world.rank, decisions_, train_.step, plan_.total_steps);
   if (!AtEnd()) reporter_.AwaitFirstStep(train_.step);
   while (!AtEnd()) {
     if (train_.step >= stage().end) NextStage();

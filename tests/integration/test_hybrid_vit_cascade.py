@@ -1,0 +1,176 @@
+"""The cascade as its users run it: data, stages and their hand-over, starting from a stage's best, bad input."""
+
+import gzip
+import json
+import shutil
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+import harness
+from test_errors import expect
+from test_stages import saved
+
+STAGES = {
+    "task": {"name": "hybrid_vit_cascade", "sampling_steps": 3},
+    "model": {"preset": "tiny", "stages": 2, "dropout": 0.1},
+    "batch": {"global": 4},
+    "train": {"steps": 12, "eval_every": 2, "log_every": 1},
+    "optim": {"lr": 3e-3},
+    "checkpoint": {"every": 1, "keep_last": 100, "keep_best": "val/loss"},
+}
+
+
+@pytest.fixture(scope="module")
+def thorax(tmp_path_factory):
+    path = tmp_path_factory.mktemp("thorax")
+    result = harness.run("synth", "hybrid_vit_cascade", "--size", "tiny", "--patients", 12, "--out", path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((path / "truth.json").read_text())["patients"][11]["id"] == "patient-0011"
+    return path
+
+
+def launch(tmp_path, patients, name, world=1, fault=None, **sections):
+    config = harness.merged(harness.merged(STAGES, **sections), run={"dir": str(tmp_path / name)})
+    config = harness.merged(config, data={"path": str(patients)})
+    path = harness.write_config(tmp_path / f"{name}.json", config)
+    extra = {"TRAINYARD_TEST_FAULT": fault} if fault else {}
+    return harness.run("launch", "--nproc", world, "--config", path, "--record", tmp_path / f"{name}.jsonl", timeout=240, **extra)
+
+
+def contents(path):
+    return {file.relative_to(path): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(tmp_path):
+    for name, threads, seed in (("one", 1, 7), ("three", 3, 7), ("other", 1, 8)):
+        result = harness.run("synth", "hybrid_vit_cascade", "--size", "tiny", "--patients", 3, "--seed", seed, "--threads", threads, "--out", tmp_path / name)
+        assert result.returncode == 0, result.stderr
+    one, three, other = (contents(tmp_path / name) for name in ("one", "three", "other"))
+    assert one == three
+    assert all(one[file] != other[file] for file in one)
+
+
+def test_xrays_are_projections_of_their_volume(thorax):
+    """Read by numpy and Pillow: sums along the axes that the layout names, within half a grey level and what rounding HU to integers adds up to; nothing else fits."""
+    folder = thorax / "patient-0003"
+    content = gzip.decompress((folder / "patient-0003.nii.gz").read_bytes())
+    shape, spacing = np.frombuffer(content, "<i2", 8, 40)[1:4], np.frombuffer(content, "<f4", 8, 76)[1:4]
+    offset = int(np.frombuffer(content, "<f4", 1, 108)[0])
+    hu = np.frombuffer(content, "<i2", int(np.prod(shape)), offset).reshape(shape, order="F").astype(float)  # (D, H, W)
+    mu = 0.02 * (1 + hu.clip(-1000, 3000) / 1000)
+    images = {view: np.array(Image.open(folder / f"patient-0003_{view}_drr.png")).astype(float) for view in ("pa", "lat")}
+    expected = {"pa": mu.sum(0) * spacing[0], "lat": (mu.sum(2) * spacing[2]).T}
+    size = images["pa"].shape[0]
+    for view, image in images.items():
+        drawn = scaled((expected[view] / 6).clip(0, 1) * 255, size)
+        assert np.abs(drawn - image).max() < 0.51, view
+        for wrong in (drawn[::-1], drawn[:, ::-1], drawn.T):
+            assert np.abs(wrong - image).max() > 20, view
+
+
+def scaled(image, size):
+    """Bilinear between the middles of pixels."""
+    at = ((np.arange(size) + 0.5) * image.shape[0] / size - 0.5).clip(0)
+    low = np.minimum(at.astype(int), image.shape[0] - 1)
+    high, share = np.minimum(low + 1, image.shape[0] - 1), at - low
+    rows = image[low] * (1 - share)[:, None] + image[high] * share[:, None]
+    return rows[:, low] * (1 - share) + rows[:, high] * share
+
+
+def test_each_stage_starts_from_the_best_of_the_one_before_which_then_rests(tmp_path, thorax):
+    result = launch(tmp_path, thorax, "run", 2)
+    assert result.returncode == 0, result.stderr
+    assert "stage 2 of 2, stage2: steps 7 to 12" in result.stderr
+    run, best = tmp_path / "run", json.loads((tmp_path / "run" / "best" / "stage1" / "best.json").read_text())
+    kept = load_file(run / "best" / "stage1" / "model.safetensors")
+    exported = load_file(run / "export" / "model.safetensors")
+    own = [name for name in kept if name.startswith(("stages.stage2.", "prev_stage_projectors."))]
+    shared = sorted(set(kept) - set(own))
+    assert any(name.startswith("xray_encoder.") for name in shared) and any(name.startswith("time_embed.") for name in shared)
+    for name in shared:
+        assert (saved(tmp_path, "run", best["step"], f"model.{name}") == kept[name]).all(), name
+        assert (exported[name] == kept[name]).all(), name
+    assert any((exported[name] != kept[name]).any() for name in own)
+    lines = (run / "log.jsonl").read_text()
+    for metric in ("val/loss", "val/psnr", "val/ssim", "val/psnr_of_mean", "val/psnr_of_scaled_mean", "val/psnr_of_previous", "val/psnr_shuffled", "train/physics"):
+        assert f'"{metric}"' in lines, metric
+    assert "previous stage up-sampled" in result.stderr + result.stdout
+    # An interruption in the second stage changes no bit.
+    assert launch(tmp_path, thorax, "broken", 2, fault="forward:1:8").returncode == 70
+    again = launch(tmp_path, thorax, "broken", 2)
+    assert again.returncode == 0 and "resuming from" in again.stderr, again.stderr
+    assert harness.records(tmp_path / "broken.jsonl") == harness.records(tmp_path / "run.jsonl")
+    assert contents(tmp_path / "broken" / "export") == contents(run / "export")
+
+
+def test_a_run_may_start_with_the_second_stage_from_the_best_of_the_first(tmp_path, thorax):
+    assert launch(tmp_path, thorax, "first", model={"stages": 2}, task={"stage1": {"steps": 6}}).returncode == 0
+    source = tmp_path / "first" / "best" / "stage1" / "model.safetensors"
+    only = {"task": {"first_stage": 2}, "train": {"steps": 6}, "init": {"from": str(source)}}
+    still = launch(tmp_path, thorax, "still", optim={"lr": 0}, **only)
+    assert still.returncode == 0, still.stderr
+    before, unchanged = load_file(source), load_file(tmp_path / "still" / "export" / "model.safetensors")
+    assert set(unchanged) == set(before) and all((unchanged[name] == before[name]).all() for name in before)
+    assert launch(tmp_path, thorax, "second", **only).returncode == 0
+    trained = load_file(tmp_path / "second" / "export" / "model.safetensors")
+    changed = {name for name in before if (trained[name] != before[name]).any()}
+    assert changed and all(name.startswith(("stages.stage2.", "prev_stage_projectors.stage2.")) for name in changed)
+    del only["init"]
+    expect(launch(tmp_path, thorax, "nothing", **only), 64, "init.from: missing; task.first_stage 2 begins with the weights")
+
+
+def test_stages_are_checked(tmp_path, thorax):
+    for sections, words in (
+        ({"model": {"stage2": {"size": 20}}}, "model.stage2.size: 20 is not model.token_grid 6 times a power of two"),
+        ({"model": {"stage1": {"dim": 48}}}, "model.stage1.dim: 48 is not a multiple of 32"),
+        ({"model": {"stage2": {"size": 12}}}, "model.stage2.size: 12 is not above the 12"),
+        ({"task": {"stage1": {"steps": 6}, "stage2": {"steps": 7}}}, "train.steps: 12 is not what the stages add up to: 6 (stage1) + 7 (stage2)"),
+        ({"task": {"stage1": {"steps": 12}}}, "leaves the stage stage2 no step"),
+        ({"checkpoint": {"keep_best": ""}}, "checkpoint.keep_best: missing; the stage stage2"),
+        ({"train": {"steps": None, "epochs": 3}}, "train.steps: missing; the stages share it"),
+        ({"data": {"val_fraction": 0.6, "test_fraction": 0.5}}, "leave no patient to train on"),
+    ):
+        expect(launch(tmp_path, thorax, "run", **sections), 64, words)
+
+
+def damaged(thorax, tmp_path, change):
+    path = tmp_path / "data"
+    shutil.copytree(thorax, path)
+    change(path / "patient-0005")
+    return path
+
+
+def rewrite(path, change):
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    change(content)
+    path.write_bytes(gzip.compress(bytes(content)))
+
+
+def one_value(content):
+    content[352:] = struct.pack("<h", -1000) * ((len(content) - 352) // 2)
+
+
+def flat(content):
+    struct.pack_into("<8h", content, 40, 2, 48, 48 * 48, 1, 1, 1, 1, 1)
+
+
+BAD = {
+    "missing view": (lambda p: (p / "patient-0005_lat_drr.png").unlink(), "patient-0005: no X-ray from the side; expected one of patient-0005_lat_drr.png"),
+    "missing volume": (lambda p: (p / "patient-0005.nii.gz").unlink(), "patient-0005: no volume; expected one of patient-0005.nii.gz"),
+    "two volumes": (lambda p: (p / "patient-0005.nii").write_bytes(b""), "patient-0005: more than one volume"),
+    "wrong shape": (lambda p: rewrite(p / "patient-0005.nii.gz", flat), "patient-0005.nii.gz: a volume of shape (48, 2304"),
+    "empty volume": (lambda p: rewrite(p / "patient-0005.nii.gz", one_value), "patient-0005.nii.gz: an empty volume: every voxel is -1000"),
+    "truncated gz": (lambda p: (p / "patient-0005.nii.gz").write_bytes((p / "patient-0005.nii.gz").read_bytes()[:5000]), "patient-0005.nii.gz"),
+    "not a PNG": (lambda p: (p / "patient-0005_pa_drr.png").write_bytes(b"a picture"), "patient-0005_pa_drr.png"),
+    "in colours": (lambda p: Image.new("RGB", (64, 64)).save(p / "patient-0005_pa_drr.png"), "patient-0005_pa_drr.png: an image in colours; expected a grey one"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_input_names_its_file(tmp_path, thorax, fault):
+    change, words = BAD[fault]
+    expect(launch(tmp_path, damaged(thorax, tmp_path, change), "run"), 65, words)

@@ -1,0 +1,293 @@
+#include "trainer/task/hybrid_vit_cascade/cascade_evaluation.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/base/random.h"
+#include "trainer/base/text.h"
+#include "trainer/model/rows.h"
+#include "trainer/task/hybrid_vit_cascade/cascade_loss.h"
+#include "trainer/task/hybrid_vit_cascade/image_metrics.h"
+#include "trainer/task/hybrid_vit_cascade/projector.h"
+
+namespace trainyard::hvc {
+namespace {
+
+constexpr int64_t kTimes = 4;  // of the diffusion, spread over it, at which a patient's loss is measured
+
+// What one patient gives. Sums over patients, each by one rank.
+enum Slot : size_t {
+  kPatients,  // with a loss
+  kDiffusion,
+  kPhysics,  // weighted with alpha_bar
+  kAlphaBar,
+  kSampled,
+  kPsnr,
+  kSsim,
+  kMeanPsnr,
+  kScaledMeanPsnr,
+  kPreviousPsnr,
+  kShuffledPsnr,
+  kSlots
+};
+
+// The pictures of so many patients.
+constexpr int64_t kPictures = 4;
+constexpr int64_t kLargestCell = 96;
+
+at::Tensor ToUnit(const at::Tensor& x) { return (x.clamp(-1, 1) + 1) / 2; }
+
+// The brightness of the X-rays says how much of everything there is: the mean, with as much.
+at::Tensor ScaledMean(const at::Tensor& mean, const PatientTensors& patient, const IntensityMap& map) {
+  const std::vector<at::Tensor> views = Project(mean.unsqueeze(0), patient.extent.unsqueeze(0), map);
+  const double of_mean = (views[0] + 1).mean().item<double>() + (views[1] + 1).mean().item<double>();
+  const double of_patient = 2 * (patient.xrays + 1).mean().item<double>();
+  return ((mean + 1) * (of_patient / of_mean) - 1).clamp(-1, 1);
+}
+
+// Slices through the middle, one plane of each kind side by side.  x: (1, S, S, S) -> (cell, 3 cell)
+at::Tensor Slices(const at::Tensor& x) {
+  const at::Tensor v = ToUnit(x.squeeze(0));
+  const int64_t S = v.size(0), step = (S + kLargestCell - 1) / kLargestCell;
+  at::Tensor planes = at::cat({v.select(0, S / 2), v.select(1, S / 2), v.select(2, S / 2).t()}, 1);
+  if (step > 1) planes = planes.slice(0, 0, S, step).slice(1, 0, 3 * S, step);
+  return planes.contiguous();
+}
+
+class CascadeEvaluation : public Evaluation {
+ public:
+  explicit CascadeEvaluation(const EvaluationSetup& setup) : setup_(setup) {
+    const Split& split = setup.patients.split();
+    val_ = split.val;
+    if (setup.options.eval_patients)
+      val_.resize(std::min<size_t>(val_.size(), static_cast<size_t>(*setup.options.eval_patients)));
+    if (setup.thorough) test_ = split.test;
+    sampled_ = setup.thorough ? std::ssize(val_) : std::min<int64_t>(setup.options.eval_samples, std::ssize(val_));
+    pictures_ = std::min(kPictures, sampled_);
+    const int64_t S = setup.model.stages()[setup.stage].shape().size;
+    const int64_t cell = (S + (S + kLargestCell - 1) / kLargestCell - 1) / ((S + kLargestCell - 1) / kLargestCell);
+    rows_ = cell;
+    columns_ = 3 * cell * (setup.stage > 0 ? 3 : 2);
+    slots_.assign(static_cast<size_t>(items()) * kSlots + static_cast<size_t>(pictures_ * rows_ * columns_), 0);
+  }
+
+  int num_chunks() const override { return static_cast<int>((items() + setup_.world - 1) / setup_.world); }
+
+  void RunChunk(int chunk) override {
+    const int64_t item = int64_t{chunk} * setup_.world + setup_.rank;
+    if (item >= items()) return;
+    const c10::InferenceMode inference;
+    const int64_t patient = PatientOf(item);
+    const PatientTensors tensors = setup_.patients.At(patient, setup_.stage);
+    const std::span<double> out(slots_.data() + static_cast<size_t>(item) * kSlots, kSlots);
+    if (item < std::ssize(val_)) MeasureLoss(patient, tensors, out);
+    if (item < sampled_ || item >= std::ssize(val_)) MeasureSample(item, patient, tensors, out);
+  }
+
+  std::vector<double>& slots() override { return slots_; }
+
+  std::map<std::string, double> Metrics() const override {
+    const std::vector<double> val = SumOver(0, std::ssize(val_));
+    std::map<std::string, double> metrics;
+    const double diffusion = val[kDiffusion] / val[kPatients], physics = val[kPhysics] / val[kPatients];
+    metrics["val/loss"] = diffusion + setup_.options.stage[setup_.stage].physics * physics;
+    metrics["val/diffusion"] = diffusion;
+    metrics["val/physics"] = val[kPhysics] / val[kAlphaBar];
+    AddSampled("val", val, metrics);
+    if (!test_.empty()) AddSampled("test", SumOver(std::ssize(val_), items()), metrics);
+    return metrics;
+  }
+
+  std::vector<EventContent> Artifacts() const override {
+    if (pictures_ == 0) return {};
+    Image image{.tag = "val/volumes",
+                .height = static_cast<int>(pictures_ * rows_),
+                .width = static_cast<int>(columns_),
+                .channels = 1,
+                .pixels = {}};
+    for (size_t i = static_cast<size_t>(items()) * kSlots; i < slots_.size(); ++i)
+      image.pixels.push_back(static_cast<uint8_t>(std::lround(std::clamp(slots_[i], 0.0, 1.0) * 255)));
+    std::vector<EventContent> artifacts = {image};
+    if (setup_.thorough) artifacts.emplace_back(Text{"split", SplitText()});
+    return artifacts;
+  }
+
+  std::string Table() const override {
+    std::string table = Format("stage %zu, %lld^3 voxels: PSNR in dB (SSIM)\n", setup_.stage + 1,
+                               static_cast<long long>(setup_.model.stages()[setup_.stage].shape().size));
+    table += TableOf("validation", SumOver(0, std::ssize(val_)));
+    if (!test_.empty()) table += TableOf("test", SumOver(std::ssize(val_), items()));
+    return table;
+  }
+
+ private:
+  int64_t items() const { return std::ssize(val_) + std::ssize(test_); }
+  int64_t PatientOf(int64_t item) const {
+    return item < std::ssize(val_) ? val_[static_cast<size_t>(item)]
+                                   : test_[static_cast<size_t>(item - std::ssize(val_))];
+  }
+  uint64_t KeyOf(int64_t patient) const {
+    return HashKey(setup_.seed, NameKey("validation"), static_cast<uint64_t>(patient));
+  }
+
+  // The same times and noise in every evaluation: of another draw, the best of them would be a lucky one.
+  void MeasureLoss(int64_t patient, const PatientTensors& tensors, std::span<double> out) const {
+    const NoiseSchedule& schedule = setup_.model.schedule();
+    CascadeBatch batch;
+    CascadeSample sample;
+    sample.patient = tensors;
+    sample.stage = setup_.stage;
+    std::vector<CascadeSample> samples(kTimes, sample);
+    std::vector<const Sample*> pointers;
+    for (int64_t i = 0; i < kTimes; ++i) {
+      samples[static_cast<size_t>(i)].key = HashKey(KeyOf(patient), static_cast<uint64_t>(i));
+      pointers.push_back(&samples[static_cast<size_t>(i)]);
+    }
+    FillBatch(pointers, setup_.patients.shape(), schedule, setup_.options.previous_noise, setup_.stage, batch);
+    KeyedRandom random(KeyOf(patient), "times");
+    const double place = random.UniformDouble();
+    double alpha_bar = 0;
+    for (int64_t i = 0; i < kTimes; ++i) {
+      const auto t =
+          static_cast<int64_t>((static_cast<double>(i) + place) / kTimes * static_cast<double>(schedule.steps()));
+      batch.t.data_ptr<int64_t>()[i] = t;
+      alpha_bar += schedule.alpha_bar(t);
+    }
+    const SampleLosses losses =
+        LossesOf(setup_.model, Pass::Evaluation(setup_.weights), setup_.stage, batch, setup_.options.intensity);
+    out[kPatients] = 1;
+    out[kDiffusion] = losses.diffusion.mean().item<double>();
+    out[kPhysics] = losses.physics.mean().item<double>();
+    out[kAlphaBar] = alpha_bar / kTimes;
+  }
+
+  void MeasureSample(int64_t item, int64_t patient, const PatientTensors& tensors, std::span<double> out) {
+    at::Tensor previous;
+    const auto sampled = [&](const at::Tensor& xrays, at::Tensor* before) {
+      return SampleVolumes(setup_.model, setup_.weights, setup_.stage, xrays.unsqueeze(0),
+                           setup_.options.sampling_steps, KeyOf(patient), before)
+          .squeeze(0);
+    };
+    const at::Tensor volume = sampled(tensors.xrays, &previous);
+    const at::Tensor truth = ToUnit(tensors.volume.squeeze(0));
+    const auto psnr = [&truth](const at::Tensor& x) { return Psnr(ToUnit(x.squeeze(0)), truth); };
+    const at::Tensor mean = setup_.means.At(setup_.stage);
+    out[kSampled] = 1;
+    out[kPsnr] = psnr(volume);
+    out[kSsim] = Ssim(ToUnit(volume.squeeze(0)), truth);
+    out[kMeanPsnr] = psnr(mean);
+    out[kScaledMeanPsnr] = psnr(ScaledMean(mean, tensors, setup_.options.intensity));
+    if (previous.defined()) out[kPreviousPsnr] = psnr(previous.squeeze(0));
+    if (setup_.thorough) {
+      const int64_t other = PatientOf((item + 1) % items());
+      out[kShuffledPsnr] = psnr(sampled(setup_.patients.At(other, setup_.stage).xrays, nullptr));
+    }
+    if (item < pictures_) Draw(item, tensors.volume, volume, previous);
+  }
+
+  // One row of pictures: the truth, what was sampled, and what the stage before gave.
+  void Draw(int64_t row, const at::Tensor& truth, const at::Tensor& sampled, const at::Tensor& previous) {
+    std::vector<at::Tensor> cells = {Slices(truth), Slices(sampled)};
+    if (previous.defined()) cells.push_back(Slices(previous.squeeze(0)));
+    const at::Tensor pixels = at::cat(cells, 1).contiguous();
+    std::copy_n(pixels.data_ptr<float>(), pixels.numel(),
+                slots_.begin() + items() * static_cast<int64_t>(kSlots) + row * rows_ * columns_);
+  }
+
+  std::vector<double> SumOver(int64_t begin, int64_t end) const {
+    std::vector<double> sums(kSlots, 0);
+    for (int64_t item = begin; item < end; ++item) {
+      for (size_t i = 0; i < kSlots; ++i) sums[i] += slots_[static_cast<size_t>(item) * kSlots + i];
+    }
+    return sums;
+  }
+
+  void AddSampled(const std::string& part, const std::vector<double>& sums,
+                  std::map<std::string, double>& metrics) const {
+    const double n = sums[kSampled];
+    metrics[part + "/psnr"] = sums[kPsnr] / n;
+    metrics[part + "/ssim"] = sums[kSsim] / n;
+    metrics[part + "/psnr_of_mean"] = sums[kMeanPsnr] / n;
+    metrics[part + "/psnr_of_scaled_mean"] = sums[kScaledMeanPsnr] / n;
+    if (setup_.stage > 0) metrics[part + "/psnr_of_previous"] = sums[kPreviousPsnr] / n;
+    if (setup_.thorough) metrics[part + "/psnr_shuffled"] = sums[kShuffledPsnr] / n;
+  }
+
+  std::string TableOf(const char* part, const std::vector<double>& sums) const {
+    const double n = sums[kSampled];
+    std::string line =
+        Format("%-10s %4.0f patients: sampled %.2f (%.3f), mean volume %.2f, scaled to the X-rays %.2f", part, n,
+               sums[kPsnr] / n, sums[kSsim] / n, sums[kMeanPsnr] / n, sums[kScaledMeanPsnr] / n);
+    if (setup_.stage > 0) line += Format(", previous stage up-sampled %.2f", sums[kPreviousPsnr] / n);
+    if (setup_.thorough) line += Format(", from another's X-rays %.2f", sums[kShuffledPsnr] / n);
+    return line + "\n";
+  }
+
+  std::string SplitText() const {
+    const Split& split = setup_.patients.split();
+    std::string text;
+    const std::pair<const char*, const std::vector<int64_t>&> parts[] = {
+        {"train", split.train}, {"validation", split.val}, {"test", split.test}};
+    for (const auto& [name, ids] : parts) {
+      std::vector<std::string> names;
+      for (const int64_t id : ids) names.push_back(setup_.patients.files()[static_cast<size_t>(id)].id);
+      text += std::string(text.empty() ? "" : "\n\n") + "**" + name + "**: " + Join(names);
+    }
+    return text;
+  }
+
+  EvaluationSetup setup_;
+  std::vector<int64_t> val_, test_;
+  int64_t sampled_ = 0, pictures_ = 0, rows_ = 0, columns_ = 0;
+  std::vector<double> slots_;
+};
+
+}  // namespace
+
+at::Tensor MeanVolumes::At(size_t stage) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = made_.find(stage); it != made_.end()) return it->second;
+  const std::vector<int64_t>& train = patients_.split().train;
+  const int64_t count = std::min(kMostPatients, std::ssize(train));
+  at::Tensor sum;
+  for (int64_t i = 0; i < count; ++i) {
+    const at::Tensor volume = patients_.At(train[static_cast<size_t>(i)], stage).volume;
+    if (sum.defined()) {
+      sum.add_(volume);
+    } else {
+      sum = volume.clone();
+    }
+  }
+  made_.clear();  // of a stage that has ended
+  return made_[stage] = sum.div_(static_cast<double>(count));
+}
+
+at::Tensor SampleVolumes(const CascadeModel& model, Weights& weights, size_t stage, const at::Tensor& xrays,
+                         int64_t steps, uint64_t key, at::Tensor* previous) {
+  const Pass pass = Pass::Evaluation(weights);
+  const int64_t S = model.stages()[stage].shape().size, B = xrays.size(0);
+  NoisedVolume asked;
+  if (stage > 0) asked.previous = UpSampled(SampleVolumes(model, weights, stage - 1, xrays, steps, key), S);
+  if (previous) *previous = asked.previous;
+  const EncodedXrays encoded = model.Encode(pass, stage, xrays);
+  const auto velocity = [&](const at::Tensor& x, const at::Tensor& t) {
+    asked.x = x;
+    asked.t = t;
+    return model.Velocity(pass, stage, asked, encoded);
+  };
+  const at::Tensor noise = NormalDraws({B, 1, S, S, S}, HashKey(key, stage), "sample");
+  return Ddim(model.schedule(), steps, noise, velocity);
+}
+
+std::unique_ptr<Evaluation> MakeCascadeEvaluation(const EvaluationSetup& setup) {
+  return std::make_unique<CascadeEvaluation>(setup);
+}
+
+}  // namespace trainyard::hvc
