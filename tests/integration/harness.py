@@ -109,6 +109,23 @@ SMALL_PATCHWORK = {
 }
 
 
+def small_mace_survival(path):
+    """The same: 64 volumes of 24 x 24 x 12 voxels to train on, 16 held out."""
+    result = run("synth", "mace_survival", "--size", "tiny", "--out", path)
+    assert result.returncode == 0, result.stderr
+    return merged(SMALL_MACE_SURVIVAL, data={"path": str(path)})
+
+
+SMALL_MACE_SURVIVAL = {
+    "task": {"name": "mace_survival", "pretrain_epochs": 1, "event_fraction": 0.5},
+    "model": {"width": 2, "dropout": 0},
+    "data": {"volume": [8, 8, 4]},
+    "batch": {"global": 16},
+    "train": {"steps": 10, "log_every": 1},
+    "optim": {"lr": 1e-3},
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class SmallJob:
     make: typing.Callable[[pathlib.Path], dict]  # the configuration, and in the directory its data
@@ -139,6 +156,12 @@ SMALL_JOBS = {
         threads=dict(batch={"global": 3}, model={"stage1": {"dim": 96, "heads": 3, "depth": 2}, "stage2": {"dim": 64}}),
     ),
     "language_model": SmallJob(small_language_model, interrupted=dict(task={"eval_windows": 64}), threads=ODD_TRANSFORMER),
+    "mace_survival": SmallJob(
+        small_mace_survival,
+        interrupted=dict(task={"pretrain_epochs": 18}),
+        threads=dict(task={"pretrain_epochs": 0}, model={"width": 5}, data={"volume": [19, 17, 9]}, batch={"global": 11}),
+        whole_share="batch norm and risk sets are those of the global batch, and batch.micro below the share is refused",
+    ),
     "patchwork": SmallJob(
         lambda path: SMALL_PATCHWORK,
         program=TEST_TASKS,

@@ -575,7 +575,7 @@ def test_the_policy_for_a_nonfinite_loss_does_not_wait_for_room_on_the_disk(tmp_
         (["run", "--config", "x"], ["unknown command run", "expected one of launch, train"]),
         (["launch", "--set", "train.steps=1", "batch.global=2"], ["each setting has a --set of its own: --set train.steps=1 --set batch.global=2"]),
         (["synth", "flowers", "--out", "/tmp/x"], ["unknown command flowers", "expected one of algorithm_distillation"]),
-        (["synth", "mace_survival", "--out", "/tmp/x"], ["the task mace_survival has no synthetic data", "expected one of algorithm_distillation"]),
+        (["synth", "mimic_cxr", "--out", "/tmp/x"], ["the task mimic_cxr has no synthetic data", "expected one of algorithm_distillation"]),
         (["synth", "algorithm_distillation", "--out", "/tmp/x", "--source", "ppoo"], ["did you mean ppo?"]),
         (["launch"], ["--config: missing"]),
     ],

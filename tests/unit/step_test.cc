@@ -222,7 +222,7 @@ std::map<std::string, std::vector<float>> Trained(const Config& config, const Ta
                                                   const std::function<void()>& between) {
   const Decisions decisions =
       DecideFor({.given = config, .world = {}, .hardware = {}, .omp_num_threads = "1"}, task, 0);
-  const Plan plan = MakePlan(config, decisions, task.MakeOrder(0)->items());
+  const Plan plan = MakePlan(config, decisions, *task.MakeOrder(0));
   const auto communicator = MakeSingleCommunicator();
   const auto engine = MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, *communicator);
   const auto loader = MakeLoader(config, plan, {}, task, 0, decisions, 0, 2);
@@ -260,6 +260,7 @@ INSTANTIATE_TEST_SUITE_P(Tasks, EveryTask,
                          ::testing::Values(SmallTask{"algorithm_distillation", kSmallTransformer},
                                            SmallTask{"language_model", kSmallTransformer},
                                            SmallTask{"hybrid_vit_cascade", {"task.from_best=false"}},
+                                           SmallTask{"mace_survival", {"model.width=2", "data.volume=[8,8,4]"}},
                                            SmallTask{"patchwork", {}}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -40,11 +40,13 @@ class Weights {
 class Pass {
  public:
   // A forward for a gradient: `key` is the micro-batch's (seed, step, place in the global batch).
-  static Pass Training(Weights& weights, uint64_t key) { return Pass(weights, true, key); }
+  static Pass Training(Weights& weights, uint64_t key, int stage = 0) { return Pass(weights, true, key, stage); }
   // Nothing is dropped, staged or gathered.
-  static Pass Evaluation(Weights& weights) { return Pass(weights, false, 0); }
+  static Pass Evaluation(Weights& weights) { return Pass(weights, false, 0, 0); }
 
   bool training() const { return training_; }
+  // Which of the task's stages is trained, from 0. REQUIRES: training.
+  int stage() const { return stage_; }
 
   // Throws std::logic_error naming the parameter when its unit is not open.
   at::Tensor operator[](ParameterId id) const;
@@ -65,15 +67,17 @@ class Pass {
   at::Tensor Gather(GatherId id, const at::Tensor& x) const { return training_ ? weights_->Gather(id, x) : x; }
 
  private:
-  Pass(Weights& weights, bool training, uint64_t key)
+  Pass(Weights& weights, bool training, uint64_t key, int stage)
       : weights_(&weights),
         training_(training),
         key_(key),
+        stage_(stage),
         open_(std::make_shared<std::vector<int>>(weights.declaration().units.size(), 0)) {}
 
   Weights* weights_;
   bool training_;
   uint64_t key_;
+  int stage_;
   std::shared_ptr<std::vector<int>> open_;  // per unit: how often it is open
 };
 

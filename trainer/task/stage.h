@@ -14,7 +14,9 @@ namespace trainyard {
 
 struct Stage {
   std::string name;
-  int64_t steps = 0;  // a single stage has all of train.steps
+  // Steps, or epochs; of the last stage neither has to be said: it has what is left of the run, and a single one all.
+  int64_t steps = 0;
+  int64_t epochs = 0;
   // Patterns (* and ?) of the parameters that it trains, of those that the model declares as trained; empty: all. What
   // a stage does not train keeps its value to the bit, and its moments start at zero in the next that does.
   std::vector<std::string> trainable;

@@ -11,6 +11,9 @@
 #include "trainer/task/language_model/language_task.h"
 #include "trainer/task/language_model/options.h"
 #include "trainer/task/language_model/synth.h"
+#include "trainer/task/mace_survival/mace_task.h"
+#include "trainer/task/mace_survival/options.h"
+#include "trainer/task/mace_survival/synth.h"
 
 namespace trainyard {
 namespace {
@@ -25,10 +28,11 @@ constexpr TaskEntry kTasks[] = {
      lm::MakeSynthesis,
      lm::DeclareGpt2,
      lm::BuildLanguageTask},
-    {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", nullptr},
-     nullptr,
-     nullptr,
-     nullptr},
+    {{"mace_survival", "3-D ResNet survival analysis of CT volumes with a Cox loss", mace::MakeOptions},
+     mace::MakeSynthesis,
+     mace::DeclareRiskModel,
+     mace::BuildMaceTask,
+     mace::StagesOf},
     {{"hybrid_vit_cascade", "volumes of a CT from two X-rays, by diffusion models of growing size", hvc::MakeOptions},
      hvc::MakeSynthesis,
      hvc::DeclareCascade,

@@ -22,6 +22,7 @@ struct Plan {
   int64_t accumulation = 0;  // micro-batches of the rank that has most
   int64_t total_steps = 0;
   int64_t schedule_steps = 0;  // of the stage: what schedules run over
+  int stage = 0;               // its number, from 0
   int64_t epoch_samples = 0;   // what an epoch trains on; epochs follow each other without a gap
   // The order's items of an epoch (N), and how many of them are others in the next one (R): SmartCache's window.
   int64_t window = 0, window_replaced = 0;

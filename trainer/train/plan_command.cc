@@ -39,9 +39,15 @@ struct Printed {
     for (const ParameterSpec& spec : Trained(model, stage.trainable)) n += spec.numel();
     return n;
   }
-  // Unknown where it follows from the data: a single stage, and train.epochs.
+  // Unknown where it follows from the data: train.epochs, and stages that are counted in epochs, or come after one.
   std::optional<int64_t> Steps(const Stage& stage) const {
-    return stages.size() > 1 ? std::optional(stage.steps) : config.train.steps;
+    if (stages.size() == 1) return config.train.steps;
+    return stage.steps > 0 ? std::optional(stage.steps) : std::nullopt;
+  }
+  // "40 steps", "2 epochs", "the rest of the run".
+  std::string Length(const Stage& stage) const {
+    if (stage.epochs > 0) return Format("%lld epochs", static_cast<long long>(stage.epochs));
+    return stage.steps > 0 ? Format("%lld steps", static_cast<long long>(stage.steps)) : "the rest of the run";
   }
 };
 
@@ -142,7 +148,7 @@ void PrintMoment(const Printed& p, const PlannedMoment& moment) {
   if (const std::string name = NameOf(moment, p.stages); moment.hand_over) {
     std::printf("  %s:\n", name.c_str());
   } else if (!name.empty()) {
-    std::printf("  %s: %lld steps, %lld parameters trained:\n", name.c_str(), static_cast<long long>(stage.steps),
+    std::printf("  %s: %s, %lld parameters trained:\n", name.c_str(), p.Length(stage).c_str(),
                 static_cast<long long>(p.Trains(stage)));
   }
   for (const MemoryPlan::Component& component : moment.memory.components)

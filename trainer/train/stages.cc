@@ -7,6 +7,21 @@
 
 namespace trainyard {
 
+namespace {
+
+// Of one that begins at `first`. An epoch's last step may hold samples of the next epoch.
+int64_t StepsOf(const Stage& stage, int64_t first, const Plan& plan) {
+  if (stage.epochs == 0) return stage.steps;
+  // In double precision first: an absurd number of epochs must not leave the range of steps.
+  const double samples = static_cast<double>(stage.epochs) * static_cast<double>(plan.epoch_samples) +
+                         static_cast<double>(first) * static_cast<double>(plan.global_batch);
+  if (samples / static_cast<double>(plan.global_batch) > static_cast<double>(plan.total_steps)) return plan.total_steps;
+  const int64_t end = first * plan.global_batch + stage.epochs * plan.epoch_samples;
+  return (end + plan.global_batch - 1) / plan.global_batch - first;
+}
+
+}  // namespace
+
 std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
   const int64_t total_steps = plan.total_steps;
   const std::vector<Stage> stages = StagesOf(config);
@@ -14,8 +29,11 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
   int64_t step = 0;
   std::string sum;
   for (const Stage& stage : stages) {
-    StageRun run{stage,  step, step + (stages.size() == 1 ? total_steps : stage.steps),
-                 config, plan, config.run.dir + "/best"};
+    const bool last = runs.size() + 1 == stages.size();
+    const int64_t steps = last && stage.epochs == 0 && (stages.size() == 1 || stage.steps == 0)
+                              ? total_steps - step
+                              : StepsOf(stage, step, plan);
+    StageRun run{stage, step, step + steps, config, plan, config.run.dir + "/best"};
     if (stages.size() > 1) run.best_dir += "/" + stage.name;
     if (run.end <= run.first)
       throw ConfigError(Format("train.steps: %lld leaves the stage %s no step", static_cast<long long>(total_steps),
@@ -23,9 +41,10 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
     run.config.optim = stage.optim.value_or(config.optim);
     run.config.schedule = stage.schedule.value_or(config.schedule);
     run.plan.schedule_steps = run.end - run.first;
+    run.plan.stage = static_cast<int>(runs.size());
     run.plan.peak_lr = ScaledRate(run.config.optim, plan.world);
     step = run.end;
-    sum += (sum.empty() ? "" : " + ") + std::to_string(stage.steps) + " (" + stage.name + ")";
+    sum += (sum.empty() ? "" : " + ") + std::to_string(steps) + " (" + stage.name + ")";
     if (stage.from_best && config.checkpoint.keep_best.empty())
       throw ConfigError("checkpoint.keep_best: missing; the stage " + stage.name +
                         " starts from the best weights of the one before");

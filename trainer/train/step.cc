@@ -126,7 +126,7 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
       const uint64_t key = HashKey(static_cast<uint64_t>(config_.run.seed), static_cast<uint64_t>(step),
                                    static_cast<uint64_t>(step * plan_.global_batch + place));
       clock_.Enter("forward");
-      const LossResult loss = task_.Loss(Pass::Training(engine_, key), *share[m], denominators);
+      const LossResult loss = task_.Loss(Pass::Training(engine_, key, plan_.stage), *share[m], denominators);
       RequireLoss(config_, task_, loss);
       local.losses.push_back({loss.share.detach(), loss.metrics});
       clock_.Enter("backward");

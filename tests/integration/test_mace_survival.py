@@ -1,0 +1,187 @@
+"""mace_survival: what is said of bad tables and volumes, its stages, its data, and the example as `local` runs it."""
+
+import csv
+import gzip
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import harness
+import pytest
+import yaml
+from safetensors.numpy import load_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "manifests/examples/mace-survival.yaml"
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cohort") / "data"
+    result = harness.run("synth", "mace_survival", "--size", "tiny", "--out", path)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+def rows_of(data):
+    with (data / "dataset.csv").open() as file:
+        reader = csv.DictReader(file)
+        return reader.fieldnames, list(reader)
+
+
+def write(data, columns, rows):
+    with (data / "dataset.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def launch(tmp_path, data, name="run", nproc=1, **sections):
+    job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(data)}, run={"dir": str(tmp_path / name)})
+    config = harness.write_config(tmp_path / f"{name}.json", harness.merged(job, **sections))
+    return harness.run("launch", "--nproc", nproc, "--config", config, "--record", tmp_path / f"{name}.jsonl", timeout=240)
+
+
+def first_of(rows, fold):
+    return next(i for i, row in enumerate(rows) if row["Fold_1"] == fold)
+
+
+def voxels(change):
+    """Changes the decompressed bytes of a volume."""
+
+    def apply(path):
+        path.write_bytes(gzip.compress(change(bytearray(gzip.decompress(path.read_bytes())))))
+
+    return apply
+
+
+def set_dim(content, values):
+    for i, value in enumerate(values):
+        content[40 + 2 * i : 42 + 2 * i] = value.to_bytes(2, "little")
+    return content
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def cell(column, value):
+    def apply(columns, rows, i):
+        rows[i][column] = value
+        return columns
+
+    return apply
+
+
+BAD_TABLES = {
+    "missing column": (lambda columns, rows, i: [c for c in columns if c != "event"], ["event"]),
+    "missing image column": (lambda columns, rows, i: [c for c in columns if c != "NIFTI Path"], ["NIFTI Path"]),
+    "unknown fold": (cell("Fold_1", "valid"), ["LINE", "Fold_1", "valid", "train", "val"]),
+    "NaN time": (cell("time", "nan"), ["LINE", "time", "nan"]),
+    "time of zero": (cell("time", "0"), ["LINE", "time", "0 days"]),
+    "event of two": (cell("event", "2"), ["LINE", "event", "2"]),
+    "a feature that is no number": (cell("Age", "old"), ["LINE", "Age", "old"]),
+    "no file": (cell("NIFTI Path", "images/none.nii.gz"), ["LINE", "NIFTI Path", "images/none.nii.gz: no such file"]),
+    "no file's name": (cell("NIFTI Path", ""), ["LINE", "NIFTI Path", "empty"]),
+    "a feature too few": (lambda columns, rows, i: [c for c in columns if c != "Age"], ["71 columns are features", "model.features is 72"]),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_TABLES)
+def test_a_bad_table_is_named_with_its_line(tmp_path, cohort, kind):
+    spoil, words = BAD_TABLES[kind]
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "images").symlink_to(cohort / "images")
+    columns, rows = rows_of(cohort)
+    i = first_of(rows, "train")
+    write(data, spoil(columns, rows, i), rows)
+    result = launch(tmp_path, data)
+    assert result.returncode == 65, result.stderr
+    for word in ["dataset.csv", *words]:
+        assert word.replace("LINE", f"line {i + 2}") in result.stderr, result.stderr
+
+
+BAD_VOLUMES = {
+    "truncated": (truncate, "train"),
+    "truncated, evaluated": (truncate, "val"),
+    "empty": (lambda path: path.write_bytes(b""), "train"),
+    "no voxels": (voxels(lambda content: set_dim(content, [3, 0, 24, 12])), "train"),
+    "of another shape": (voxels(lambda content: set_dim(content, [2, 24, 24 * 12, 1])), "train"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_VOLUMES)
+def test_a_bad_volume_is_named_with_its_line(tmp_path, cohort, kind):
+    """The whole fold is one batch, so that training comes to it."""
+    spoil, fold = BAD_VOLUMES[kind]
+    data = tmp_path / "data"
+    shutil.copytree(cohort, data)
+    _, rows = rows_of(data)
+    i = first_of(rows, fold)
+    spoil(data / rows[i]["NIFTI Path"])
+    result = launch(tmp_path, data, task={"pretrain_epochs": 0, "event_fraction": None}, batch={"global": 64}, train={"steps": 1})
+    assert result.returncode == 65, result.stderr
+    for word in ("dataset.csv", f"line {i + 2}", rows[i]["NIFTI Path"]):
+        assert word in result.stderr, result.stderr
+
+
+def test_a_fold_in_which_nothing_can_be_measured_is_refused(tmp_path, cohort):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "images").symlink_to(cohort / "images")
+    columns, rows = rows_of(cohort)
+    for row in rows:
+        if row["Fold_1"] == "val":
+            row["event"] = "0"
+    write(data, columns, rows)
+    result = launch(tmp_path, data)
+    assert result.returncode == 65 and "fold val" in result.stderr, result.stderr
+
+
+def test_synthetic_data_has_the_same_bytes_for_any_threads(tmp_path):
+    contents = []
+    for threads in (1, 3):
+        out = tmp_path / str(threads)
+        result = harness.run("synth", "mace_survival", "--size", "tiny", "--subjects", 12, "--out", out, "--threads", threads)
+        assert result.returncode == 0, result.stderr
+        contents.append({str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()})
+    assert contents[0] == contents[1] and len(contents[0]) == 12 + 4
+
+
+def test_a_frozen_network_stays_as_it_is(tmp_path, cohort):
+    """64 subjects in batches of 16: an epoch is four steps, so that stages begin after steps 4 and 8."""
+    stages = {"task": {"pretrain_epochs": 1, "freeze_epochs": 1}, "train": {"steps": 9}, "checkpoint": {"every": 1, "keep_last": 9}}
+    result = launch(tmp_path, cohort, **stages)
+    assert result.returncode == 0, result.stderr
+    weights = {}
+    for step in (4, 8, 9):
+        out = tmp_path / f"{step}.safetensors"
+        exported = harness.run("checkpoint", "export", tmp_path / f"run/checkpoints/step-{step:08d}", "--out", out)
+        assert exported.returncode == 0, exported.stderr
+        weights[step] = load_file(out)
+    head = {"fc.weight", "fc.bias"}
+    assert all((weights[4][name].tobytes() == weights[8][name].tobytes()) == (name not in head) for name in weights[4]), "running statistics as well"
+    assert weights[8]["conv1.weight"].tobytes() != weights[9]["conv1.weight"].tobytes()
+    assert weights[8]["features.weight"].tobytes() == weights[9]["features.weight"].tobytes()
+    assert (weights[9]["scaling.deviation"] > 0).all()
+
+
+def test_the_example_runs_on_this_machine(tmp_path):
+    """With its two workers, to the end: every metric that the page promises."""
+    path = f"{pathlib.Path(harness.BIN).resolve().parent}:{os.environ['PATH']}"
+    environment = dict(harness.environment(), PATH=path, TMPDIR=str(tmp_path))
+    result = subprocess.run([harness.OPERATOR, "local", "-f", EXAMPLE, "--state-dir", tmp_path / "state"], env=environment, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (evaluation,) = (tmp_path / "state").rglob("evaluation.json")
+    metrics = json.loads(evaluation.read_text())["metrics"]
+    assert {"Val/Cindex", "Val/Loss", "Val/FeatureLoss", "Val/IBS", "Val/Brier@1y", "Val/tAUC@1y", "Train/Cindex", "Val/Cindex_oracle"} <= set(metrics)
+    assert 0 <= metrics["Val/Cindex"] <= 1 and metrics["Val/Cindex_oracle"] > 0.6
+
+
+def test_the_two_files_of_the_example_are_one():
+    config = yaml.safe_load(EXAMPLE.with_suffix("").with_suffix(".config.yaml").read_text())
+    job = list(yaml.safe_load_all(EXAMPLE.read_text()))[1]["spec"]["config"]
+    assert harness.merged(config, data={"path": ""}) == harness.merged(job, data={"path": ""})

@@ -1,0 +1,144 @@
+#include "trainer/task/mace_survival/cohort.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "trainer/base/error.h"
+#include "trainer/base/file.h"
+#include "trainer/base/hash.h"
+#include "trainer/base/text.h"
+#include "trainer/task/mace_survival/survival_metrics.h"
+
+namespace trainyard::mace {
+namespace {
+
+constexpr size_t kFewValues = 5, kSomeValues = 20, kRowsPerValue = 50;
+
+fs::path TablePath(const fs::path& path) { return fs::is_directory(LookAt(path)) ? path / "dataset.csv" : path; }
+
+// The column that a person named, or the other spelling of it that the data set's own scripts use.
+size_t ImageColumn(const Csv& csv, const std::string& name) {
+  if (!csv.Find(name) && name == "NIFTI Path") return csv.AnyColumn({"NIFTI Path", "NIFTI path"});
+  return csv.Column(name);
+}
+
+// Small whole numbers: what else has few values, as a score that is 0 for most, is scaled like the rest.
+bool IsCategorical(const std::set<float>& values, size_t rows) {
+  const auto code = [](float x) { return x == std::floor(x) && std::abs(x) <= kSomeValues; };
+  return std::ranges::all_of(values, code) &&
+         (values.size() <= kFewValues || (values.size() <= kSomeValues && values.size() * kRowsPerValue < rows));
+}
+
+// Without a pair whose order is known there is neither a gradient nor a concordance.
+void RequirePairs(const fs::path& table, const char* fold, const std::vector<Subject>& subjects) {
+  if (subjects.empty()) throw DataError(Format("%s: no row is of the fold %s", table.c_str(), fold));
+  const std::vector<double> nobody(subjects.size(), 0);
+  if (CountPairs(nobody, OutcomesOf(subjects)).comparable == 0)
+    throw DataError(
+        Format("%s: of the fold's %zu subjects nobody has an event before another one's time, so that "
+               "nothing can be learnt or measured (fold %s)",
+               table.c_str(), subjects.size(), fold));
+}
+
+}  // namespace
+
+std::vector<Outcome> OutcomesOf(const std::vector<Subject>& subjects) {
+  std::vector<Outcome> outcomes;
+  for (const Subject& subject : subjects) outcomes.push_back(subject.outcome);
+  return outcomes;
+}
+
+Cohort::Cohort(const fs::path& path, const CohortColumns& columns)
+    : table_(TablePath(path)),
+      csv_(Csv::Read(table_)),
+      image_(ImageColumn(csv_, columns.image)),
+      fold_(csv_.Column(columns.fold)),
+      time_(csv_.Column("time")),
+      event_(csv_.Column("event")),
+      name_(csv_.Find("case_num")) {
+  ReadFeatureColumns(columns);
+  for (int64_t row = 0; row < csv_.rows(); ++row) ReadRow(row, columns);
+  RequirePairs(table_, "train", train_);
+  RequirePairs(table_, "val", val_);
+}
+
+void Cohort::ReadFeatureColumns(const CohortColumns& columns) {
+  if (!columns.features) return;
+  for (size_t i = 0; i < csv_.columns().size(); ++i) {
+    const std::string& name = csv_.columns()[i];
+    // Another fold column is none of this run's matter either.
+    if (i == image_ || i == fold_ || i == time_ || i == event_ || i == name_ || name.starts_with("Fold_")) continue;
+    feature_columns_.push_back(i);
+    feature_names_.push_back(name);
+  }
+  if (std::ssize(feature_names_) != *columns.features)
+    throw DataError(Format("%s: %zu columns are features (%s, ...), and model.features is %lld", table_.c_str(),
+                           feature_names_.size(), feature_names_.empty() ? "none" : feature_names_[0].c_str(),
+                           static_cast<long long>(*columns.features)));
+}
+
+void Cohort::ReadRow(int64_t row, const CohortColumns&) {
+  static const std::vector<std::string> folds = {"train", "val"};
+  Subject subject;
+  subject.row = row;
+  subject.name = name_ ? csv_.Text(row, *name_) : std::to_string(row);
+  const bool train = csv_.Choice(row, fold_, folds) == 0;
+  subject.outcome.time = csv_.Number(row, time_);
+  if (subject.outcome.time <= 0)
+    csv_.Fail(row, time_, Format("%g days are no time; expected a number above 0", subject.outcome.time));
+  subject.outcome.event = csv_.Integer(row, event_, 0, 1) == 1;
+  if (csv_.Text(row, image_).empty()) csv_.Fail(row, image_, "empty; expected the file of a volume");
+  subject.image = table_.parent_path() / csv_.Text(row, image_);
+  if (!fs::is_regular_file(LookAt(subject.image))) csv_.Fail(row, image_, subject.image.string() + ": no such file");
+  for (const size_t column : feature_columns_) subject.features.push_back(static_cast<float>(csv_.Number(row, column)));
+  (train ? train_ : val_).push_back(std::move(subject));
+}
+
+Scaling Cohort::FitScaling() const {
+  Scaling scaling;
+  for (size_t f = 0; f < feature_names_.size(); ++f) {
+    std::set<float> values;
+    double sum = 0, squares = 0;
+    for (const Subject& subject : train_) {
+      values.insert(subject.features[f]);
+      sum += static_cast<double>(subject.features[f]);
+    }
+    const auto n = static_cast<double>(train_.size()), mean = sum / n;
+    for (const Subject& subject : train_) squares += std::pow(static_cast<double>(subject.features[f]) - mean, 2);
+    const bool as_it_is = IsCategorical(values, train_.size()) || squares == 0;
+    scaling.mean.push_back(as_it_is ? 0 : static_cast<float>(mean));
+    scaling.deviation.push_back(as_it_is ? 1 : static_cast<float>(std::sqrt(squares / n)));
+  }
+  return scaling;
+}
+
+std::string Cohort::fingerprint(const Tick& tick) const {
+  std::vector<uint64_t> sums;
+  const auto add = [&](const fs::path& file) { sums.push_back(InputFile(file).Checksum(tick)); };
+  try {
+    add(table_);
+    for (const std::vector<Subject>* fold : {&train_, &val_}) {
+      for (const Subject& subject : *fold) add(subject.image);
+    }
+  } catch (const StorageError& error) {
+    throw DataError(error.what());
+  }
+  return HexDigest(Xxh3Of(std::span<const uint64_t>(sums)));
+}
+
+void Cohort::FailImage(const Subject& subject, const std::string& problem) const {
+  csv_.Fail(subject.row, image_, problem);
+}
+
+std::map<std::string, double> ReadTruth(const fs::path& table) {
+  const fs::path file = table.parent_path() / "truth.csv";
+  std::map<std::string, double> truth;
+  if (!fs::exists(LookAt(file))) return truth;
+  const Csv csv = Csv::Read(file);
+  const size_t name = csv.Column("case_num"), risk = csv.Column("log_risk");
+  for (int64_t row = 0; row < csv.rows(); ++row) truth[csv.Text(row, name)] = csv.Number(row, risk);
+  return truth;
+}
+
+}  // namespace trainyard::mace

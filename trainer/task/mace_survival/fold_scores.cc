@@ -1,0 +1,152 @@
+#include "trainer/task/mace_survival/fold_scores.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "trainer/base/text.h"
+#include "trainer/task/mace_survival/survival_metrics.h"
+
+namespace trainyard::mace {
+namespace {
+
+constexpr double kDays = 365.25;
+constexpr int kYears = 5;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+bool AllFinite(const std::vector<double>& values) {
+  return std::ranges::all_of(values, [](double x) { return std::isfinite(x); });
+}
+
+double LossPerEvent(const std::vector<double>& risk, const std::vector<Outcome>& outcomes) {
+  const auto events = std::ranges::count_if(outcomes, &Outcome::event);
+  return CoxPartialLikelihood(risk, outcomes).sum / static_cast<double>(events);
+}
+
+std::optional<double> OracleOf(const Cohort& cohort, const std::vector<Outcome>& outcomes,
+                               const std::map<std::string, double>& truth) {
+  std::vector<double> risk;
+  for (const Subject& subject : cohort.val()) {
+    const auto it = truth.find(subject.name);
+    if (it == truth.end()) return {};
+    risk.push_back(it->second);
+  }
+  return CountPairs(risk, outcomes).index();
+}
+
+// Years at which some of the fold are still seen.
+std::vector<int> YearsOf(const std::vector<Outcome>& outcomes) {
+  const double last = std::ranges::max(outcomes, {}, &Outcome::time).time;
+  std::vector<int> years;
+  for (int year = 1; year <= kYears && year * kDays < last; ++year) years.push_back(year);
+  return years;
+}
+
+}  // namespace
+
+FoldScores ScoreFolds(const std::vector<double>& val, const std::vector<double>& train, const Cohort& cohort,
+                      const std::map<std::string, double>& truth) {
+  const std::vector<Outcome> outcomes = OutcomesOf(cohort.val()), trained = OutcomesOf(cohort.train());
+  FoldScores scores;
+  scores.concordance = scores.loss = kUnknown;
+  scores.oracle = OracleOf(cohort, outcomes, truth);
+  if (!AllFinite(val) || !AllFinite(train)) return scores;
+  scores.concordance = CountPairs(val, outcomes).index().value_or(kUnknown);
+  scores.loss = LossPerEvent(val, outcomes);
+  const StepFunction censoring = CensoringDistribution(trained);
+  const std::vector<int> years = YearsOf(outcomes);
+  for (const int year : years) {
+    if (const auto auc = TimeDependentAuc(val, outcomes, censoring, year * kDays)) scores.auc[year] = *auc;
+  }
+  if (train.empty()) return scores;
+  scores.train_concordance = CountPairs(train, trained).index();
+  scores.baseline = BreslowBaseline(train, trained);
+  std::vector<double> times, briers;
+  for (const int year : years) {
+    std::vector<double> survival;
+    for (const double risk : val) survival.push_back(std::exp(-scores.baseline.At(year * kDays) * std::exp(risk)));
+    scores.brier[year] = BrierScore(survival, outcomes, censoring, year * kDays).value_or(kUnknown);
+    times.push_back(year);
+    briers.push_back(scores.brier[year]);
+  }
+  if (times.size() > 1) scores.integrated_brier = IntegratedScore(times, briers);
+  return scores;
+}
+
+std::vector<RiskGroup> ByThirds(const std::vector<double>& risk, const std::vector<Subject>& subjects) {
+  std::vector<size_t> order(risk.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (AllFinite(risk)) std::ranges::stable_sort(order, [&](size_t a, size_t b) { return risk[a] < risk[b]; });
+  std::vector<RiskGroup> groups;
+  const std::array<const char*, 3> names = {"low", "middle", "high"};
+  for (size_t g = 0; g < names.size(); ++g) {
+    std::vector<Outcome> outcomes;
+    for (size_t i = order.size() * g / names.size(); i < order.size() * (g + 1) / names.size(); ++i)
+      outcomes.push_back(subjects[order[i]].outcome);
+    groups.push_back({names[g], KaplanMeier(outcomes)});
+  }
+  return groups;
+}
+
+Curve AsCurve(const std::string& tag, const StepFunction& function) {
+  Curve curve{tag, {0}, {function.before}};
+  for (size_t i = 0; i < function.times.size(); ++i) {
+    curve.x.push_back(function.times[i] / kDays);
+    curve.y.push_back(function.values[i]);
+  }
+  return curve;
+}
+
+Image PlotSurvival(const std::string& tag, const std::vector<RiskGroup>& groups) {
+  constexpr int kHeight = 256, kWidth = 384, kMargin = 8;
+  constexpr std::array<std::array<uint8_t, 3>, 3> kColours = {{{44, 160, 44}, {255, 127, 14}, {214, 39, 40}}};
+  Image image{tag, kHeight, kWidth, 3, std::vector<uint8_t>(size_t{kHeight} * kWidth * 3, 255)};
+  double last = kDays;
+  for (const RiskGroup& group : groups)
+    last = std::max(last, group.survival.times.empty() ? 0 : group.survival.times.back());
+  const auto dot = [&](int x, int y, const std::array<uint8_t, 3>& colour) {
+    std::ranges::copy(colour, image.pixels.begin() + (y * kWidth + x) * 3);
+  };
+  const auto row_of = [&](double survival) {
+    return kMargin + static_cast<int>(std::lround((1 - survival) * (kHeight - 2 * kMargin - 1)));
+  };
+  const auto time_of = [&](int x) { return (x - kMargin) * last / (kWidth - 2 * kMargin - 1); };
+  for (int x = kMargin; x < kWidth - kMargin; ++x) {
+    const bool new_year = static_cast<int>(time_of(x) / kDays) != static_cast<int>(time_of(x - 1) / kDays);
+    for (int y = kMargin; y < kHeight - kMargin; ++y) {
+      if (new_year || x == kMargin || y == row_of(0)) dot(x, y, {200, 200, 200});
+    }
+  }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    int before = row_of(1);
+    for (int x = kMargin; x < kWidth - kMargin; ++x) {
+      const int row = row_of(groups[g].survival.At(time_of(x)));
+      for (int y = std::min(before, row); y <= std::max(before, row); ++y) dot(x, y, kColours[g % kColours.size()]);
+      before = row;
+    }
+  }
+  return image;
+}
+
+std::string TableOf(const FoldScores& scores, const Cohort& cohort) {
+  const auto outcomes = OutcomesOf(cohort.val());
+  std::string text = Format("val: %zu subjects, %td events; C-index %.4f", outcomes.size(),
+                            std::ranges::count_if(outcomes, &Outcome::event), scores.concordance);
+  if (scores.oracle) text += Format(", of the true log-risk %.4f", *scores.oracle);
+  if (scores.train_concordance) text += Format("; train %.4f", *scores.train_concordance);
+  text += "\n";
+  if (!scores.brier.empty()) text += Format("%-6s %8s %8s\n", "years", "tAUC", "Brier");
+  for (const auto& [year, brier] : scores.brier) {
+    const auto auc = scores.auc.find(year);
+    text +=
+        Format("%-6d %8s %8.4f\n", year, auc == scores.auc.end() ? "?" : Format("%.4f", auc->second).c_str(), brier);
+  }
+  if (scores.integrated_brier)
+    text += Format("integrated Brier score %.4f (training's baseline hazard, censoring weighted)\n",
+                   *scores.integrated_brier);
+  return text;
+}
+
+}  // namespace trainyard::mace

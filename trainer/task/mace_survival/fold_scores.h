@@ -1,0 +1,46 @@
+// What predicted risks of a fold are worth, and how that is shown. Plain numbers.
+#ifndef TRAINYARD_TRAINER_TASK_MACE_SURVIVAL_FOLD_SCORES_H_
+#define TRAINYARD_TRAINER_TASK_MACE_SURVIVAL_FOLD_SCORES_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/metrics/event.h"
+#include "trainer/task/mace_survival/cohort.h"
+
+namespace trainyard::mace {
+
+// Of the val fold, unless it says otherwise. By years: those within the fold's follow-up, of the first five.
+struct FoldScores {
+  double concordance = 0;
+  double loss = 0;  // negative log partial likelihood per event
+  std::map<int, double> auc, brier;
+  std::optional<double> integrated_brier, train_concordance;
+  std::optional<double> oracle;  // concordance of the true log-risk
+  StepFunction baseline;         // of the training fold
+};
+
+// `train`: the training fold's risks, or empty: then there is no baseline, and nothing that needs one. Risks that are
+// no numbers make scores that are none.
+FoldScores ScoreFolds(const std::vector<double>& val, const std::vector<double>& train, const Cohort& cohort,
+                      const std::map<std::string, double>& truth);
+
+struct RiskGroup {
+  std::string name;  // low, middle, high
+  StepFunction survival;
+};
+// Kaplan and Meier's estimates by thirds of the risk.
+std::vector<RiskGroup> ByThirds(const std::vector<double>& risk, const std::vector<Subject>& subjects);
+
+// In years, from 0 on.
+Curve AsCurve(const std::string& tag, const StepFunction& function);
+// Survival from 0 to 1 over the years, a grid line each: the low risk green, the middle one orange, the high one red.
+Image PlotSurvival(const std::string& tag, const std::vector<RiskGroup>& groups);
+
+std::string TableOf(const FoldScores& scores, const Cohort& cohort);
+
+}  // namespace trainyard::mace
+
+#endif  // TRAINYARD_TRAINER_TASK_MACE_SURVIVAL_FOLD_SCORES_H_

@@ -1,0 +1,150 @@
+#include "trainer/task/mace_survival/survival_evaluation.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/cpus.h"
+#include "trainer/base/text.h"
+#include "trainer/data/loader.h"
+#include "trainer/task/mace_survival/fold_scores.h"
+#include "trainer/task/mace_survival/survival_batch.h"
+
+namespace trainyard::mace {
+namespace {
+
+constexpr int64_t kGroup = 4;  // volumes of a forward: the same for every world size
+constexpr int64_t kMostThreads = 4;
+
+// 0, 1, 2, ...
+class InOrder : public Order {
+ public:
+  explicit InOrder(int64_t items) : items_(items) {}
+  int64_t items() const override { return items_; }
+  int64_t ItemAt(int64_t, int64_t position) const override { return position; }
+
+ private:
+  int64_t items_;
+};
+
+// Slots: each subject's risk; then, with pre-training, each val subject's mean squared error of the features.
+class SurvivalEvaluation : public Evaluation {
+ public:
+  explicit SurvivalEvaluation(const EvaluationSetup& setup)
+      : setup_(setup),
+        val_(std::ssize(setup.cohort.val())),
+        count_(val_ + (setup.final ? std::ssize(setup.cohort.train()) : 0)) {
+    slots_.assign(static_cast<size_t>(count_ + (features() > 0 ? val_ : 0)), 0);
+  }
+
+  int num_chunks() const override {
+    const int64_t together = kGroup * setup_.world;
+    return static_cast<int>((count_ + together - 1) / together);
+  }
+
+  void RunChunk(int chunk) override {
+    const c10::InferenceMode inference;
+    if (!loader_) StartLoader();
+    const Share share = loader_->Next();
+    const auto& batch = static_cast<const SurvivalBatch&>(*share.at(0));
+    GlobalBatch all{batch.facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, at::kFloat)};
+    const Pass pass = Pass::Evaluation(setup_.weights);
+    const Predictions of = setup_.model.Forward(pass, batch.volumes, all);
+    const at::Tensor errors = features() > 0 ? FeatureErrors(pass, of, batch) : at::Tensor();
+    const int64_t first = (int64_t{chunk} * setup_.world + setup_.rank) * kGroup;
+    for (int64_t i = 0; i < kGroup && first + i < count_; ++i) {
+      slots_[static_cast<size_t>(first + i)] = of.risk[i].item<double>();
+      if (errors.defined() && first + i < val_)
+        slots_[static_cast<size_t>(count_ + first + i)] = errors[i].item<double>();
+    }
+  }
+
+  std::vector<double>& slots() override { return slots_; }
+
+  std::map<std::string, double> Metrics() const override {
+    const FoldScores scores = Scores();
+    std::map<std::string, double> metrics = {{"Val/Cindex", scores.concordance}, {"Val/Loss", scores.loss}};
+    for (const auto& [year, auc] : scores.auc) metrics[Format("Val/tAUC@%dy", year)] = auc;
+    for (const auto& [year, brier] : scores.brier) metrics[Format("Val/Brier@%dy", year)] = brier;
+    if (scores.integrated_brier) metrics["Val/IBS"] = *scores.integrated_brier;
+    if (scores.train_concordance) metrics["Train/Cindex"] = *scores.train_concordance;
+    if (scores.oracle) metrics["Val/Cindex_oracle"] = *scores.oracle;
+    if (features() > 0) {
+      double sum = 0;
+      for (int64_t i = 0; i < val_; ++i) sum += slots_[static_cast<size_t>(count_ + i)];
+      metrics["Val/FeatureLoss"] = sum / static_cast<double>(val_);
+    }
+    return metrics;
+  }
+
+  std::vector<EventContent> Artifacts() const override {
+    std::vector<EventContent> artifacts;
+    const std::vector<RiskGroup> groups = ByThirds(Risks(0, val_), setup_.cohort.val());
+    for (const RiskGroup& group : groups) artifacts.emplace_back(AsCurve("Val/Survival_" + group.name, group.survival));
+    artifacts.emplace_back(PlotSurvival("Val/Survival", groups));
+    if (!setup_.final) return artifacts;
+    artifacts.emplace_back(AsCurve("Train/Baseline_hazard", Scores().baseline));
+    Curve risks{"Val/Risk", {}, Risks(0, val_)};
+    for (int64_t i = 0; i < val_; ++i) risks.x.push_back(static_cast<double>(i));
+    artifacts.emplace_back(std::move(risks));
+    return artifacts;
+  }
+
+  std::string Table() const override { return setup_.final ? TableOf(Scores(), setup_.cohort) : ""; }
+
+ private:
+  int64_t features() const { return std::ssize(setup_.cohort.feature_names()); }
+
+  void StartLoader() {
+    const int64_t threads = setup_.threads.value_or(std::min<int64_t>(AvailableCpus().count, kMostThreads));
+    const int64_t together = kGroup * setup_.world, begin = setup_.rank * kGroup;
+    // What the last chunk has too few subjects for begins again from the first; nobody looks at that.
+    SampleStream stream(std::make_shared<InOrder>(count_), 0, EpochEnd::kCarry, together);
+    loader_ = std::make_unique<Loader>(
+        setup_.volumes, std::move(stream),
+        [this](std::span<const Sample* const> samples) -> std::unique_ptr<Batch> {
+          auto batch = std::make_unique<SurvivalBatch>();
+          FillBatch(samples, setup_.size, features(), *batch);
+          return batch;
+        },
+        ShareLayout{together, begin, begin + kGroup, kGroup}, 0, num_chunks(),
+        LoaderOptions{.threads = static_cast<int>(std::clamp<int64_t>(threads, 1, kGroup * 2))});
+  }
+
+  // (B): of the features, scaled as the weights say.
+  at::Tensor FeatureErrors(const Pass& pass, const Predictions& of, const SurvivalBatch& batch) const {
+    at::Tensor mean = setup_.model.mean(pass), deviation = setup_.model.deviation(pass);
+    if (!deviation.any().item<bool>()) {  // weights that were never trained
+      const auto tensor = [](const std::vector<float>& values) {
+        return at::from_blob(const_cast<float*>(values.data()), {std::ssize(values)}, at::kFloat);
+      };
+      mean = tensor(setup_.scaling.mean);
+      deviation = tensor(setup_.scaling.deviation);
+    }
+    return (of.features - (batch.features - mean) / deviation).square().mean(1);
+  }
+
+  std::vector<double> Risks(int64_t begin, int64_t end) const { return {slots_.begin() + begin, slots_.begin() + end}; }
+  FoldScores Scores() const {
+    return ScoreFolds(Risks(0, val_), setup_.final ? Risks(val_, count_) : std::vector<double>(), setup_.cohort,
+                      setup_.truth);
+  }
+
+  EvaluationSetup setup_;
+  int64_t val_, count_;  // subjects of the val fold; and all that are predicted
+  std::unique_ptr<Loader> loader_;
+  std::vector<double> slots_;
+};
+
+}  // namespace
+
+std::unique_ptr<Evaluation> MakeSurvivalEvaluation(const EvaluationSetup& setup) {
+  return std::make_unique<SurvivalEvaluation>(setup);
+}
+
+}  // namespace trainyard::mace
