@@ -33,6 +33,8 @@ def describe(program):
     own = package(name, version, licenseDeclared="Apache-2.0", sourceInfo="built from " + said[1], checksums=[{"algorithm": "SHA256", "checksumValue": digest}])
     libraries, relations = [], [("SPDXRef-DOCUMENT", "DESCRIBES", own["SPDXID"])]
     for line in said[3:]:
+        if line.startswith("plug-in "):  # what this machine has, and no part of the program
+            continue
         library, compiled, how = re.fullmatch(r"library (\S+) +(.+?), (loaded .+|part of the program)", line).groups()
         libraries.append(package(library, compiled, comment=how))
         kind = "STATIC_LINK" if how == "part of the program" else "DYNAMIC_LINK"

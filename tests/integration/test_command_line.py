@@ -139,7 +139,7 @@ CASES = [
     ("trainyard ", {"launch", "checkpoint", "completion"}, False),
     ("trainyard la", {"launch"}, True),
     ("trainyard checkpoint ", {"ls", "verify", "export", "diff"}, True),
-    ("trainyard launch --n", {"--nproc"}, True),
+    ("trainyard launch --n", {"--nproc", "--nnodes", "--node-rank"}, True),
     ("trainyard synth language_model --size ", {"tiny", "small", "full"}, True),
     ("trainyard synth algorithm_distillation --source a", {"ad_epsilon"}, True),
     ("trainyard launch --config j", {"job.yaml"}, True),

@@ -36,7 +36,7 @@ def test_forward_is_monais(tmp_path, layers, width):
     from monai.networks.nets import resnet
 
     data = tmp_path / "data"
-    assert harness.run("synth", "mace_survival", "--size", "tiny", "--subjects", "30", "--out", data).returncode == 0
+    assert harness.run("synth", "mace_survival", "--size", "tiny", "--out", data).returncode == 0
     config = {
         "task": {"name": "mace_survival"},
         "model": {"resnet": f"resnet{layers}", "width": width},

@@ -103,7 +103,8 @@ TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
   // A short key is near to any other of its section; a word of it may be the section that was meant.
   EXPECT_EQ(ErrorOf(kSmall, {"optim.wr=3"}),
             "--set: unknown key optim.wr; the fields of optim are optim.lr, "
-            "optim.betas, optim.eps, optim.weight_decay, optim.decay, optim.clip, optim.lr_scaling, optim.groups");
+            "optim.betas, optim.eps, optim.weight_decay, optim.decay, optim.clip, optim.lr_scaling, optim.groups, "
+            "optim.ema_decay");
   EXPECT_EQ(ErrorOf(kSmall, {"train.batch_size=3"}),
             "--set: unknown key train.batch_size; the fields of batch are batch.global, batch.micro");
   EXPECT_EQ(ErrorOf("trian: {}\n"), "job.yaml: unknown key trian; did you mean train?");

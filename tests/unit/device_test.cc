@@ -90,13 +90,15 @@ TEST_P(DeviceTest, SumsSquaresByBlocks) {
   EXPECT_FALSE(std::isfinite(math().NormOf(sums.data_ptr<double>(), kBlocks)));
 }
 
-// Against torch.optim.AdamW's formula in float64; 1e-5 of the largest value: 1 - beta2 in float32 is off by 3e-6.
+// Against torch.optim.AdamW's formula in float64, and the moving average of what it makes; 1e-5 of the largest value: 1
+// - beta2 in float32 is off by 3e-6.
 TEST_P(DeviceTest, UpdatesAsAdamWDoes) {
   constexpr int64_t kN = 64 * 33;
-  const double lr = 1e-2, beta1 = 0.9, beta2 = 0.99, eps = 1e-8, decay = 0.1, scale = 0.5;
+  const double lr = 1e-2, beta1 = 0.9, beta2 = 0.99, eps = 1e-8, decay = 0.1, scale = 0.5, rate = 0.3;
   at::Tensor p = at::randn({kN}), m = at::zeros({kN}), v = at::zeros({kN});
   const at::Tensor param = There(p.clone()), exp_avg = There(m.clone()), exp_avg_sq = There(v.clone());
-  at::Tensor wide_p = p.to(at::kDouble), wide_m = m.to(at::kDouble), wide_v = v.to(at::kDouble);
+  const at::Tensor average = There(p.clone());
+  at::Tensor wide_p = p.to(at::kDouble), wide_average = wide_p, wide_m = m.to(at::kDouble), wide_v = v.to(at::kDouble);
   for (int step = 1; step <= 5; ++step) {
     const at::Tensor g = at::randn({kN}), grad = There(g);
     const double correction1 = 1 - std::pow(beta1, step), correction2 = std::sqrt(1 - std::pow(beta2, step));
@@ -104,6 +106,8 @@ TEST_P(DeviceTest, UpdatesAsAdamWDoes) {
     args.param = param.data_ptr<float>();
     args.exp_avg = exp_avg.data_ptr<float>();
     args.exp_avg_sq = exp_avg_sq.data_ptr<float>();
+    args.average = average.data_ptr<float>();
+    args.average_rate = static_cast<float>(rate);
     args.grad = grad.data_ptr<float>();
     args.grad_scale = static_cast<float>(scale);
     args.lr = static_cast<float>(lr);
@@ -119,8 +123,10 @@ TEST_P(DeviceTest, UpdatesAsAdamWDoes) {
     wide_m = wide_m * beta1 + wide_g * (1 - beta1);
     wide_v = wide_v * beta2 + wide_g.square() * (1 - beta2);
     wide_p = wide_p * (1 - lr * decay) - lr / correction1 * wide_m / (wide_v.sqrt() / correction2 + eps);
+    wide_average = wide_average + rate * (wide_p - wide_average);
     device->Synchronize();
   }
+  EXPECT_LT((average.cpu() - wide_average).abs().max().item<double>(), 1e-5 * wide_p.abs().max().item<double>());
   EXPECT_LT((param.cpu() - wide_p).abs().max().item<double>(), 1e-5 * wide_p.abs().max().item<double>());
   EXPECT_LT((exp_avg_sq.cpu() - wide_v).abs().max().item<double>(), 1e-5 * wide_v.abs().max().item<double>());
 }

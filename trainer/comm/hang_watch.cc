@@ -75,9 +75,13 @@ struct HangWatch::Shared {
     return flights;
   }
 
-  std::string Explain() {
+  void Ask() {
     store->Set(FlightKey(rank), recorder.Now().ToText());
     store->Set(kAsked, "1");
+  }
+
+  std::string Explain() {
+    Ask();
     if (store->Add(kJudges, 1) > 1) {  // another one judges
       const json parsed = ParseJson(store->Wait(kVerdict, 2 * kAnswer, "a verdict"));
       return parsed.at("sentence").get<std::string>();
@@ -115,6 +119,13 @@ HangWatch::~HangWatch() {
 }
 
 FlightRecorder& HangWatch::recorder() { return shared_->recorder; }
+
+void HangWatch::Ask() {
+  try {
+    shared_->Ask();
+  } catch (const std::exception&) {  // as in Explain
+  }
+}
 
 std::string HangWatch::Explain() {
   try {

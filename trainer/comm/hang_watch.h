@@ -25,6 +25,8 @@ class HangWatch {
 
   FlightRecorder& recorder();
 
+  // Asks every rank where it stands, without waiting for it. Never throws. Safe for any number of threads.
+  void Ask();
   // A collective of this rank's is overdue: the verdict, the same for all who ask, or nothing where a rank does not
   // answer within a few seconds or all of them have come. Never throws. Safe for any number of threads.
   std::string Explain();

@@ -62,7 +62,7 @@ Pulse::~Pulse() {
   ended ? thread_.join() : thread_.detach();
 }
 
-std::string Pulse::Verdict() const {
+std::optional<std::string> Pulse::Silence() const {
   std::string no_store =
       "the store does not answer either: rank 0's node is lost, or its launcher is frozen or "
       "has ended";
@@ -77,9 +77,7 @@ std::string Pulse::Verdict() const {
   } catch (const PeerError&) {
     return no_store;
   }
-  if (silent.empty())
-    return "every rank is alive: one takes longer for its part than that, and a larger parallel.collective_seconds "
-           "waits for it";
+  if (silent.empty()) return {};
   return "rank " + Join(silent, ", ") + (silent.size() == 1 ? " gives" : " give") +
          " no sign of life: frozen, or its node is lost";
 }

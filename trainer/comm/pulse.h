@@ -4,6 +4,7 @@
 #define TRAINYARD_TRAINER_COMM_PULSE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -20,9 +21,9 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Listens to the store and to the other ranks for a few seconds each: "rank 1 gives no sign of life: ...". Never
-  // throws. Safe for any number of threads.
-  std::string Verdict() const;
+  // Listens to the store and to the other ranks for a few seconds each: "rank 1 gives no sign of life: ...", or nothing
+  // where all of them live. Never throws. Safe for any number of threads.
+  std::optional<std::string> Silence() const;
 
  private:
   struct Shared;

@@ -92,7 +92,9 @@ __global__ void AdamWKernel(kernels::AdamWArgs a, int64_t begin, int64_t n) {
     const float v = a.exp_avg_sq[i] * a.beta2 + grad * grad * (1 - a.beta2);
     a.exp_avg[i] = m;
     a.exp_avg_sq[i] = v;
-    a.param[i] = a.param[i] * decay - step_size * m / (sqrtf(v) / a.bias_correction2_sqrt + a.eps);
+    const float p = a.param[i] * decay - step_size * m / (sqrtf(v) / a.bias_correction2_sqrt + a.eps);
+    a.param[i] = p;
+    if (a.average) a.average[i] += a.average_rate * (p - a.average[i]);
   });
 }
 

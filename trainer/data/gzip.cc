@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostBehind = 16 << 20;  // of what follows the bytes that are wanted
 
-[[noreturn]] void Fail(const fs::path& path, const std::string& problem) {
+[[noreturn]] void FailGzip(const fs::path& path, const std::string& problem) {
   throw DataError(path.string() + ": " + problem);
 }
 
@@ -49,9 +49,9 @@ class InflateStream {
       } else if (result == Z_MEM_ERROR) {
         throw std::bad_alloc();
       } else if (result == Z_BUF_ERROR || (result == Z_OK && stream_.avail_in == 0 && left_.empty())) {
-        if (done < to.size()) Fail(path_, "truncated gzip data");
+        if (done < to.size()) FailGzip(path_, "truncated gzip data");
       } else if (result != Z_OK) {
-        Fail(path_, std::string("damaged gzip data: ") + (stream_.msg ? stream_.msg : zError(result)));
+        FailGzip(path_, std::string("damaged gzip data: ") + (stream_.msg ? stream_.msg : zError(result)));
       }
     }
     return done;
@@ -115,13 +115,13 @@ uint64_t MostInflated(uint64_t compressed) { return compressed * 1032 + 1024; }
 std::vector<std::byte> ReadDataFile(const fs::path& path, uint64_t limit) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) Fail(path, "no such file");
-  if (!error && status.type() != fs::file_type::regular) Fail(path, "not a file");
+  if (status.type() == fs::file_type::not_found) FailGzip(path, "no such file");
+  if (!error && status.type() != fs::file_type::regular) FailGzip(path, "not a file");
   try {
     const InputFile file(path);
     if (file.size() > limit)
-      Fail(path, HumanBytes(static_cast<double>(file.size())) + "; expected at most " +
-                     HumanBytes(static_cast<double>(limit)));
+      FailGzip(path, HumanBytes(static_cast<double>(file.size())) + "; expected at most " +
+                         HumanBytes(static_cast<double>(limit)));
     std::vector<std::byte> content(file.size());
     file.ReadAt(0, content);
     return content;
@@ -139,12 +139,12 @@ void Inflate(const fs::path& path, std::span<const std::byte> compressed, std::s
   // Either something is wrong, which zlib names, or more follows, which zlib can drop.
   InflateStream stream(path, compressed);
   const size_t got = stream.Read(to);
-  if (got < to.size()) Fail(path, Format("truncated: %zu of %zu bytes, decompressed", got, to.size()));
+  if (got < to.size()) FailGzip(path, Format("truncated: %zu of %zu bytes, decompressed", got, to.size()));
   std::vector<std::byte> behind(1 << 16);
   uint64_t dropped = 0;
   for (size_t more; (more = stream.Read(behind)) > 0;) {
     dropped += more;
-    if (dropped > kMostBehind) Fail(path, "it goes on for more than 16 MiB behind its values");
+    if (dropped > kMostBehind) FailGzip(path, "it goes on for more than 16 MiB behind its values");
   }
 }
 
@@ -156,7 +156,7 @@ std::string ReadText(const fs::path& path, uint64_t limit) {
   std::vector<std::byte> piece(1 << 20);
   for (size_t got; (got = stream.Read(piece)) > 0;) {
     if (text.size() + got > limit)
-      Fail(path, "more than " + HumanBytes(static_cast<double>(limit)) + " when it is decompressed");
+      FailGzip(path, "more than " + HumanBytes(static_cast<double>(limit)) + " when it is decompressed");
     text.append(reinterpret_cast<const char*>(piece.data()), got);
   }
   return text;

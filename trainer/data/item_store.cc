@@ -18,8 +18,8 @@
 namespace trainyard {
 namespace {
 
-constexpr uint64_t kMagic = 0x316d657469797274;  // "tryitem1" in memory
-constexpr size_t kHead = 4096;                   // of a file; the values begin at a page
+constexpr uint64_t kItemMagic = 0x316d657469797274;  // "tryitem1" in memory
+constexpr size_t kHead = 4096;                       // of a file; the values begin at a page
 constexpr std::string_view kSuffix = ".item", kTemporary = ".tmp-";
 constexpr auto kAbandoned = std::chrono::minutes(10);
 
@@ -35,7 +35,7 @@ uint64_t HashOf(std::span<const uint64_t> head, const std::vector<Volume>& volum
 
 // A file's head: magic, id, stamp, hash, number of volumes, and of each its dimensions; zeros behind them.
 std::vector<uint64_t> HeadOf(int64_t id, uint64_t stamp, const std::vector<Volume>& volumes) {
-  std::vector<uint64_t> head = {kMagic, static_cast<uint64_t>(id), stamp, 0, volumes.size()};
+  std::vector<uint64_t> head = {kItemMagic, static_cast<uint64_t>(id), stamp, 0, volumes.size()};
   for (const Volume& volume : volumes) {
     head.push_back(volume.shape.size());
     head.insert(head.end(), volume.shape.begin(), volume.shape.end());
@@ -100,7 +100,7 @@ std::optional<std::vector<Volume>> ItemStore::Load(int64_t id, uint64_t stamp) c
     if (file.size() < kHead) return std::nullopt;
     std::vector<uint64_t> head(kHead / sizeof(uint64_t));
     file.ReadAt(0, std::as_writable_bytes(std::span(head)));
-    if (head[0] != kMagic || head[1] != static_cast<uint64_t>(id) || head[2] != stamp) return std::nullopt;
+    if (head[0] != kItemMagic || head[1] != static_cast<uint64_t>(id) || head[2] != stamp) return std::nullopt;
     auto volumes = VolumesOf(head, file.size() - kHead);
     if (!volumes) return std::nullopt;
     uint64_t at = kHead;

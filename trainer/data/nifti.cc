@@ -20,9 +20,9 @@ namespace {
 constexpr size_t kHeader = 348, kFirstVoxel = 352;
 // Offsets of nifti1.h's struct nifti_1_header.
 constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112, kUnits = 123,
-                 kQformCode = 252, kSformCode = 254, kQuatern = 256, kQoffset = 268, kSrow = 280, kMagic = 344;
+                 kQformCode = 252, kSformCode = 254, kQuatern = 256, kQoffset = 268, kSrow = 280, kMagicAt = 344;
 
-[[noreturn]] void Fail(const fs::path& path, size_t offset, const std::string& problem) {
+[[noreturn]] void FailNifti(const fs::path& path, size_t offset, const std::string& problem) {
   throw DataError(path.string() + ": offset " + std::to_string(offset) + ": " + problem);
 }
 
@@ -67,37 +67,38 @@ const TypeInfo& TypeOf(const fs::path& path, const Header& header) {
   for (const TypeInfo& type : kTypes) {
     if (type.code != code) continue;
     if (type.size == 0)
-      Fail(path, kDatatype, Format("voxels of type %s are not read; expected integers or real numbers", type.name));
+      FailNifti(path, kDatatype,
+                Format("voxels of type %s are not read; expected integers or real numbers", type.name));
     return type;
   }
-  Fail(path, kDatatype, Format("%d is no type of voxels", code));
+  FailNifti(path, kDatatype, Format("%d is no type of voxels", code));
 }
 
 void CheckHeader(const fs::path& path, Header& header, size_t size) {
-  if (size < kHeader) Fail(path, size, Format("truncated: a header has %zu bytes", kHeader));
+  if (size < kHeader) FailNifti(path, size, Format("truncated: a header has %zu bytes", kHeader));
   const auto native = header.Get<int32_t>(0);
   header.swap = Swapped(native) == static_cast<int32_t>(kHeader);
-  if (native == 540 || Swapped(native) == 540) Fail(path, 0, "NIfTI-2 is not read; expected NIfTI-1");
+  if (native == 540 || Swapped(native) == 540) FailNifti(path, 0, "NIfTI-2 is not read; expected NIfTI-1");
   if (native != static_cast<int32_t>(kHeader) && !header.swap)
-    Fail(path, 0, Format("not a NIfTI-1 file: it begins with %d; expected %zu", native, kHeader));
-  const char* magic = reinterpret_cast<const char*>(header.bytes.data()) + kMagic;
+    FailNifti(path, 0, Format("not a NIfTI-1 file: it begins with %d; expected %zu", native, kHeader));
+  const char* magic = reinterpret_cast<const char*>(header.bytes.data()) + kMagicAt;
   if (std::memcmp(magic, "ni1", 4) == 0)
-    Fail(path, kMagic, "the voxels are in another file (.hdr and .img); expected one file, .nii or .nii.gz");
-  if (std::memcmp(magic, "n+1", 4) != 0) Fail(path, kMagic, "not a NIfTI-1 file: its magic is not n+1");
+    FailNifti(path, kMagicAt, "the voxels are in another file (.hdr and .img); expected one file, .nii or .nii.gz");
+  if (std::memcmp(magic, "n+1", 4) != 0) FailNifti(path, kMagicAt, "not a NIfTI-1 file: its magic is not n+1");
 }
 
 // (X, Y, Z) or (X, Y, Z, T).
 std::vector<int64_t> ShapeOf(const fs::path& path, const Header& header) {
   const auto dims = header.Get<int16_t>(kDim);
-  if (dims < 1 || dims > 7) Fail(path, kDim, Format("%d dimensions; expected 1 to 7", dims));
+  if (dims < 1 || dims > 7) FailNifti(path, kDim, Format("%d dimensions; expected 1 to 7", dims));
   std::vector<int64_t> shape(3, 1);
   for (int d = 1; d <= dims; ++d) {
     const size_t at = kDim + 2 * static_cast<size_t>(d);
     const auto extent = header.Get<int16_t>(at);
-    if (extent < 0) Fail(path, at, Format("dimension %d has %d voxels", d, extent));
-    if (extent == 0) Fail(path, at, Format("an empty volume: dimension %d has no voxels", d));
+    if (extent < 0) FailNifti(path, at, Format("dimension %d has %d voxels", d, extent));
+    if (extent == 0) FailNifti(path, at, Format("an empty volume: dimension %d has no voxels", d));
     if (d > 4 && extent > 1)
-      Fail(path, at, Format("dimension %d has %d voxels; expected at most four dimensions", d, extent));
+      FailNifti(path, at, Format("dimension %d has %d voxels; expected at most four dimensions", d, extent));
     if (d <= 3) shape[static_cast<size_t>(d) - 1] = extent;
     if (d == 4 && extent > 1) shape.push_back(extent);
   }
@@ -108,8 +109,8 @@ size_t FirstVoxel(const fs::path& path, const Header& header) {
   const auto offset = header.Get<float>(kVoxOffset);
   if (offset == 0) return kFirstVoxel;
   if (!(offset >= static_cast<float>(kFirstVoxel) && offset <= 0x1p24f) || offset != std::floor(offset))
-    Fail(path, kVoxOffset,
-         Format("the voxels begin at %g; expected a whole number of at least %zu", offset, kFirstVoxel));
+    FailNifti(path, kVoxOffset,
+              Format("the voxels begin at %g; expected a whole number of at least %zu", offset, kFirstVoxel));
   return static_cast<size_t>(offset);
 }
 
@@ -122,7 +123,7 @@ Scaling ScalingOf(const fs::path& path, const Header& header) {
   const auto slope = header.Get<float>(kSlope), intercept = header.Get<float>(kSlope + 4);
   if (slope == 0 || !std::isfinite(slope)) return {};
   if (!std::isfinite(intercept))
-    Fail(path, kSlope + 4, Format("scl_slope is %g, and scl_inter is %g", slope, intercept));
+    FailNifti(path, kSlope + 4, Format("scl_slope is %g, and scl_inter is %g", slope, intercept));
   return {slope, intercept};
 }
 
@@ -142,7 +143,7 @@ Affine FromQuaternion(const fs::path& path, const Header& header, std::array<dou
                d = header.Get<float>(kQuatern + 8);
   const double left = 1 - (b * b + c * c + d * d);
   if (!(left > -3 * static_cast<double>(std::numeric_limits<float>::epsilon())))
-    Fail(path, kQuatern, Format("the quaternion (%g, %g, %g) is no rotation", b, c, d));
+    FailNifti(path, kQuatern, Format("the quaternion (%g, %g, %g) is no rotation", b, c, d));
   const double a = std::sqrt(std::max(0.0, left));
   const double s = 2 / (a * a + b * b + c * c + d * d);
   if (header.Get<float>(kPixdim) == -1) spacing[2] = -spacing[2];
@@ -253,9 +254,9 @@ uint64_t CountOf(const fs::path& path, const std::vector<int64_t>& shape, size_t
   uint64_t count = 1;
   for (int64_t extent : shape) count *= static_cast<uint64_t>(extent);  // four of 15 bits
   if (count > limits.bytes / voxel)
-    Fail(path, kDim,
-         "its voxels take " + HumanBytes(static_cast<double>(count) * static_cast<double>(voxel)) +
-             "; expected at most " + HumanBytes(static_cast<double>(limits.bytes)));
+    FailNifti(path, kDim,
+              "its voxels take " + HumanBytes(static_cast<double>(count) * static_cast<double>(voxel)) +
+                  "; expected at most " + HumanBytes(static_cast<double>(limits.bytes)));
   return count;
 }
 
@@ -284,7 +285,7 @@ std::string HeaderFor(const NiftiImage& image, size_t voxel) {
   bytes[kUnits] = 2;                   // NIFTI_UNITS_MM
   Put<int16_t>(bytes, kSformCode, 1);  // NIFTI_XFORM_SCANNER_ANAT
   for (size_t i = 0; i < 12; ++i) Put<float>(bytes, kSrow + 4 * i, static_cast<float>(image.affine[i]));
-  std::memcpy(bytes.data() + kMagic, "n+1", 4);
+  std::memcpy(bytes.data() + kMagicAt, "n+1", 4);
   return bytes;
 }
 
@@ -326,9 +327,9 @@ NiftiImage ReadNifti(const fs::path& path, StageTimes* times, const NiftiLimits&
   const uint64_t count = CountOf(path, image.volume.shape, type.size, limits), end = begin + count * type.size;
   const uint64_t most = gzipped ? MostInflated(content.size()) : content.size();
   if (most < end)
-    Fail(path, content.size(),
-         Format("truncated: its %s voxels end at byte %llu%s", type.name, static_cast<unsigned long long>(end),
-                gzipped ? ", and so few bytes cannot be decompressed to that" : ""));
+    FailNifti(path, content.size(),
+              Format("truncated: its %s voxels end at byte %llu%s", type.name, static_cast<unsigned long long>(end),
+                     gzipped ? ", and so few bytes cannot be decompressed to that" : ""));
   if (gzipped) {
     std::vector<std::byte> whole(end);
     Inflate(path, content, whole);

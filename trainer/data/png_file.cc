@@ -22,13 +22,13 @@ namespace {
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a file, and of its pixels
 constexpr uint32_t kLargest = 1 << 15;
 
-[[noreturn]] void Fail(const fs::path& path, const std::string& problem) {
+[[noreturn]] void FailPng(const fs::path& path, const std::string& problem) {
   throw DataError(path.string() + ": " + problem);
 }
 
 void Require(const fs::path& path, int result) {
   if (result == SPNG_EMEM) throw std::bad_alloc();
-  if (result != SPNG_OK) Fail(path, std::string("not a good PNG file: ") + spng_strerror(result));
+  if (result != SPNG_OK) FailPng(path, std::string("not a good PNG file: ") + spng_strerror(result));
 }
 
 const char* RefusedColour(uint8_t type) {
@@ -61,20 +61,20 @@ PngImage ReadPng(const fs::path& path, StageTimes* times) {
   spng_ihdr header{};
   Require(path, spng_get_ihdr(png.get(), &header));
   if (const char* refused = RefusedColour(header.color_type))
-    Fail(path, std::string(refused) + "; expected grey or RGB");
+    FailPng(path, std::string(refused) + "; expected grey or RGB");
   const bool palette = header.color_type == SPNG_COLOR_TYPE_INDEXED;
   const bool small = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE && header.bit_depth < 8;
   const int format = palette ? SPNG_FMT_RGB8 : small ? SPNG_FMT_G8 : SPNG_FMT_PNG;
   size_t size = 0;
   Require(path, spng_decoded_image_size(png.get(), format, &size));
   if (size > kMostBytes || size > 8 * 3 * MostInflated(content.size()))  // one bit can become three bytes
-    Fail(path,
-         Format("%u x %u pixels are more than its %zu bytes can hold", header.height, header.width, content.size()));
+    FailPng(path,
+            Format("%u x %u pixels are more than its %zu bytes can hold", header.height, header.width, content.size()));
   std::vector<std::byte> pixels(size);
   Require(path, spng_decode_image(png.get(), pixels.data(), size, format, 0));
   Require(path, spng_decode_chunks(png.get()));  // what stands behind the pixels is whole, too
   spng_trns transparent{};
-  if (spng_get_trns(png.get(), &transparent) == SPNG_OK) Fail(path, "a transparent colour; expected grey or RGB");
+  if (spng_get_trns(png.get(), &transparent) == SPNG_OK) FailPng(path, "a transparent colour; expected grey or RGB");
   PngImage image;
   image.bits = header.bit_depth == 16 ? 16 : 8;
   image.pixels.shape = {header.height, header.width};

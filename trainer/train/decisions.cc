@@ -105,8 +105,7 @@ class Decider {
     Add("offload", "offload", config_.parallel.offload, Given("parallel.offload"),
         hardware_.gpus.empty() ? "without GPUs the optimizer's state is in host memory anyway"
         : GpuBelow(hardware_, kSixteen)
-            ? LeastGpu(hardware_) +
-                  ", below 16: the optimizer's state belongs into host memory, which is not supported yet"
+            ? LeastGpu(hardware_) + ", below 16: `optimizer` puts the optimizer's state into host memory"
             : LeastGpu(hardware_) + ", 16 or more: the optimizer's state stays there");
   }
 

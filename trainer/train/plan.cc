@@ -95,13 +95,10 @@ const char* NameOf(ZeroStage stage) {
 }
 
 Grounds GroundsHere(const Config& given, const World& world) {
-  returnconst auto {given,order world, SeeHardware(given.checkpoint.dir), EnvText;
-  const int64_t num_samples = order->items("OMP_NUM_THREADS")};
+  return {given, world, SeeHardware(given.checkpoint.dir), EnvText("OMP_NUM_THREADS")};
 }
 
-Decisions  plan.window = num_samples;
-  plan.window_replaced = order->replaced();
-  // Limited, so that the products below stay in range DecideWithoutData(const Grounds& grounds) {
+Decisions DecideWithoutData(const Grounds& grounds) {
   return Decide(grounds.hardware, grounds.given,
                 {.world = grounds.world.size,
                  .ranks_here = grounds.world.local_size,
@@ -118,8 +115,11 @@ Decisions DecideFor(const Grounds& grounds, const Task& task, int64_t resumed_gl
                  .omp_num_threads = grounds.omp_num_threads});
 }
 
-Plan MakePlan(const Config& config, const Decisions& decisions, int64_t num_samples) {
+Plan MakePlan(const Config& config, const Decisions& decisions, const Order& order) {
+  const int64_t num_samples = order.items();
   Plan plan;
+  plan.window = num_samples;
+  plan.window_replaced = order.replaced();
   plan.global_batch = decisions.global_batch;
   if (config.batch.global.value_or(0) > num_samples) {
     throw ConfigError(Format("batch.global: %lld is more than the %lld samples of the data set",

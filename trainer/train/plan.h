@@ -57,8 +57,8 @@ Decisions DecideWithoutData(const Grounds& grounds);
 // then kept.
 Decisions DecideFor(const Grounds& grounds, const Task& task, int64_t resumed_global);
 
-// `num_samples`: of an epoch, as the order gives them. Throws ConfigError naming the numbers that do not fit together.
-Plan MakePlan(const Config& config, const Decisions& decisions, int64_t num_samples);
+// `order`: what epochs are made of. Throws ConfigError naming the numbers that do not fit together.
+Plan MakePlan(const Config& config, const Decisions& decisions, const Order& order);
 
 // The banner: everything decided, one line each.
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples);

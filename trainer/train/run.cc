@@ -23,7 +23,7 @@ namespace {
 
 Plan PlanOf(const Config& config, const Grounds& grounds, const Task& task, int64_t resumed_global) {
   return MakePlan(config, DecideFor(grounds, task, resumed_global),
-                  task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items());
+                  *task.MakeOrder(static_cast<uint64_t>(config.run.seed)));
 }
 
 void ApplyDeterminism(const Config& config) {

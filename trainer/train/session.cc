@@ -113,9 +113,14 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   session.hang =
       std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank, world.size, named);
   const std::string pod_ip = EnvText(env::kPodIp);
-  const auto who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()] {
+  // Who is frozen cannot say where it stands; so the ranks say it while their pulses are listened to.
+  const auto who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()]() -> std::string {
+    hang->Ask();
+    if (const std::optional<std::string> silence = pulse->Silence()) return *silence;
     const std::string verdict = hang->Explain();
-    return verdict.empty() ? pulse->Verdict() : verdict;
+    return !verdict.empty() ? verdict
+                            : "every rank is alive: one takes longer for its part than that, and a larger "
+                              "parallel.collective_seconds waits for it";
   };
   const std::string interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr);
   session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"),

@@ -77,7 +77,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       session_(std::move(session)),
       train_(resume.train),
       decisions_(DecideFor(grounds, *task_, resume.global_batch)),
-      plan_(MakePlan(config, decisions_, task_->MakeOrder(static_cast<uint64_t>(config.run.seed))->items())),
+      plan_(MakePlan(config, decisions_, *task_->MakeOrder(static_cast<uint64_t>(config.run.seed)))),
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.communicator)),
       clock_(session_.hang ? &session_.hang->recorder() : nullptr),

@@ -1,5 +1,6 @@
 #include "trainer/task/mace_survival/volumes.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -49,6 +50,10 @@ class Volumes : public Dataset {
     try {
       Volume volume = ReadNifti(subject.image).volume;
       RequireShape(volume, {0, 0, 0}, subject.image);
+      if (std::ranges::min(volume.shape) < 2)
+        throw DataError(Format("%s: %lld x %lld x %lld voxels; expected two or more along each axis",
+                               subject.image.c_str(), static_cast<long long>(volume.shape[0]),
+                               static_cast<long long>(volume.shape[1]), static_cast<long long>(volume.shape[2])));
       RequireFinite(volume, subject.image);
       return volume;
     } catch (const DataError& error) {
