@@ -225,7 +225,8 @@ TEST_F(SmartCacheTest, WhatCannotBeKeptIsPreparedEachTime) {
     EXPECT_NE(said.find("warning: data.cache.dir: "), std::string::npos) << said;
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
     EXPECT_EQ(cache->counts().misses, 3 * 16);
-    EXPECT_EQ(cache->counts().failed, 1) << "and it is not tried again for each sample";
+    const int64_t failed = cache->counts().failed;
+    EXPECT_TRUE(failed == 1 || failed == 2) << failed << ": the reader's try and the background's, not one a sample";
   }
 }
 
@@ -244,13 +245,13 @@ TEST_F(SmartCacheTest, ABadSampleIsAnErrorWhereItIsRead) {
 }
 
 TEST_F(SmartCacheTest, NoReaderWaitsForTheBackground) {
-  delay_ = milliseconds(30);
+  delay_ = milliseconds(100);
   const auto cache = Cache(Options());
   ReadEpoch(*cache, 0);
   Await([&] { return cache->counts().prepared == 6; });
   const double start = SteadySeconds();
-  ReadEpoch(*cache, 1);  // while the next six take 180 ms
-  EXPECT_LT(SteadySeconds() - start, 0.1) << "sixteen samples that are kept";
+  ReadEpoch(*cache, 1);  // while the next six take 600 ms
+  EXPECT_LT(SteadySeconds() - start, 0.5) << "sixteen samples that are kept";
   EXPECT_EQ(cache->counts().misses, 16);
 }
 

@@ -62,8 +62,8 @@ FollowUp Follow(const std::vector<Phantom>& subjects, double event_rate, uint64_
   std::vector<double> rates;
   for (size_t i = 0; i < waits.size(); ++i) rates.push_back(waits[i] / censored[i]);
   std::ranges::sort(rates);
-  const auto events = std::clamp<size_t>(static_cast<size_t>(event_rate * static_cast<double>(rates.size()) + 0.5), 1,
-                                         rates.size() - 1);
+  const auto events = std::clamp<size_t>(
+      static_cast<size_t>(std::llround(event_rate * static_cast<double>(rates.size()))), 1, rates.size() - 1);
   const double h0 = (rates[events - 1] + rates[events]) / 2;
   const Permutation order(subjects.size(), HashKey(seed, NameKey("mace folds")));
   for (size_t i = 0; i < waits.size(); ++i) {
