@@ -92,7 +92,10 @@ Manual Launch() {
             "RANK over LOCAL_WORLD_SIZE."},
            {"SLURM_NNODES, SLURM_NODEID, SLURM_JOB_NODELIST, SLURM_JOB_ID",
             "The nodes, without either: the first host of the list is the master, on port 20000 + the job's number "
-            "modulo 10000 (docs/slurm.md)."}},
+            "modulo 10000 (docs/slurm.md)."},
+           {"GOMP_SPINCOUNT, OMP_WAIT_POLICY",
+            "libgomp's own: how long threads that wait for each other stay awake. Milliseconds without them, which is "
+            "fastest on CPUs of one's own; where others use them too, OMP_WAIT_POLICY=passive is."}},
           Joined(ConfigVariables(), RunVariables())),
       .files = RunFiles(),
       .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 74, 75})),

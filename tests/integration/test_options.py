@@ -259,6 +259,18 @@ def test_the_optimizer_waits_for_the_checkpoints_copy(tmp_path, data):
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_a_failure_that_every_rank_has_heard_of_ends_no_checkpoint_that_is_being_written(tmp_path, data, nproc):
+    """The copy lasts seconds; the next step, of which the last rank's loss is no number, milliseconds."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, model={"dim": 128, "layers": 2}, train={"steps": 3},
+                            checkpoint={"every": 1}, faults={"nonfinite": "stop"}, run={"dir": str(tmp_path / "run")})
+    launch = ["launch", "--nproc", str(nproc)] if nproc > 1 else ["train"]
+    result = harness.run(*launch, "--config", harness.write_config(tmp_path / "run.json", config), LD_PRELOAD=os.environ["TRAINYARD_SLOW_COPY"],
+                         TRAINYARD_TEST_FAULT=f"nonfinite:{nproc - 1}:2")
+    assert result.returncode == 72, result.stderr
+    assert (tmp_path / "run" / "checkpoints" / "step-00000001" / "manifest.json").is_file(), result.stderr
+
+
 def test_an_evaluation_may_use_another_batch_seed_and_data(job, tmp_path, data):
     """What it needs of the training's configuration is the model and the task."""
     result, directory = job("run")

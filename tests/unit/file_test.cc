@@ -1,6 +1,7 @@
 #include "trainer/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -53,6 +54,37 @@ TEST_F(FileTest, AFailedWriteNamesThePath) {
         throw;
       },
       StorageError);
+}
+
+// For as long as this lives no file can be opened: the system has no answer, as when a server is away.
+class NoDescriptorLeft {
+ public:
+  NoDescriptorLeft() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptorLeft() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(FileTest, WhatWasRefusedIsAMistakeAndWhatGotNoAnswerIsTheStorages) {
+  const fs::path file = directory_ / "a";
+  WriteFileAtomic(file, "one");
+  EXPECT_THROW(InputFile(directory_ / "none"), RefusedPathError);
+  EXPECT_THROW(InputFile{directory_}, RefusedPathError);
+  EXPECT_THROW(RequireWritableDirectory(file / "below", "run.dir"), ConfigError);
+  const NoDescriptorLeft none;
+  try {
+    const InputFile opened(file);
+    ADD_FAILURE() << "it was opened";
+  } catch (const RefusedPathError& error) {
+    ADD_FAILURE() << error.what();
+  } catch (const StorageError&) {
+  }
+  EXPECT_THROW(RequireWritableDirectory(directory_, "run.dir"), StorageError);
 }
 
 TEST_F(FileTest, LongestVolumeWins) {

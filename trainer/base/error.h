@@ -49,6 +49,10 @@ struct DataError : Error {
 struct PeerError : Error {
   explicit PeerError(const std::string& what) : Error(ExitCode::kPeer, what) {}
 };
+// Another rank, which lives, has told why it failed; every rank knows, and all of them live.
+struct ToldError : PeerError {
+  explicit ToldError(const std::string& what) : PeerError(what) {}
+};
 // What was asked for does not fit into memory.
 struct OutOfMemoryError : Error {
   explicit OutOfMemoryError(const std::string& what) : Error(ExitCode::kOutOfMemory, what) {}
@@ -59,6 +63,11 @@ struct NonFiniteError : Error {
 // Writing or reading a checkpoint failed, or none of the existing ones is good.
 struct StorageError : Error {
   explicit StorageError(const std::string& what) : Error(ExitCode::kStorage, what) {}
+};
+// The path is a mistake, and would be one again: nothing is there, it is no regular file, or a right is missing. Who
+// reads what a user named makes a ConfigError or DataError of it; anything else that fails is the storage's.
+struct RefusedPathError : StorageError {
+  explicit RefusedPathError(const std::string& what) : StorageError(what) {}
 };
 // A stop was requested; whatever was trained is durable.
 struct StoppedError : Error {

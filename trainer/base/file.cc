@@ -53,6 +53,22 @@ fs::path ResolveVolume(const fs::path& path) {
   return best_host + given.substr(best_mount.size());
 }
 
+bool IsRefusal(int error) {
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return true;
+    default:
+      return false;
+  }
+}
+
 fs::file_status LookAt(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -110,15 +126,19 @@ void WriteFileAtomic(const fs::path& path, std::string_view content) {
   file.Commit();
 }
 
+void ThrowUnwritable(const std::string& what, int error) {
+  const std::string text = what + ": " + std::strerror(error);
+  if (IsRefusal(error)) throw ConfigError(text);
+  throw StorageError(text);
+}
+
 void RequireWritableDirectory(const fs::path& directory, std::string_view field) {
   std::error_code error;
   fs::create_directories(directory, error);
   const fs::path probe = directory / Format(".probe-%d", getpid());
   const int fd = error ? -1 : open(probe.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    const std::string reason = error ? error.message() : std::strerror(errno);
-    throw ConfigError(std::string(field) + ": cannot write in " + directory.string() + ": " + reason);
-  }
+  if (fd < 0)
+    ThrowUnwritable(std::string(field) + ": cannot write in " + directory.string(), error ? error.value() : errno);
   close(fd);
   unlink(probe.c_str());
 }

@@ -23,6 +23,10 @@ namespace fs = std::filesystem;
 // home directory of it, and a folder of that name is dangerous to remove.
 fs::path ResolveVolume(const fs::path& path);
 
+// Whether an errno is a file system's answer that a path or a right is a mistake, which an attempt that follows would
+// hear again. Otherwise there was no answer: a disk or quota that is full, a server that is away, no descriptor left.
+bool IsRefusal(int error);
+
 // What is at `path`, links followed: of the type not_found only when nothing is, or can be, since the name is too long
 // for every file system. Nothing follows from a look that failed (an NFS server that is away, a right that is missing):
 // it throws.
@@ -59,8 +63,11 @@ void WriteFileAtomic(const fs::path& path, std::string_view content);
 
 void SyncDirectory(const fs::path& directory);
 
+// Throws ConfigError ("cannot write where told to") where an errno is a refusal, else StorageError.
+[[noreturn]] void ThrowUnwritable(const std::string& what, int error);
+
 // Creates the directory and its parents, and proves that files can be made in it.
-// Throws ConfigError ("cannot write where told to").
+// Throws ConfigError where that is a mistake (IsRefusal), else StorageError.
 void RequireWritableDirectory(const fs::path& directory, std::string_view field);
 
 uint64_t FreeBytes(const fs::path& directory);

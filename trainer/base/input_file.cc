@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/hash.h"
 
 namespace trainyard {
@@ -26,12 +27,15 @@ constexpr size_t kPiece = 4 << 20;
 
 InputFile::InputFile(const std::filesystem::path& path)
     : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a FIFO would wait for its writer
-  if (fd_ < 0) Fail(path_, std::strerror(errno));
+  if (fd_ < 0) {
+    if (!IsRefusal(errno)) Fail(path_, std::strerror(errno));
+    throw RefusedPathError("cannot read " + path_.string() + ": " + std::strerror(errno));
+  }
   struct stat info {};
   const bool regular = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
   if (!regular) {
     close(fd_);
-    Fail(path_, "not a regular file");
+    throw RefusedPathError("cannot read " + path_.string() + ": not a regular file");
   }
   size_ = static_cast<uint64_t>(info.st_size);
 }

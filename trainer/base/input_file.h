@@ -19,7 +19,7 @@ using Tick = std::function<void()>;
 // removed meanwhile.
 class InputFile {
  public:
-  // Throws StorageError when it cannot be opened, or is not a regular file.
+  // Throws StorageError when it cannot be opened; RefusedPathError when it never could, or is not a regular file.
   explicit InputFile(const std::filesystem::path& path);
   InputFile(InputFile&& other) noexcept;
   ~InputFile();

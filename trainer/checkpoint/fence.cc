@@ -51,7 +51,6 @@ Standing Fence::Of(const Writer& writer, int64_t step) const {
 
 std::string Fence::Superseded(const Writer& writer) const {
   const auto attempt = static_cast<long long>(writer.attempt);
-  if (owners.empty()) return Format("the fence is gone: attempt %lld owns the checkpoints no more", attempt);
   const Writer& last = owners.back().writer;
   return Format(
       "attempt %lld%s owns the checkpoints now, not attempt %lld any more: this one was superseded and ends, "
@@ -105,10 +104,25 @@ void Fence::Take(const fs::path& directory, const Writer& writer, const std::fun
   Write(directory, fence);
 }
 
+namespace {
+
+// A fence that is not there any more was taken by nobody: its folder was.
+void RequireLast(const fs::path& directory, const Fence& fence, const Writer& writer) {
+  if (fence.owners.empty())
+    throw StorageError(
+        Format("checkpoint.dir: %s: what attempt %lld has written there is gone: was the folder removed, "
+               "renamed or emptied? Nothing more can be saved; where it was renamed, the run goes on "
+               "from there",
+               directory.c_str(), static_cast<long long>(writer.attempt)));
+  if (!fence.IsLast(writer)) throw PeerError(directory.string() + ": " + fence.Superseded(writer));
+}
+
+}  // namespace
+
 void Fence::Record(const fs::path& directory, const Writer& writer, int64_t resumed_step, const std::string& source) {
   const FenceLock lock(directory);
   Fence fence = Read(directory);
-  if (!fence.IsLast(writer)) throw PeerError(directory.string() + ": " + fence.Superseded(writer));
+  RequireLast(directory, fence, writer);
   fence.owners.back().resumed_step = resumed_step;
   fence.owners.back().source = source;
   Write(directory, fence);
@@ -116,7 +130,7 @@ void Fence::Record(const fs::path& directory, const Writer& writer, int64_t resu
 
 void Fence::RequireOwner(const fs::path& directory, const Writer& writer) {
   const Fence fence = Read(directory);
-  if (!fence.IsLast(writer)) throw PeerError(directory.string() + ": " + fence.Superseded(writer));
+  RequireLast(directory, fence, writer);
 }
 
 void Fence::AsOwner(const fs::path& directory, const Writer& writer, const std::function<void()>& change,

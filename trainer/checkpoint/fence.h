@@ -45,7 +45,7 @@ struct Fence {
   Standing Of(const Writer& writer, int64_t step) const;
   bool Readable(const Writer& writer, int64_t step) const { return Of(writer, step) == Standing::kReadable; }
   bool IsLast(const Writer& writer) const { return !owners.empty() && owners.back().writer == writer; }
-  // Why `writer`, which is not the last owner, has to end: who came after it.
+  // Why `writer`, which is not the last owner, has to end: who came after it. REQUIRES: there are owners.
   std::string Superseded(const Writer& writer) const;
   // The highest attempt listed under a uid; 0 when there is none.
   int64_t LastAttempt(const std::string& job_uid) const;
@@ -67,7 +67,7 @@ struct Fence {
   // changes nothing, when one has. `stop` as FenceLock's.
   static void AsOwner(const std::filesystem::path& directory, const Writer& writer, const std::function<void()>& change,
                       const std::function<bool()>& stop = {});
-  // Throws PeerError when `writer` is not the last owner any more.
+  // Throws PeerError when `writer` is not the last owner any more, StorageError when the fence is not there any more.
   static void RequireOwner(const std::filesystem::path& directory, const Writer& writer);
 };
 

@@ -1,6 +1,7 @@
 #include "trainer/checkpoint/writer.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -259,19 +260,34 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
     fs::rename(temporary, final, error);
     if (error) throw StorageError("cannot commit " + final.string() + ": " + error.message());
     SyncDirectory(options_.directory);
-    WriteFileAtomic(options_.directory / "latest", StepName(job.step) + "\n");
-    RequireOwner();  // Where there are no locks, this keeps the time short in which a loser could remove steps.
-    removed = Retain(options_.directory, Fence::Read(options_.directory), options_.writer, job.step, options_.retention,
-                     kept_);
+    removed = Announce(job.step);
   });
   uint64_t bytes = text.size();
   for (const auto& [name, file] : manifest.files) bytes += file.bytes;
-  for (const fs::path& path : removed) {
+  Remove(removed);
+  return bytes;
+}
+
+// Of a step that is durable by now: what fails here fails no save, and the next one does it again.
+std::vector<fs::path> CheckpointWriter::Announce(int64_t step) try {
+  WriteFileAtomic(options_.directory / "latest", StepName(step) + "\n");
+  RequireOwner();  // Where there are no locks, this keeps the time short in which a loser could remove steps.
+  return Retain(options_.directory, Fence::Read(options_.directory), options_.writer, step, options_.retention, kept_);
+} catch (const PeerError&) {
+  throw;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "warning: %s is saved, but not in `latest`, or no older step was removed: %s\n",
+               StepName(step).c_str(), error.what());
+  return {};
+}
+
+void CheckpointWriter::Remove(const std::vector<fs::path>& steps) try {
+  for (const fs::path& path : steps) {
     signs_.Beat();
     std::error_code ignored;
     fs::remove_all(path, ignored);
   }
-  return bytes;
+} catch (const std::exception&) {  // The run ends; who goes on removes them.
 }
 
 }  // namespace trainyard

@@ -92,6 +92,8 @@ class CheckpointWriter {
   void CopySources(const Job& job);
   Manifest Collect(const Job& job);
   uint64_t Commit(const Job& job, const std::filesystem::path& temporary);
+  std::vector<std::filesystem::path> Announce(int64_t step);
+  void Remove(const std::vector<std::filesystem::path>& steps);
   nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary);
   static std::string Key(int64_t step, const std::string& what);
 

@@ -44,7 +44,7 @@ void FailTogether(ControlPlane& control, const std::exception_ptr& error, const 
   const auto end = std::find_if(parts.begin() + 1, parts.end(), [](int64_t value) { return value < 0; });
   std::string text;
   for (auto c = parts.begin() + 1; c != end; ++c) text.push_back(static_cast<char>(*c));
-  throw PeerError(Format("rank %lld failed in %s: %s", static_cast<long long>(-1 - parts.front()), what.c_str(),
+  throw ToldError(Format("rank %lld failed in %s: %s", static_cast<long long>(-1 - parts.front()), what.c_str(),
                          ValidUtf8(text).c_str()));
 }
 

@@ -10,7 +10,7 @@
 namespace trainyard {
 
 // Every rank calls it, with its error or null. Returns when no rank has one. Otherwise a rank that has one throws it,
-// also when nobody is left to hear of it, and the others throw PeerError: "rank 1 failed in <what>: ...", of the first
+// also when nobody is left to hear of it, and the others throw ToldError: "rank 1 failed in <what>: ...", of the first
 // rank that did.
 void FailTogether(ControlPlane& control, const std::exception_ptr& error, const std::string& what);
 

@@ -62,7 +62,7 @@ class StoreForGloo : public c10d::Store {
 
 class GlooCommunicator : public Communicator {
  public:
-  GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const GlooOptions& options)
+  GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const ConnectOptions& options)
       : Communicator(options.rank, options.size, options.recorder, options.group),
         options_(options),
         group_(std::move(group)),
@@ -101,7 +101,7 @@ class GlooCommunicator : public Communicator {
   }
 
  private:
-  const GlooOptions options_;
+  const ConnectOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   GlooExchange exchange_;
 };
@@ -151,7 +151,7 @@ void CloseDoor(int listening) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const GlooOptions& options) {
+std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const ConnectOptions& options) {
   try {
     const auto timeout = std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout);
     auto native = c10d::ProcessGroupGloo::Options::create(timeout);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/input_file.h"
 #include "trainer/base/text.h"
 
@@ -113,10 +114,9 @@ bool IsGzip(std::span<const std::byte> content) {
 uint64_t MostInflated(uint64_t compressed) { return compressed * 1032 + 1024; }
 
 std::vector<std::byte> ReadDataFile(const fs::path& path, uint64_t limit) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) FailGzip(path, "no such file");
-  if (!error && status.type() != fs::file_type::regular) FailGzip(path, "not a file");
+  const fs::file_status status = LookAt(path);
+  if (!fs::exists(status)) FailGzip(path, "no such file");
+  if (!fs::is_regular_file(status)) FailGzip(path, "not a file");
   try {
     const InputFile file(path);
     if (file.size() > limit)
@@ -125,8 +125,8 @@ std::vector<std::byte> ReadDataFile(const fs::path& path, uint64_t limit) {
     std::vector<std::byte> content(file.size());
     file.ReadAt(0, content);
     return content;
-  } catch (const StorageError& unreadable) {
-    throw DataError(unreadable.what());
+  } catch (const RefusedPathError& refused) {
+    throw DataError(refused.what());
   }
 }
 

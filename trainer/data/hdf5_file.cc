@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 
 namespace trainyard {
 namespace {
@@ -54,9 +55,9 @@ hid_t MakeBoolType() {
 
 Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
   PrepareLibrary();
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) throw DataError(path.string() + ": no such file");
-  if (!std::filesystem::is_regular_file(path, error)) throw DataError(path.string() + ": not a file");
+  const fs::file_status there = LookAt(path);
+  if (!fs::exists(there)) throw DataError(path.string() + ": no such file");
+  if (!fs::is_regular_file(there)) throw DataError(path.string() + ": not a file");
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   if (id < 0)
     throw DataError(path.string() + ": not an HDF5 file, or truncated (" +

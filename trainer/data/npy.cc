@@ -57,10 +57,10 @@ constexpr ConvertFrom kConversions[] = {
 }  // namespace
 
 IntArray ReadNpy(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) throw DataError(path.string() + ": no such file");
+  const fs::file_status there = LookAt(path);
+  if (!fs::exists(there)) throw DataError(path.string() + ": no such file");
   // A pipe or a device may never end, or never begin.
-  if (!std::filesystem::is_regular_file(path, error)) throw DataError(path.string() + ": not a file");
+  if (!fs::is_regular_file(there)) throw DataError(path.string() + ": not a file");
   const InputFile file(path);
   std::string start(static_cast<size_t>(std::min(file.size(), kMaxStart)), '\0');
   file.ReadAt(0, std::as_writable_bytes(std::span(start)));

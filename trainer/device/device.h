@@ -6,14 +6,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "trainer/comm/collectives.h"
-#include "trainer/comm/flight_recorder.h"
+#include "trainer/comm/connect_options.h"
 #include "trainer/comm/store.h"
 #include "trainer/device/flat_math.h"
 
@@ -21,22 +19,6 @@ namespace trainyard {
 
 struct DeviceMemory {
   int64_t free = 0, total = 0;  // bytes, of the whole device
-};
-
-// How the ranks of a world are connected.
-struct ConnectOptions {
-  int rank = 0, size = 1;
-  std::string interface;  // this rank's address, as other ranks reach it
-  std::chrono::duration<double> rendezvous_timeout{300};
-  std::chrono::duration<double> collective_timeout{600};
-  // Asked when a collective was not answered in time, from another thread: a sentence. May be empty.
-  std::function<std::string()> who_is_silent = {};
-  // What waits for this device waits for ever, and only the end of the process ends that; from another thread, with
-  // why. May be empty.
-  std::function<void(const std::string& failure)> stuck = {};
-  // Where collectives are noted, as of `group`; may be null.
-  FlightRecorder* recorder = nullptr;
-  std::string group = {};
 };
 
 // Calls concern the calling thread's stream where they name none. Safe for any number of threads. Everything throws

@@ -60,14 +60,7 @@ class HostDevice : public Device {
   void Synchronize() override {}
   std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) override {
     if (options.size == 1) return MakeSingleCommunicator();
-    return MakeGlooCommunicator(std::move(store), {.rank = options.rank,
-                                                   .size = options.size,
-                                                   .interface = options.interface,
-                                                   .rendezvous_timeout = options.rendezvous_timeout,
-                                                   .collective_timeout = options.collective_timeout,
-                                                   .who_is_silent = options.who_is_silent,
-                                                   .recorder = options.recorder,
-                                                   .group = options.group});
+    return MakeGlooCommunicator(std::move(store), options);
   }
 };
 

@@ -198,14 +198,21 @@ class Node {
                          again.c_str()));
   }
 
-  void Drain(Rank& rank) {
+  // What is there, at most a megabyte: a rank that never stops to write must not keep the loop from signals and from
+  // the other ranks. What stays is told by the next poll.
+  template <class Take>
+  static void ReadSome(int fd, const Take& take) {
     char buffer[65536];
-    for (ssize_t n; rank.child.output >= 0 && (n = read(rank.child.output, buffer, sizeof buffer)) > 0;) {
-      rank.output.Append({buffer, static_cast<size_t>(n)});
+    for (int turn = 0; turn < 16 && fd >= 0; ++turn) {
+      const ssize_t n = read(fd, buffer, sizeof buffer);
+      if (n <= 0) return;
+      take(std::string_view(buffer, static_cast<size_t>(n)));
     }
-    for (ssize_t n; rank.child.report >= 0 && (n = read(rank.child.report, buffer, sizeof buffer)) > 0;) {
-      rank.report_line.append(buffer, static_cast<size_t>(n));
-    }
+  }
+
+  void Drain(Rank& rank) {
+    ReadSome(rank.child.output, [&](std::string_view text) { rank.output.Append(text); });
+    ReadSome(rank.child.report, [&](std::string_view text) { rank.report_line.append(text); });
     for (size_t end; (end = rank.report_line.find('\n')) != std::string::npos;) {
       ReadReport(rank, rank.report_line.substr(0, end));
       rank.report_line.erase(0, end + 1);
@@ -281,8 +288,9 @@ class Node {
   void KillStragglers() {
     if (first_failure_ == 0 || killing_ > 0 || SteadySeconds() - first_failure_ <= kCollectSeconds || !AnyRunning())
       return;
-    terminal_.Say(Format("launch: %s after the first failure rank %s did not end by themselves: killed\n",
-                         HumanSeconds(kCollectSeconds).c_str(), Running().c_str()));
+    terminal_.Say(
+        Format("launch: %s after the first failure these ranks did not end by themselves, and were killed: %s\n",
+               HumanSeconds(kCollectSeconds).c_str(), Running().c_str()));
     KillAll();
   }
 

@@ -32,10 +32,10 @@ bool ReportChannel::Send(const std::string& line) {
 }
 
 void ReportChannel::SendStatus(const RankStatus& status) { Send(Line({{"status", status.ToJson()}})); }
+// These lines may follow one that was cut.
 void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) {
-  Send(Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}}));
+  Send("\n" + Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}}));
 }
-// The line may follow one that was cut.
 bool ReportChannel::SendEnd(const std::string& message) {
   return Send("\n" + Line({{"end", {{"message", Shorten(message, 2000)}}}}));
 }

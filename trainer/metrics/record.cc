@@ -18,7 +18,7 @@ namespace trainyard {
 namespace {
 
 [[noreturn]] void RefuseToWrite(const fs::path& path) {
-  throw ConfigError("train.record: cannot write " + path.string() + ": " + std::strerror(errno));
+  ThrowUnwritable("train.record: cannot write " + path.string(), errno);
 }
 
 bool IsOfStepUpTo(int64_t last_step, const std::string& line) {

@@ -55,8 +55,9 @@ void DataWaitRatio(const RankStatus& s, const std::function<void(Labels, double)
   if (all > 0) add({}, data / all);
 }
 
-const std::vector<MetricSpec>& Specs() {
-  static const std::vector<MetricSpec> specs = {
+// How far it is, how well and how fast.
+std::vector<MetricSpec> OfProgress() {
+  return {
       {"trainyard_trainer_build_info", "Always 1; version and commit are labels.", MetricType::Gauge,
        [](const RankStatus&, const auto& add) {
          add({{"version", Build().version}, {"commit", Build().commit}}, 1);
@@ -94,6 +95,12 @@ const std::vector<MetricSpec>& Specs() {
        [](const RankStatus& s, const auto& add) {
          if (s.mfu) add({{"convention", "palm"}}, *s.mfu);
        }},
+  };
+}
+
+// Where the time goes.
+std::vector<MetricSpec> OfTime() {
+  return {
       {"trainyard_phase_seconds_total", "Time of the step thread by phase.", MetricType::Counter,
        [](const RankStatus& s, const auto& add) {
          for (const auto& [phase, seconds] : s.phase_seconds) add({{"phase", phase}}, seconds);
@@ -114,6 +121,12 @@ const std::vector<MetricSpec>& Specs() {
        MetricType::Counter, DataSeconds("collate")},
       {"trainyard_data_wait_seconds_total", "Time that the step thread waited for the loader.", MetricType::Counter,
        DataSeconds("wait")},
+  };
+}
+
+// What it holds, and what has happened to it.
+std::vector<MetricSpec> OfHealth() {
+  return {
       {"trainyard_host_memory_bytes", "Resident memory of the rank's process.", MetricType::Gauge,
        Known(&RankStatus::host_memory_bytes)},
       {"trainyard_checkpoint_last_step", "Step of the newest durable checkpoint.", MetricType::Gauge,
@@ -151,6 +164,15 @@ const std::vector<MetricSpec>& Specs() {
          for (const auto& [sink, events] : s.telemetry_dropped) add({{"sink", sink}}, static_cast<double>(events));
        }},
   };
+}
+
+const std::vector<MetricSpec>& Specs() {
+  static const std::vector<MetricSpec> specs = [] {
+    std::vector<MetricSpec> all;
+    for (std::vector<MetricSpec> part : {OfProgress(), OfTime(), OfHealth()})
+      all.insert(all.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
+    return all;
+  }();
   return specs;
 }
 

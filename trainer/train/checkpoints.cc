@@ -286,6 +286,8 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
     if (!file.tensors().contains(spec.name)) missing.push_back(spec.name);
     require_shape(spec.name, spec.shape);
   }
+  for (const auto& [name, id] : model.aliases)
+    require_shape(name, model.parameters[static_cast<size_t>(id.index)].shape);
   for (const auto& [name, tensor] : file.tensors()) {
     if (!known.contains(name)) unexpected.push_back(name);
   }
@@ -298,6 +300,12 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
     const std::vector<float> values = file.Floats(model.parameters[i].name, tick);
     RequireFinite(field + ": " + path + ": " + model.parameters[i].name, values);
     engine.SetParameter({static_cast<int32_t>(i)}, values);
+    for (const auto& [name, id] : model.aliases) {
+      if (static_cast<size_t>(id.index) != i || !file.tensors().contains(name)) continue;
+      if (file.Floats(name, tick) != values)
+        throw ConfigError(field + ": " + path + ": " + name + " is not " + model.parameters[i].name +
+                          ", to which it is tied in this model");
+    }
   }
   for (const StateSlice& slice : engine.Slices()) {
     const std::string name = slice.key.starts_with("buffer.") ? slice.key.substr(7) : "";

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -18,10 +17,7 @@ namespace {
 
 // A right that the system refuses is a mistake; an answer that it could not get is none.
 void RequireRight(const std::string& field, const std::string& problem, const fs::path& path, int right) {
-  if (access(path.c_str(), right) == 0) return;
-  const std::string text = problem + path.string() + ": " + std::strerror(errno);
-  if (errno == EACCES || errno == EPERM || errno == EROFS) Refuse(field, text);
-  throw StorageError(field + ": " + text);
+  if (access(path.c_str(), right) != 0) ThrowUnwritable(field + ": " + problem + path.string(), errno);
 }
 
 // The directory, or where it would be made.
@@ -53,6 +49,17 @@ void CheckPlaces(const Config& c) {
     const fs::path file = fs::path(c.checkpoint.dir) / name;
     if (fs::is_directory(LookAt(file)))
       Refuse("checkpoint.dir", file.string() + " is a directory; remove it, or name another checkpoint.dir");
+  }
+  for (const char* name : {"export", "best"}) {
+    const fs::path folder = fs::path(c.run.dir) / name;
+    const fs::file_status there = fs::symlink_status(folder);
+    if (fs::exists(there) && !fs::is_directory(LookAt(folder)))
+      Refuse("run.dir", folder.string() + " is not a directory; remove it, or name another run.dir");
+  }
+  for (const char* name : {"evaluation.json", "export/model.safetensors"}) {
+    const fs::path file = fs::path(c.run.dir) / name;
+    if (fs::is_directory(LookAt(file)))
+      Refuse("run.dir", file.string() + " is a directory; remove it, or name another run.dir");
   }
   if (!fs::exists(LookAt(c.data.path))) Refuse("data.path", c.data.path + ": no such file or directory");
   // A run that has begun goes on from its own checkpoints; what it came from may be gone by then.

@@ -206,7 +206,11 @@ class Chooser {
     const bool empty = Fence::Read(directory_).owners.empty();
     if (!empty && !fs::exists(LookAt(directory_ / "latest"))) return;
     const Json saved = ParseJson(ReadFile(IdentityFile(config_))).at("config");
-    if (saved.value("/checkpoint/dir"_json_pointer, "") != config_.checkpoint.dir) return;
+    const std::string named = saved.value("/checkpoint/dir"_json_pointer, "");
+    // Also of a run directory that was copied or renamed with its checkpoints in it.
+    const bool moved = fs::path(named).lexically_relative(saved.value("/run/dir"_json_pointer, "")) ==
+                       fs::path(config_.checkpoint.dir).lexically_relative(config_.run.dir);
+    if (named != config_.checkpoint.dir && !moved) return;
     if (said && saved.value("/checkpoint/resume"_json_pointer, "") != config_.checkpoint.resume) return;
     throw StorageError(
         "checkpoint.dir: " + directory_.string() + (empty ? " is empty" : " holds no step") + ", but the run in " +

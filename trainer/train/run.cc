@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 
+#include <exception>
+
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/memory.h"
@@ -50,6 +52,19 @@ void RequireFeasible(const Config& config, const Grounds& grounds, const Task& t
   RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
 }
 
+// After a failure: whether the other ranks live, and know of it or will soon.
+bool EveryoneLives(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ToldError&) {
+    return true;
+  } catch (const PeerError&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
 // A world of one around a task, without any file: for dry runs and evaluations.
 struct Alone {
   explicit Alone(const Config& given)
@@ -91,7 +106,7 @@ void RunTraining(const Config& given, StatusPublisher& publisher,
   publisher.channel().SendHello(session.attempt, config.run.dir);
   if (!session.predecessor.empty())
     std::fprintf(stderr,
-                 "warning: %s of this run is still alive; attempt %lld takes the run over, and that one will save "
+                 "warning: %s is still alive; attempt %lld takes the run over, and that one will save "
                  "nothing more and end\n",
                  session.predecessor.c_str(), static_cast<long long>(session.attempt));
   publisher.board().Joined(session.job_uid, session.attempt);
@@ -102,7 +117,7 @@ void RunTraining(const Config& given, StatusPublisher& publisher,
   try {
     loop.Run();
   } catch (...) {
-    loop.SettleCheckpoint();
+    loop.SettleCheckpoint(EveryoneLives(std::current_exception()));
     throw;
   }
 }

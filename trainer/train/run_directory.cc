@@ -161,13 +161,9 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
 }
 
 void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt) {
-  const fs::path directory = config.run.dir;
-  const auto still = [&](const char* file, const std::string& mine) {
-    return Trimmed(ReadFile(directory / file)) == mine;
-  };
-  if (!still("uid", attempt.job_uid) || !still("attempt", std::to_string(attempt.number))) return;
-  WriteFileAtomic(IdentityFile(config),
-                  Json{{"config", ToJson(config)}, {"data_fingerprint", fingerprint}}.dump(1) + "\n");
+  const Json identity = {{"config", ToJson(config)}, {"data_fingerprint", fingerprint}};
+  Fence::AsOwner(config.checkpoint.dir, {attempt.job_uid, attempt.number},
+                 [&] { WriteFileAtomic(IdentityFile(config), identity.dump(1) + "\n"); });
 }
 
 }  // namespace trainyard

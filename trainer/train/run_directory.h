@@ -29,7 +29,8 @@ struct Attempt {
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
 
 // From now on the directory belongs to this identity: the attempt that claimed it has loaded what it starts from. One
-// that fails before that binds nobody to its mistakes. Writes nothing when a newer attempt has claimed the directory.
+// that fails before that binds nobody to its mistakes. Throws PeerError, and writes nothing, when a newer attempt owns
+// the checkpoints.
 void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt);
 
 // What a run is told apart by besides its configuration: the data's fingerprint and, with init.from,

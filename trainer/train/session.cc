@@ -33,8 +33,14 @@ void WriteAttempt(const Attempt& attempt, Session& session) {
 void Claim(const Config& config, const Dataset& data, const Tick& tick, Session& session) {
   session.fingerprint = FingerprintOf(config, data.fingerprint(tick), tick);
   WriteAttempt(ClaimRunDirectory(config, session.fingerprint), session);
-  session.predecessor = RunningMark::Holder(config.run.dir);
-  session.mark = std::make_unique<RunningMark>(config.run.dir, session.attempt);
+  // Two runs may share one of the two directories by mistake.
+  for (const std::string& directory : {config.run.dir, config.checkpoint.dir}) {
+    const std::string holder = RunningMark::Holder(directory);
+    if (session.predecessor.empty() && !holder.empty())
+      session.predecessor =
+          holder + (directory == config.run.dir ? " of this run" : " of another run, with this checkpoint.dir,");
+    session.marks.push_back(std::make_unique<RunningMark>(directory, session.attempt));
+  }
 }
 
 // What the ranks of a run must have in common: else each would train something of its own.
@@ -122,25 +128,17 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
                             : "every rank is alive: one takes longer for its part than that, and a larger "
                               "parallel.collective_seconds waits for it";
   };
-  const std::string interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr);
-  session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"),
-                                                 {.rank = world.rank,
-                                                  .size = world.size,
-                                                  .interface = interface,
-                                                  .rendezvous_timeout = deadline,
-                                                  .collective_timeout = collective,
-                                                  .who_is_silent = who_is_silent,
-                                                  .recorder = &session.hang->recorder(),
-                                                  .group = "tensors"});
-  session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"),
-                                         {.rank = world.rank,
-                                          .size = world.size,
-                                          .interface = interface,
-                                          .rendezvous_timeout = deadline,
-                                          .collective_timeout = collective,
-                                          .who_is_silent = who_is_silent,
-                                          .recorder = &session.hang->recorder(),
-                                          .group = "control"});
+  ConnectOptions options{.rank = world.rank,
+                         .size = world.size,
+                         .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
+                         .rendezvous_timeout = deadline,
+                         .collective_timeout = collective,
+                         .who_is_silent = who_is_silent,
+                         .recorder = &session.hang->recorder(),
+                         .group = "tensors"};
+  session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"), options);
+  options.group = "control";
+  session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"), options);
   return session;
 }
 

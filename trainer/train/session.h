@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/hang_watch.h"
@@ -23,10 +24,10 @@ struct Session {
   World world;
   std::string job_uid;
   int64_t attempt = 1;
-  std::string fingerprint;            // FingerprintOf's; rank 0 alone has it
-  std::string predecessor;            // rank 0: the attempt that was alive when this one came, if one was
-  std::unique_ptr<RunningMark> mark;  // rank 0
-  std::shared_ptr<Store> store;       // keys of this attempt
+  std::string fingerprint;                          // FingerprintOf's; rank 0 alone has it
+  std::string predecessor;                          // rank 0: the attempt that was alive when this one came, if one was
+  std::vector<std::unique_ptr<RunningMark>> marks;  // rank 0: of run.dir and checkpoint.dir
+  std::shared_ptr<Store> store;                     // keys of this attempt
   std::unique_ptr<Pulse> pulse;
   std::unique_ptr<HangWatch> hang;  // null in a world of one
   std::unique_ptr<Device> device;

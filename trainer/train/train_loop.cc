@@ -1,6 +1,8 @@
 #include "trainer/train/train_loop.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
 
@@ -67,6 +69,22 @@ void RequireSameWindow(const Plan& plan, const Resume& resume) {
              static_cast<long long>(plan.window), static_cast<long long>(plan.window_replaced)));
 }
 
+// Each rank makes its plan from its own machine and data: what decides how samples are shared out has to be one.
+void RequireSamePlan(const Plan& plan, ControlPlane& control) {
+  const std::vector<int64_t> mine = {plan.global_batch, plan.micro,  plan.accumulation,
+                                     plan.total_steps,  plan.window, plan.window_replaced};
+  const std::vector<int64_t> all = control.AllGatherNow(mine, "comparing the ranks' plans");
+  for (size_t at = 0; at < all.size(); at += mine.size()) {
+    if (std::equal(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(at))) continue;
+    throw ConfigError(
+        Format("rank %zu has planned other batches (%lld samples, micro-batches of %lld, %lld steps) than rank %d "
+               "(%lld, %lld, %lld): their machines differ; set batch.global, batch.micro and train.steps",
+               at / mine.size(), static_cast<long long>(all[at]), static_cast<long long>(all[at + 1]),
+               static_cast<long long>(all[at + 3]), control.rank(), static_cast<long long>(mine[0]),
+               static_cast<long long>(mine[1]), static_cast<long long>(mine[3])));
+  }
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublisher& publisher,
@@ -85,6 +103,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       rank_zero_(session_.store, *session_.control),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
+  RequireSamePlan(plan_, *session_.control);
   RequireSameWindow(plan_, resume);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   ResumeBest(resume.has_best);
@@ -146,6 +165,16 @@ void TrainLoop::Run() {
     clock_.Enter("other");
   }
   Finish();
+}
+
+void TrainLoop::SettleCheckpoint(bool everyone_lives) {
+  if (!everyone_lives) return checkpoints_.writer()->Settle(std::chrono::seconds(1));
+  publisher_.board().Progress("saving");
+  try {
+    checkpoints_.writer()->Finish();  // ends when one of the others gives no sign of life
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "warning: the checkpoint that was being written is lost: %s\n", error.what());
+  }
 }
 
 bool TrainLoop::EvaluationDue() const {

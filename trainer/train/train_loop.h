@@ -26,8 +26,9 @@ class TrainLoop {
 
   // Trains to the end. Throws StoppedError when a stop was requested and everything is durable.
   void Run();
-  // A failing rank still helps to complete a checkpoint that is being written, for a moment.
-  void SettleCheckpoint() { checkpoints_.writer()->Settle(std::chrono::seconds(1)); }
+  // A failing rank still helps to complete a checkpoint that is being written: to its end if the others live, who do
+  // the same, else for a moment.
+  void SettleCheckpoint(bool everyone_lives);
 
  private:
   const StageRun& stage() const { return stages_[static_cast<size_t>(train_.stage)]; }

@@ -79,7 +79,7 @@ std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick&
     }
   }
   return HexDigest(hash.Digest());
-} catch (const StorageError& error) {
+} catch (const RefusedPathError& error) {
   throw DataError(error.what());
 }
 

@@ -23,14 +23,17 @@ constexpr std::chrono::seconds kQuiet(2);      // before a reading shows its pro
 // The files of a corpus in order.
 std::vector<fs::path> FilesOf(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw DataError(path.string() + ": no such file or folder");
-  if (!fs::is_directory(path, error)) return {path};
+  const fs::file_status there = LookAt(path);
+  if (!fs::exists(there)) throw DataError(path.string() + ": no such file or folder");
+  if (!fs::is_directory(there)) return {path};
   std::vector<fs::path> shards, texts;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     if (entry.path().extension() == ".tokens") shards.push_back(entry.path());
     if (entry.path().extension() == ".txt") texts.push_back(entry.path());
   }
-  if (error) throw DataError(path.string() + ": " + error.message());
+  if (error)
+    IsRefusal(error.value()) ? throw DataError(path.string() + ": " + error.message())
+                             : throw StorageError(path.string() + ": " + error.message());
   if (shards.empty() == texts.empty())
     throw DataError(path.string() + ": " + (shards.empty() ? "no *.tokens or *.txt in it" : "both *.tokens and *.txt") +
                     "; expected files of one kind");
@@ -68,8 +71,9 @@ Corpus::Corpus(const fs::path& path, const HeldOut& held_out, int64_t vocab) : p
   for (const fs::path& file : FilesOf(path)) {
     const TokenFile& opened = *files_.emplace_back(OpenTokenFile(file));
     if (opened.vocab() > vocab)
-      throw DataError(file.string() + Format(": a vocabulary of %lld, and model.vocab is %lld",
-                                             static_cast<Long>(opened.vocab()), static_cast<Long>(vocab)));
+      throw DataError(file.string() + Format(": a vocabulary of %lld, and model.vocab is %lld; set model.vocab: %lld",
+                                             static_cast<Long>(opened.vocab()), static_cast<Long>(vocab),
+                                             static_cast<Long>(opened.vocab())));
     names.push_back(file.filename().string());
     if (names.back() == held_out.file) test_file = &opened;
     all_.Append(opened, 0, opened.size());

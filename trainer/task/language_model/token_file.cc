@@ -134,8 +134,38 @@ class Text : public TokenFile {
 
 }  // namespace
 
+namespace {
+
+// What is surely no text would train as bytes without a word.
+void RequireText(const fs::path& path) {
+  struct Kind {
+    std::string_view start, name;
+  };
+  constexpr Kind kKinds[] = {{"\x1f\x8b", "gzip"},
+                             {"PK\x03\x04", "ZIP"},
+                             {"\x93NUMPY", "NumPy"},
+                             {"\x89HDF\r\n", "HDF5"},
+                             {"\x28\xb5\x2f\xfd", "Zstandard"},
+                             {"BZh9", "bzip2"},
+                             {"\xfd"
+                              "7zXZ",
+                              "xz"},
+                             {"PAR1", "Parquet"}};
+  const OpenFile file(path);
+  std::string start(static_cast<size_t>(std::min<int64_t>(file.size(), 8)), '\0');
+  file.ReadAt(0, std::as_writable_bytes(std::span(start)));
+  for (const Kind& kind : kKinds) {
+    if (start.starts_with(kind.start))
+      throw DataError(path.string() + ": a file of " + std::string(kind.name) +
+                      "'s; expected text, or token shards (*.tokens)");
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<TokenFile> OpenTokenFile(const fs::path& path) {
   if (path.extension() == ".tokens") return std::make_unique<Shard>(path);
+  RequireText(path);
   return std::make_unique<Text>(path);
 }
 

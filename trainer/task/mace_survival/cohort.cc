@@ -121,7 +121,7 @@ std::string Cohort::fingerprint(const Tick& tick) const {
     for (const std::vector<Subject>* fold : {&train_, &val_}) {
       for (const Subject& subject : *fold) add(subject.image);
     }
-  } catch (const StorageError& error) {
+  } catch (const RefusedPathError& error) {
     throw DataError(error.what());
   }
   return HexDigest(Xxh3Of(std::span<const uint64_t>(sums)));
