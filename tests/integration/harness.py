@@ -158,7 +158,7 @@ SMALL_JOBS = {
     "language_model": SmallJob(small_language_model, interrupted=dict(task={"eval_windows": 64}), threads=ODD_TRANSFORMER),
     "mace_survival": SmallJob(
         small_mace_survival,
-        interrupted=dict(task={"pretrain_epochs": 18}),
+        interrupted=dict(task={"pretrain_epochs": 26}, data={"cache": {"rate": 0.7, "replace": 0.2}}),  # windows of 44, of which 9 are replaced
         threads=dict(task={"pretrain_epochs": 0}, model={"width": 5}, data={"volume": [19, 17, 9]}, batch={"global": 11}),
         whole_share="batch norm and risk sets are those of the global batch, and batch.micro below the share is refused",
     ),

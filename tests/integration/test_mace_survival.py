@@ -1,4 +1,4 @@
-"""mace_survival: what is said of bad tables and volumes, its stages, its data, and the example as `local` runs it."""
+"""mace_survival: what is said of bad tables and volumes, its stages, its data, its cache, and the example as `local` runs it."""
 
 import csv
 import gzip
@@ -38,10 +38,11 @@ def write(data, columns, rows):
         writer.writerows(rows)
 
 
-def launch(tmp_path, data, name="run", nproc=1, **sections):
-    job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(data)}, run={"dir": str(tmp_path / name)})
+def launch(tmp_path, folder, name="run", nproc=1, fault=None, **sections):
+    job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(folder)}, run={"dir": str(tmp_path / name)})
     config = harness.write_config(tmp_path / f"{name}.json", harness.merged(job, **sections))
-    return harness.run("launch", "--nproc", nproc, "--config", config, "--record", tmp_path / f"{name}.jsonl", timeout=240)
+    extra = {"TRAINYARD_TEST_FAULT": fault} if fault else {}
+    return harness.run("launch", "--nproc", nproc, "--config", config, "--record", tmp_path / f"{name}.jsonl", timeout=240, **extra)
 
 
 def first_of(rows, fold):
@@ -167,6 +168,69 @@ def test_a_frozen_network_stays_as_it_is(tmp_path, cohort):
     assert weights[8]["conv1.weight"].tobytes() != weights[9]["conv1.weight"].tobytes()
     assert weights[8]["features.weight"].tobytes() == weights[9]["features.weight"].tobytes()
     assert (weights[9]["scaling.deviation"] > 0).all()
+
+
+def outcome(tmp_path, name):
+    """What no cache may change: each step's samples, inputs and loss, and the weights."""
+    return harness.records(tmp_path / f"{name}.jsonl"), (tmp_path / name / "export/model.safetensors").read_bytes()
+
+
+def hit_rates(tmp_path, name):
+    lines = [json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
+    return [line["train/cache_hit_rate"] for line in lines if "train/cache_hit_rate" in line]
+
+
+def test_a_cache_changes_no_bit_and_is_hit(tmp_path, cohort):
+    """160 readings of 64 subjects, most of them flipped or turned, each in its own way at each reading."""
+    cache = {"dir": str(tmp_path / "scratch")}
+    for name, data in (("plain", {}), ("cached", {"cache": cache})):
+        result = launch(tmp_path, cohort, name, data=data)
+        assert result.returncode == 0, result.stderr
+    assert outcome(tmp_path, "cached") == outcome(tmp_path, "plain")
+    rates = hit_rates(tmp_path, "cached")
+    assert len(rates) == 10 and rates[-1] > 0.4 and rates[-1] > rates[0]
+    assert not hit_rates(tmp_path, "plain")
+    kept = list((tmp_path / "scratch").glob("trainyard-cache-*/*.item"))
+    assert len(kept) <= 64 and {file.stat().st_size for file in kept} == {4096 + 4 * 8 * 8 * 4}
+
+
+def test_an_interrupted_window_goes_on(tmp_path, cohort):
+    """32 of 64 subjects an epoch, of which 8 are replaced, in batches of 12: the interruption lies in the middle of the second window. Nothing that was kept is there any more."""
+    job = {"task": {"pretrain_epochs": 0, "event_fraction": None}, "batch": {"global": 12}, "train": {"steps": 16}, "checkpoint": {"every": 1}}
+    window = {"rate": 0.5, "replace": 0.25}
+
+    def start(name, cache, **options):
+        return launch(tmp_path, cohort, name, 2, data={"cache": window | cache}, **options, **job)
+
+    whole = start("whole", {})
+    assert whole.returncode == 0, whole.stderr
+    assert start("broken", {"dir": str(tmp_path / "scratch")}, fault="forward:1:5").returncode == 70
+    shutil.rmtree(tmp_path / "scratch")
+    other = start("broken", {"rate": 0.75})
+    assert other.returncode == 64 and "data.cache.rate: 0.5 there, 0.75 here" in other.stderr, other.stderr
+    again = start("broken", {"dir": str(tmp_path / "elsewhere")})
+    assert again.returncode == 0 and "resuming from" in again.stderr, again.stderr
+    assert outcome(tmp_path, "broken") == outcome(tmp_path, "whole")
+
+    stream = [sample for line in harness.records(tmp_path / "whole.jsonl") for sample in line["samples"]]
+    windows = [set(stream[i : i + 32]) for i in range(0, 192, 32)]
+    assert all(len(window) == 32 for window in windows)
+    assert all(len(one & next) == 24 for one, next in zip(windows, windows[1:]))
+    manifest = json.loads((tmp_path / "whole/checkpoints/step-00000016/manifest.json").read_text())
+    assert manifest["cache"] == {"N": 32, "R": 8}
+
+
+def test_windows_with_a_share_of_events(tmp_path, cohort):
+    """Half of each batch has an event, and an epoch draws on its window alone; where a window has nobody with one, that is said."""
+    _, rows = rows_of(cohort)
+    events = [int(row["event"]) for row in rows if row["Fold_1"] == "train"]
+    result = launch(tmp_path, cohort, task={"pretrain_epochs": 0}, data={"cache": {"rate": 0.5, "replace": 0.5}})
+    assert result.returncode == 0, result.stderr
+    batches = [line["samples"] for line in harness.records(tmp_path / "run.jsonl")]
+    assert all(sum(events[sample] for sample in batch) == 8 for batch in batches)
+    assert all(len(set(batches[i] + batches[i + 1])) > 16 for i in range(0, 10, 2))
+    none = launch(tmp_path, cohort, "none", data={"cache": {"rate": 0.05}}, batch={"global": 2})
+    assert none.returncode == 64 and "task.event_fraction" in none.stderr and "data.cache.rate" in none.stderr, none.stderr
 
 
 def test_the_example_runs_on_this_machine(tmp_path):

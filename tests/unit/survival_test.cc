@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
+#include "trainer/base/error.h"
 #include "trainer/base/random.h"
 #include "trainer/task/mace_survival/event_order.h"
 #include "trainer/task/mace_survival/survival_metrics.h"
@@ -135,7 +137,7 @@ TEST(EventOrder, EveryStretchHasItsEvents) {
   std::vector<uint8_t> events(97, 0);
   for (size_t i = 0; i < events.size(); i += 8) events[i] = 1;  // 13 of 97
   for (const double fraction : {0.1, 0.25, 0.5, 0.8}) {
-    const EventOrder order(events, fraction, 2, 7);
+    const EventOrder order(events, fraction, 2, {97, 0}, 7);
     for (int64_t epoch = 0; epoch < 2; ++epoch) {
       std::set<int64_t> seen;
       for (int64_t p = 0; p < order.items(); ++p) seen.insert(order.ItemAt(epoch, p));
@@ -166,6 +168,54 @@ TEST(EventOrder, EveryStretchHasItsEvents) {
       EXPECT_LE(std::ranges::max(of) - std::ranges::min(of), 1) << "everyone of a kind equally often";
     }
   }
+}
+
+TEST(EventOrder, AWindowHasDrawsOfItsOwn) {
+  std::vector<uint8_t> events(60, 0);
+  for (size_t i = 0; i < events.size(); i += 4) events[i] = 1;
+  const Window window{40, 12};
+  const EventOrder order(events, 0.5, 1, window, 7);
+  const WindowOrder windows(60, window, 7);
+  EXPECT_EQ(order.items(), 40);
+  EXPECT_EQ(order.replaced(), 12);
+  for (int64_t epoch = 0; epoch < 9; ++epoch) {
+    std::map<int64_t, int> times;
+    for (int64_t i = 0; i < 40; ++i) times[windows.ItemOf(epoch, i)] = 0;
+    for (int64_t p = 0; p < 40; ++p) {
+      const int64_t id = order.ItemAt(epoch, p);
+      ASSERT_TRUE(times.contains(id)) << "of the window";
+      ++times[id];
+      if (epoch > 0) {
+        EXPECT_EQ(events[static_cast<size_t>(id)], p % 2) << "every second one";
+      }
+    }
+    for (const uint8_t kind : {0, 1}) {
+      std::vector<int> of;
+      for (const auto& [id, n] : times) {
+        if (events[static_cast<size_t>(id)] == kind) of.push_back(n);
+      }
+      EXPECT_LE(std::ranges::max(of) - std::ranges::min(of), epoch > 0 ? 1 : 0);
+    }
+  }
+}
+
+TEST(EventOrder, AWindowOfOneKindIsRefused) {
+  std::vector<uint8_t> events(60, 0);
+  events[7] = 1;
+  const auto refusal = [&](const Window& window) -> std::string {
+    try {
+      const EventOrder order(events, 0.5, 0, window, 7);
+      return "";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal({60, 0}), "");
+  EXPECT_EQ(refusal({30, 3}),
+            "task.event_fraction: 0.5 takes subjects with an event and subjects without, and the 30 of an epoch are "
+            "all of one kind; take a higher data.cache.rate (or data.cache.bytes)");
+  events[7] = 0;
+  EXPECT_NE(refusal({60, 0}), "");
 }
 
 }  // namespace

@@ -89,11 +89,6 @@ bool IsAbandoned(const fs::directory_entry& entry) {
 
 fs::path ItemStore::PathOf(int64_t id) const { return folder_ / (std::to_string(id) + std::string(kSuffix)); }
 
-bool ItemStore::Has(int64_t id) const {
-  std::error_code error;
-  return fs::exists(PathOf(id), error);
-}
-
 std::optional<std::vector<Volume>> ItemStore::Load(int64_t id, uint64_t stamp) const {
   try {
     const InputFile file(PathOf(id));

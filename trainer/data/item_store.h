@@ -27,13 +27,10 @@ class ItemStore {
   // What Save kept of this sample under this stamp; nothing where it is not there, damaged, of another stamp, or cannot
   // be read. Never throws but for want of memory.
   std::optional<std::vector<Volume>> Load(int64_t id, uint64_t stamp) const;
-  bool Has(int64_t id) const;
   // Makes the folder where it is not there. Throws StorageError; then the sample is not kept, and nothing stays of it.
   void Save(int64_t id, uint64_t stamp, const std::vector<Volume>& volumes) const;
   // Removes the samples that `keep` does not want, and what writers left that ended long ago. Never throws.
   void Sweep(const std::function<bool(int64_t id)>& keep) const;
-
-  const std::filesystem::path& folder() const { return folder_; }
 
  private:
   std::filesystem::path PathOf(int64_t id) const;

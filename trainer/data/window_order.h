@@ -64,7 +64,6 @@ class WindowOrder : public Order {
     const uint64_t start = static_cast<uint64_t>(epoch) % length * (static_cast<uint64_t>(window_.replace) % length);
     return static_cast<int64_t>(list_((start + static_cast<uint64_t>(i)) % length));
   }
-  const Window& window() const { return window_; }
 
  private:
   int64_t length_;

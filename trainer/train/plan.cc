@@ -44,6 +44,13 @@ std::string DescribePrecision(Precision precision) {
   return precision == Precision::kFp32 ? name : name + " with fp32 master";
 }
 
+// Nothing where an epoch holds every sample.
+std::string DescribeWindow(const Plan& plan, int64_t num_samples) {
+  if (plan.window >= num_samples) return "";
+  return Format("%lld an epoch, %lld others in the next, ", static_cast<Long>(plan.window),
+                static_cast<Long>(plan.window_replaced));
+}
+
 }  // namespace
 
 Range Plan::ShareOf(int rank) const {
@@ -151,8 +158,8 @@ std::string Describe(const Plan& plan, const Config& config, int64_t num_paramet
   line("task", config.task.name + ", " + config.task.options->Describe());
   line("model", Format("%lld parameters, %s, kernels %s", static_cast<Long>(num_parameters),
                        DescribePrecision(plan.parallel.precision).c_str(), kernels::Kernels().name));
-  line("data", Format("%s: %lld samples, %.4g steps per epoch", config.data.path.c_str(),
-                      static_cast<Long>(num_samples), steps_per_epoch));
+  line("data", Format("%s: %lld samples, %s%.4g steps per epoch", config.data.path.c_str(),
+                      static_cast<Long>(num_samples), DescribeWindow(plan, num_samples).c_str(), steps_per_epoch));
   line("batch", DescribeBatch(plan));
   line("steps", Format("%lld (%.2f epochs)", static_cast<Long>(plan.total_steps), epochs));
   line("optimizer",

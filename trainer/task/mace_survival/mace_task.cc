@@ -12,6 +12,7 @@
 #include "trainer/task/mace_survival/event_order.h"
 #include "trainer/task/mace_survival/survival_batch.h"
 #include "trainer/task/mace_survival/survival_evaluation.h"
+#include "trainer/task/sample_cache.h"
 
 namespace trainyard::mace {
 namespace {
@@ -26,6 +27,13 @@ std::vector<uint8_t> EventsOf(const std::vector<Subject>& subjects) {
 
 VolumeOptions VolumesOf(const Options& options, bool augment) {
   return {options.shape().volume, options.window[0], options.window[1], augment};
+}
+
+// Of the training fold.
+SmartCacheOptions CacheOf(const Config& config, const Options& options, int64_t subjects) {
+  const std::vector<int64_t> size = options.shape().volume;
+  return CacheOptionsOf(config, options.cache, subjects, size[0] * size[1] * size[2] * int64_t{sizeof(float)},
+                        PreparationOf(VolumesOf(options, false)).description());
 }
 
 std::vector<const Subject*> Pointers(std::initializer_list<const std::vector<Subject>*> folds) {
@@ -44,7 +52,8 @@ class MaceTask : public Task {
         cohort_(config.data.path, {options_.image_column, options_.fold_column,
                                    options_.pretrains() ? OptionalInt(options_.model.features) : std::nullopt}),
         scaling_(cohort_.FitScaling()),
-        training_(MakeVolumes(cohort_, Pointers({&cohort_.train()}), VolumesOf(options_, options_.augment))),
+        cache_(CacheOf(config, options_, std::ssize(cohort_.train()))),
+        training_(MakeVolumes(cohort_, Pointers({&cohort_.train()}), VolumesOf(options_, options_.augment), cache_)),
         evaluated_(MakeVolumes(cohort_, Pointers({&cohort_.val(), &cohort_.train()}), VolumesOf(options_, false))),
         truth_(ReadTruth(cohort_.table())),
         threads_(config.data.workers),
@@ -52,9 +61,9 @@ class MaceTask : public Task {
 
   const Dataset& dataset() const override { return *training_; }
   std::shared_ptr<const Order> MakeOrder(uint64_t seed) const override {
-    if (!options_.event_fraction) return Task::MakeOrder(seed);
+    if (!options_.event_fraction) return MakeWindowOrder(cache_.length, cache_.window, seed);
     return std::make_shared<EventOrder>(EventsOf(cohort_.train()), *options_.event_fraction, options_.pretrain_epochs,
-                                        seed);
+                                        cache_.window, seed);
   }
   std::unique_ptr<Batch> Collate(std::span<const Sample* const> samples) const override {
     auto batch = std::make_unique<SurvivalBatch>();
@@ -123,6 +132,7 @@ class MaceTask : public Task {
   const std::vector<int64_t> volume_;
   const Cohort cohort_;
   const Scaling scaling_;
+  const SmartCacheOptions cache_;
   const std::unique_ptr<Dataset> training_, evaluated_;
   const std::map<std::string, double> truth_;
   const OptionalInt threads_;

@@ -107,6 +107,7 @@ void Options::Declare(FieldTable& t) {
   t.Text("data.image_column", image_column, kIdentity,
          "The table's column with the volumes' files; `NIFTI path` is found as well.");
   t.Text("data.fold_column", fold_column, kIdentity, "The table's column that says train or val.");
+  DeclareCacheFields(t, cache);
 }
 
 void Options::Check(const Config& config) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/cache_fields.h"
 #include "trainer/config/config.h"
 
 namespace trainyard::mace {
@@ -37,6 +38,7 @@ struct Options : TaskOptions {
   std::vector<double> window = {-1000, 1000};  // Hounsfield units that become 0 and 1
   std::string image_column = "NIFTI Path";
   std::string fold_column = "Fold_1";
+  CacheConfig cache;
 
   void Declare(FieldTable& table) override;
   void Check(const Config& config) const override;

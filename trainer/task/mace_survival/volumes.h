@@ -3,8 +3,11 @@
 #define TRAINYARD_TRAINER_TASK_MACE_SURVIVAL_VOLUMES_H_
 
 #include <memory>
+#include <optional>
 
 #include "trainer/data/dataset.h"
+#include "trainer/data/smart_cache.h"
+#include "trainer/data/transform.h"
 #include "trainer/data/volume.h"
 #include "trainer/task/mace_survival/cohort.h"
 #include "trainer/task/mace_survival/options.h"
@@ -23,10 +26,14 @@ struct VolumeOptions {
   bool augment = false;
 };
 
+// What is done to every volume alike, before anything random: what a cache keeps.
+Transforms PreparationOf(const VolumeOptions& options);
+
 // The volumes of `subjects`, who are the cohort's; it must outlive them. Read throws DataError naming the table's line
 // and the file: one that is damaged or truncated, not of three dimensions, empty, or with voxels that are no numbers.
+// With `cache`, prepared volumes are kept as it says; the volumes are the same.
 std::unique_ptr<Dataset> MakeVolumes(const Cohort& cohort, std::vector<const Subject*> subjects,
-                                     const VolumeOptions& options);
+                                     const VolumeOptions& options, const std::optional<SmartCacheOptions>& cache = {});
 
 }  // namespace trainyard::mace
 
