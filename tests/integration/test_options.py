@@ -109,6 +109,20 @@ def test_init_from_starts_with_those_weights(job, tmp_path):
     assert result.returncode == 64 and name in result.stderr
 
 
+def test_a_tied_weight_of_init_from_is_what_it_is_tied_to(tmp_path):
+    """A head of its own would be lost without a word."""
+    tokens = harness.run("synth", "language_model", "--size", "tiny", "--out", tmp_path / "tokens")
+    good(tokens)
+    config = {"task": {"name": "language_model"}, "model": {"preset": "tiny"}, "data": {"path": str(tmp_path / "tokens")},
+              "batch": {"global": 2}, "train": {"steps": 1}, "run": {"dir": str(tmp_path / "source")}}
+    good(harness.run("train", "--config", harness.write_config(tmp_path / "source.json", config)))
+    weights = load_file(tmp_path / "source" / "export" / "model.safetensors")
+    for name, head in (("other", weights["lm_head.weight"] + 1), ("nan", np.full_like(weights["lm_head.weight"], np.nan)), ("flat", weights["lm_head.weight"].reshape(-1))):
+        save_file({**weights, "lm_head.weight": head}, tmp_path / f"{name}.safetensors")
+        result = harness.run("train", "--dry-run", "--config", harness.write_config(tmp_path / "next.json", harness.merged(config, init={"from": str(tmp_path / f"{name}.safetensors")}, run={"dir": str(tmp_path / "next")})))
+        assert result.returncode == 64 and "lm_head.weight" in result.stderr, (name, result.stderr)
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense that is no header", b"\x10" + bytes(7) + b"[" * 16, b"\xff" * 8, "cut", "integers", "nan"])
 def test_a_malformed_init_from_is_the_configurations_mistake(job, tmp_path, content):
     """No other attempt could read it: 64 with the field, on a rank as well as in a dry run."""

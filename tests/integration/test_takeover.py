@@ -355,3 +355,30 @@ def test_an_old_attempt_that_wakes_up_leaves_the_log_the_record_and_the_evaluati
     assert old.returncode == 69 and "this one was superseded and ends" in output, output
     assert {p: p.read_bytes() for p in files} == before
     assert [line["step"] for line in harness.records(files[1])] == list(range(1, 3011))
+
+
+def test_another_run_with_the_same_checkpoints_says_whom_it_ends(job, tmp_path):
+    """A sweep that names one checkpoint.dir for all of its runs: each ends the one before, and must not do so in silence."""
+    old = harness.start(*job.arguments(train={"steps": 10**6}))
+    try:
+        harness.wait_until(job.steps, 60, "the first run's checkpoint")
+        result = job(train={"steps": 10**6 + 1}, run={"dir": str(tmp_path / "other")}, checkpoint={"dir": str(job.checkpoints), "resume": "never"},
+                     faults={"nonfinite": "stop"}, optim={"lr": 1e30})
+        assert f"warning: attempt 1 (process {old.pid}" in result.stderr and "of another run, with this checkpoint.dir, is still alive" in result.stderr, result.stderr
+        assert old.wait(60) == 69
+    finally:
+        old.kill()
+        old.communicate()
+
+
+def test_a_folder_that_is_renamed_under_a_run_is_the_storages_failure(job):
+    old = harness.start(*job.arguments(train={"steps": 10**6}))
+    try:
+        harness.wait_until(job.steps, 60, "a checkpoint")
+        job.checkpoints.rename(job.directory / "elsewhere")
+        output = old.communicate(timeout=60)[0]
+    finally:
+        old.kill()
+    assert old.returncode == 74 and str(job.checkpoints) in output, output
+    (job.directory / "elsewhere").rename(job.checkpoints)
+    expect(job(train={"steps": max(job.steps())}), 0)

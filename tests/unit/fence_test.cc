@@ -70,6 +70,12 @@ TEST_F(FenceFileTest, OnlyTheLastOwnerRecords) {
   EXPECT_THROW(Fence::Record(directory_, kA1, 7, ""), PeerError);
 }
 
+TEST_F(FenceFileTest, AFenceThatIsGoneIsNoPeersDoing) {
+  Fence::Take(directory_, kA1);
+  fs::remove(directory_ / "fence");
+  EXPECT_THROW(Fence::RequireOwner(directory_, kA1), StorageError);
+}
+
 TEST_F(FenceFileTest, ADamagedFenceIsAnErrorWithTheRemedy) {
   Fence::Take(directory_, kA1);
   const std::string good = ReadFile(directory_ / "fence");

@@ -56,21 +56,24 @@ TEST_F(SafetensorsTest, TicksWhileItGetsOn) {
 }
 
 TEST_F(SafetensorsTest, RefusesHostileHeaders) {
-  for (const char* header : {
-           "",
-           "[]",
-           "{",
-           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",                      // beyond the data
-           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",                      // shape and size disagree
-           R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})",  // overflows
-           R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",                     // negative
-           R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})",                      // unknown type
-           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",                      // backwards
-           R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",                      // data behind the last
-           R"({"a":{"dtype":"F32","shape":"x","data_offsets":[0,4]}})",
-           R"({"a":{"dtype":"F32"}})",
-           R"({"a":7})",
-       }) {
+  for (
+      const char* header : {
+          "",
+          "[]",
+          "{",
+          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",                      // beyond the data
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",                      // shape and size disagree
+          R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})",  // overflows
+          R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",                     // negative
+          R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})",                      // unknown type
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",                      // backwards
+          R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",                      // data behind the last
+          R"({"a":{"dtype":"F32","shape":"x","data_offsets":[0,4]}})",
+          R"({"a":{"dtype":"F32"}})",
+          R"({"a":{"dtype":"F64","shape":[9],"data_offsets":[0,99]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          R"({"__metadata__":[[[[]]]],"a":7})",
+          R"({"a":7})",
+      }) {
     EXPECT_THROW(SafetensorsFile(File(header, 4)), DataError) << header;
   }
   WriteFileAtomic(directory_ / "g", "short");

@@ -33,14 +33,13 @@ void WriteAttempt(const Attempt& attempt, Session& session) {
 void Claim(const Config& config, const Dataset& data, const Tick& tick, Session& session) {
   session.fingerprint = FingerprintOf(config, data.fingerprint(tick), tick);
   WriteAttempt(ClaimRunDirectory(config, session.fingerprint), session);
-  // Two runs may share one of the two directories by mistake.
-  for (const std::string& directory : {config.run.dir, config.checkpoint.dir}) {
-    const std::string holder = RunningMark::Holder(directory);
-    if (session.predecessor.empty() && !holder.empty())
-      session.predecessor =
-          holder + (directory == config.run.dir ? " of this run" : " of another run, with this checkpoint.dir,");
-    session.marks.push_back(std::make_unique<RunningMark>(directory, session.attempt));
+  session.predecessor = RunningMark::Holder(config.run.dir);
+  if (!session.predecessor.empty()) {
+    session.predecessor += " of this run";
+  } else if (const std::string other = RunningMark::Holder(config.checkpoint.dir); !other.empty()) {
+    session.predecessor = other + " of another run, with this checkpoint.dir,";
   }
+  session.marks.push_back(std::make_unique<RunningMark>(config.run.dir, session.attempt));
 }
 
 // What the ranks of a run must have in common: else each would train something of its own.

@@ -169,6 +169,11 @@ void TrainLoop::Run() {
 
 void TrainLoop::SettleCheckpoint(bool everyone_lives) {
   if (!everyone_lives) return checkpoints_.writer()->Settle(std::chrono::seconds(1));
+  try {
+    checkpoints_.writer()->ThrowIfFailed();
+  } catch (const std::exception&) {
+    return;  // that is the failure
+  }
   publisher_.board().Progress("saving");
   try {
     checkpoints_.writer()->Finish();  // ends when one of the others gives no sign of life
