@@ -53,6 +53,19 @@ TEST_F(PlacesTest, WhatIsNotThereIsAMistakeAndWhatCannotBeLookedAtIsNot) {
   }
 }
 
+// At the start, and not after days of training.
+TEST_F(PlacesTest, WhatTheEndOfARunCouldNotWriteIsRefused) {
+  const Config config = Good();
+  fs::create_directories(root_ / "run" / "export" / "model.safetensors");
+  EXPECT_THROW(CheckPlaces(config), ConfigError);
+  fs::remove_all(root_ / "run" / "export");
+  WriteFileAtomic(root_ / "run" / "export", "a file");
+  EXPECT_THROW(CheckPlaces(config), ConfigError);
+  fs::remove(root_ / "run" / "export");
+  fs::create_directories(root_ / "run" / "best");
+  EXPECT_NO_THROW(CheckPlaces(config));
+}
+
 // A run that has begun is not one that starts, and a file of init.from that is there is not one that is gone.
 TEST_F(PlacesTest, NothingFollowsFromALookThatFails) {
   Config config = Good();

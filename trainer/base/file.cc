@@ -61,7 +61,6 @@ bool IsRefusal(int error) {
     case ENOENT:
     case ENOTDIR:
     case EISDIR:
-    case ELOOP:
     case ENAMETOOLONG:
       return true;
     default:

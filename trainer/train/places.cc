@@ -56,11 +56,8 @@ void CheckPlaces(const Config& c) {
     if (fs::exists(there) && !fs::is_directory(LookAt(folder)))
       Refuse("run.dir", folder.string() + " is not a directory; remove it, or name another run.dir");
   }
-  for (const char* name : {"evaluation.json", "export/model.safetensors"}) {
-    const fs::path file = fs::path(c.run.dir) / name;
-    if (fs::is_directory(LookAt(file)))
-      Refuse("run.dir", file.string() + " is a directory; remove it, or name another run.dir");
-  }
+  if (const fs::path file = fs::path(c.run.dir) / "export/model.safetensors"; fs::is_directory(LookAt(file)))
+    Refuse("run.dir", file.string() + " is a directory; remove it, or name another run.dir");
   if (!fs::exists(LookAt(c.data.path))) Refuse("data.path", c.data.path + ": no such file or directory");
   // A run that has begun goes on from its own checkpoints; what it came from may be gone by then.
   const bool begun = HasBegun(c);
