@@ -161,7 +161,8 @@ class CascadeEvaluation : public Evaluation {
       alpha_bar += schedule.alpha_bar(t);
     }
     const SampleLosses losses =
-        LossesOf(setup_.model, Pass::Evaluation(setup_.weights), setup_.stage, batch, setup_.options.intensity);
+        LossesOf(setup_.model, Pass::Evaluation(setup_.weights), setup_.stage, batch, setup_.options.intensity,
+                 setup_.options.times());
     out[kPatients] = 1;
     out[kDiffusion] = losses.diffusion.mean().item<double>();
     out[kPhysics] = losses.physics.mean().item<double>();
