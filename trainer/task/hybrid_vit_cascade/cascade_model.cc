@@ -47,9 +47,7 @@ at::Tensor MeanOverViews(const at::Tensor& x) {
 }
 
 // (B, V, C, h, w) -> (B, V h w, C)
-at::Tensor PixelsOfViews(const at::Tensor& x) {
-  return x.flatten(3).transpose(2, 3).flatten(1, 2).contiguous();
-}
+at::Tensor PixelsOfViews(const at::Tensor& x) { return x.flatten(3).transpose(2, 3).flatten(1, 2).contiguous(); }
 
 // (B, C, h, w) -> (B, h w, C)
 at::Tensor PixelRows(const at::Tensor& features) { return features.flatten(2).transpose(1, 2).contiguous(); }

@@ -88,9 +88,10 @@ void Options::Declare(FieldTable& t) {
   t.Int("task.sampling_steps", sampling_steps, 1, kSchedule, "Steps of DDIM where a volume is sampled.", 100000);
   t.Number("task.previous_noise", previous_noise, 0, 1, kIdentity,
            "Deviation of the noise on the previous stage's volume in training, which is the true one there.");
-  t.Choice("task.weighting", weighting, {"auto", "velocity", "even"}, kIdentity,
-           "How the diffusion loss weighs times: the error of v as in the original, or as a share of what nobody could know "
-           "without the X-rays; auto: even (tiny, small), velocity (full).");
+  t.Choice(
+      "task.weighting", weighting, {"auto", "velocity", "even"}, kIdentity,
+      "How the diffusion loss weighs times: the error of v as in the original, or as a share of what nobody could know "
+      "without the X-rays; auto: even (tiny, small), velocity (full).");
   t.OptInt("task.eval_patients", eval_patients, "null", 1, kSchedule,
            "Patients of the validation part in one evaluation; null: all of them.");
   t.Int("task.eval_samples", eval_samples, 1, kSchedule,
@@ -126,7 +127,8 @@ void Options::Declare(FieldTable& t) {
   t.Choice("model.context", context, {"auto", "mean", "views"}, kIdentity,
            "What tokens see of the X-rays: the mean of both as in the original, or the pixels of each and where they "
            "are; auto: views (tiny, small), mean (full).");
-  t.Number("model.mean", mean, -1, 1, kIdentity, "Mean of a volume's voxels in [-1, 1], which the first stage's network need not predict.");
+  t.Number("model.mean", mean, -1, 1, kIdentity,
+           "Mean of a volume's voxels in [-1, 1], which the first stage's network need not predict.");
   t.Number("model.deviation", deviation, 0.001, 1, kIdentity, "Their deviation from it.");
   t.OptNumber("model.detail", detail, "auto", 0.001, 1, kIdentity,
               PerPreset("Deviation from the previous stage's volume that the network of a later stage need not predict",
