@@ -52,6 +52,19 @@ def alpha_bars(steps):
     return torch.cumprod(1 - (1 - curve[1:] / curve[:-1]).clamp(1e-4, 0.9999), 0)
 
 
+def places(sizes, dim):
+    """(product of sizes, dim): of each axis, sines and cosines of pi x times 1 to the axis' size, x the place's middle of (0, 1)."""
+    pairs = dim // (2 * len(sizes))
+    codes = []
+    for size in sizes:
+        x = (torch.arange(size, dtype=torch.float64) + 0.5) / size * math.pi
+        angles = x[:, None] * size ** (torch.arange(pairs, dtype=torch.float64) / max(1, pairs - 1))
+        codes.append(torch.stack([angles.sin(), angles.cos()], 2).flatten(1))
+    grid = torch.cartesian_prod(*(torch.arange(size) for size in sizes))
+    joined = torch.cat([code[grid[:, axis]] for axis, code in enumerate(codes)], 1)
+    return F.pad(joined, (0, dim - joined.shape[1])).float()
+
+
 class SelfAttention(nn.Module):
     def __init__(self, dim, heads):
         super().__init__()
@@ -131,7 +144,7 @@ class Lifter(nn.Module):
 
 
 class Backbone(nn.Module):
-    def __init__(self, stage, channels, grid, context, condition, patch):
+    def __init__(self, stage, channels, grid, context, condition, patch, views):
         super().__init__()
         size, dim, depth, heads = stage
         layers, widths, side = [], [dim // 4, dim // 2], size
@@ -142,6 +155,7 @@ class Backbone(nn.Module):
         if channels != dim:
             layers.append(nn.Conv3d(channels, dim, 3, padding=1))
         self.size, self.grid, self.patch = size, grid, patch
+        self.places = places((grid,) * 3, dim) if views else 0
         self.voxel_embed = nn.Sequential(*layers)
         self.pos_embed = nn.Parameter(torch.zeros(1, grid**3, dim))
         self.blocks = nn.ModuleList(Block(dim, heads, context, condition) for _ in range(depth))
@@ -149,7 +163,7 @@ class Backbone(nn.Module):
         self.output_proj = nn.Linear(dim, (size // grid) ** 3 if patch else 1)
 
     def forward(self, x, context, condition):
-        x = self.voxel_embed(x).flatten(2).transpose(1, 2) + self.pos_embed
+        x = self.voxel_embed(x).flatten(2).transpose(1, 2) + self.pos_embed + self.places
         for block in self.blocks:
             x = block(x, context, condition)
         x = self.output_proj(self.norm(x))
@@ -165,11 +179,11 @@ class Backbone(nn.Module):
 
 
 class Stage(nn.Module):
-    def __init__(self, stage, channels, grid, dim, condition, patch):
+    def __init__(self, stage, channels, grid, dim, condition, patch, views):
         super().__init__()
         self.depth_lifter = Lifter(dim, stage[0])
         self.depth_to_volume = nn.Conv3d(dim, 1, 1)
-        self.vit_backbone = Backbone(stage, channels, grid, dim, condition, patch)
+        self.vit_backbone = Backbone(stage, channels, grid, dim, condition, patch, views)
 
 
 class Xrays(nn.Module):
@@ -192,20 +206,22 @@ class Xrays(nn.Module):
 class Cascade(nn.Module):
     """stages: (size, dim, depth, heads) of each."""
 
-    def __init__(self, stages, grid, dim, patch=True, detail=0.05, timesteps=1000):
+    def __init__(self, stages, grid, dim, patch=True, views=True, even=True, mean=-0.85, deviation=0.25, detail=0.07, timesteps=1000):
         super().__init__()
-        self.detail, self.timesteps, self.a = detail, timesteps, alpha_bars(timesteps)
+        self.views, self.even, self.mean, self.deviation, self.detail = views, even, mean, deviation, detail
+        self.timesteps, self.a = timesteps, alpha_bars(timesteps)
         self.time_embed = nn.Sequential(nn.Linear(1, dim // 2), nn.SiLU(), nn.Linear(dim // 2, dim // 2))
         self.xray_encoder = Xrays(dim)
         self.stages, self.prev_stage_projectors = nn.ModuleDict(), nn.ModuleDict()
         for i, stage in enumerate(stages):
             condition = 2 * dim + (dim // 2 if i else 0)
-            self.stages[f"stage{i + 1}"] = Stage(stage, 2 if i else 1, grid, dim, condition, patch)
+            self.stages[f"stage{i + 1}"] = Stage(stage, 2 if i else 1, grid, dim, condition, patch, views)
             if i:
                 self.prev_stage_projectors[f"stage{i + 1}"] = nn.Linear(1, dim // 2)
 
     def velocity(self, name, x, t, xrays, previous):
-        features = self.xray_encoder.encoder(xrays.flatten(0, 1)).unflatten(0, xrays.shape[:2]).mean(1)
+        of_views = self.xray_encoder.encoder(xrays.flatten(0, 1)).unflatten(0, xrays.shape[:2])
+        features = of_views.mean(1)
         embedded = self.time_embed(t.float().unsqueeze(1) / self.timesteps)
         condition = self.xray_encoder.time_mlp(embedded) + self.xray_encoder.to_cond(features.mean((2, 3)))
         stage = self.stages[name]
@@ -216,14 +232,19 @@ class Cascade(nn.Module):
         if previous is not None:
             seen = torch.cat([seen, previous], 1)
             condition = torch.cat([condition, self.prev_stage_projectors[name](previous.mean((2, 3, 4)))], 1)
-        said = stage.vit_backbone(seen, features.flatten(2).transpose(1, 2), condition)
-        if previous is None:
-            return said
-        # The mean of a normal distribution around the previous volume, given x, as a velocity.
-        a, mean = self.a[t].view(-1, 1, 1, 1, 1), previous
-        gain = a.sqrt() * self.detail**2 / (a * self.detail**2 + 1 - a)
-        clean = mean.double() + gain * (x.double() - a.sqrt() * mean.double())
-        return said + ((a.sqrt() * x.double() - clean) / (1 - a).sqrt()).float()
+        context = features.flatten(2).transpose(1, 2)
+        if self.views:
+            context = of_views.permute(0, 1, 3, 4, 2).flatten(1, 3) + places(of_views.shape[1:2] + of_views.shape[3:], features.shape[1])
+        said = stage.vit_backbone(seen, context, condition)
+        # The mean and deviation of a normal distribution around the previous volume, given x, as a velocity.
+        a, around = self.a[t].view(-1, 1, 1, 1, 1), torch.tensor(self.mean) if previous is None else previous
+        total = a * self.spread(previous) ** 2 + 1 - a
+        gain = a.sqrt() * self.spread(previous) ** 2 / total
+        clean = around.double() + gain * (x.double() - a.sqrt() * around.double())
+        return ((a.sqrt() * x.double() - clean) / (1 - a).sqrt()).float() + (self.spread(previous) / total.sqrt()).float() * said
+
+    def spread(self, previous):
+        return self.deviation if previous is None else self.detail
 
     def losses(self, name, volume, previous, xrays, extent, noise, t, window=6.0, mu=0.02):
         """Of each sample: mean square error of v, and the physics loss times alpha_bar. HU from -1000 to 3000."""
@@ -231,6 +252,8 @@ class Cascade(nn.Module):
         x = a.sqrt() * volume + (1 - a).sqrt() * noise
         v = self.velocity(name, x, t, xrays, previous)
         diffusion = (v - (a.sqrt() * noise - (1 - a).sqrt() * volume)).square().mean((1, 2, 3, 4))
+        if self.even:
+            diffusion = diffusion * (a.view(-1) + (1 - a.view(-1)) / self.spread(previous) ** 2)
         clean = (a.sqrt() * x - (1 - a).sqrt() * v).clamp(-1, 1)[:, 0]
         errors = []
         for view, image in enumerate((clean.mean(1), clean.mean(3).transpose(1, 2))):  # (B, H, W), (B, H, D)

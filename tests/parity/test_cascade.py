@@ -37,8 +37,8 @@ def patient(folder):
     return ct, torch.stack(images).unsqueeze(1), torch.tensor([values.shape[0] * spacing[0], values.shape[2] * spacing[2]])
 
 
-def resized(ct, size, corners=False):
-    return torch.nn.functional.interpolate(ct.view(1, 1, *ct.shape[-3:]), (size,) * 3, mode="trilinear", align_corners=corners)
+def resized(ct, size):
+    return torch.nn.functional.interpolate(ct.view(1, 1, *ct.shape[-3:]), (size,) * 3, mode="trilinear", align_corners=False)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def losses(model, stage, folders, train, ids, position):
         ct, xrays, extent = patient(folders[train[sample]])
         volume, previous = resized(ct, size), None
         if stage == "stage2":
-            previous = resized(resized(ct, SIZES[0]), size, True) + 0.05 * reference.normal((1, size, size, size), key, "previous")
+            previous = resized(resized(ct, SIZES[0]), size) + 0.05 * reference.normal((1, size, size, size), key, "previous")
         t = (reference.first_u64(key, "timestep") * 1000) >> 64
         parts.append((volume, previous, xrays.unsqueeze(0), extent.unsqueeze(0), reference.normal((1, size, size, size), key, "noise").unsqueeze(0), torch.tensor([t])))
     volume, previous, xrays, extent, noise, t = (torch.cat(x) if x[0] is not None else None for x in zip(*parts))

@@ -315,14 +315,52 @@ TEST(CascadeModel, LiftingInTwoDimensionsIsLiftingInThree) {
   for (size_t i = 0; i < g.size(); ++i) EXPECT_LT(Apart(g[i], e[i]) / Largest(e[i]), 1e-5) << i;
 }
 
-// AdaLN-zero: at the start the modulated branches give nothing, so that a block's output is x and its cross-attention.
-TEST(CascadeModel, AFreshHeadSaysLittle) {
-  Net net({"model.preset=tiny"});
+// A fresh network says nothing: of volumes whose voxels are as model.mean, model.deviation and model.detail say, v is
+// then as far from the answer as Uncertainty says, and uncorrelated with it, as from the best one.
+TEST(CascadeModel, AFreshNetworkKnowsMeanAndDeviationAlone) {
+  Net net({"model.preset=tiny", "model.mean=-0.6", "model.deviation=0.3", "model.detail=0.1"});
   const Pass pass = Pass::Evaluation(*net.engine);
-  const NoisedVolume volume{at::randn({1, 1, 12, 12, 12}), at::full({1}, 500, at::kLong), {}};
-  const EncodedXrays xrays = net.model.Encode(pass, 0, at::rand({1, 2, 1, 64, 64}));
-  EXPECT_EQ(net.model.Velocity(pass, 0, volume, xrays).sizes().vec(), (std::vector<int64_t>{1, 1, 12, 12, 12}));
-  EXPECT_EQ(Largest(net.Value("stages.stage1.vit_backbone.blocks.0.adaln.linear.weight")), 0);
+  const at::Tensor pictures = at::rand({1, 2, 1, 64, 64});
+  for (const size_t stage : {0, 1}) {
+    const int64_t n = stage == 0 ? 12 : 24;
+    const at::Tensor previous = at::rand({1, 1, n, n, n}) - 0.5;
+    const double deviation = stage == 0 ? 0.3 : 0.1;
+    const EncodedXrays xrays = net.model.Encode(pass, stage, pictures);
+    for (const int64_t time : {20, 300, 700, 999}) {
+      const at::Tensor noise = at::randn({1, 1, n, n, n}), spread = at::randn({1, 1, n, n, n}) * deviation;
+      const at::Tensor volume = stage == 0 ? spread - 0.6 : previous + spread, t = at::full({1}, time, at::kLong);
+      const NoiseLevel level(net.model.schedule(), t);
+      const NoisedVolume given{level.Noised(volume, noise), t, stage == 0 ? at::Tensor() : previous};
+      const at::Tensor v = net.model.Velocity(pass, stage, given, xrays);
+      ASSERT_EQ(v.sizes(), volume.sizes());
+      const at::Tensor error = level.Velocity(volume, noise) - v;
+      const double expected = net.model.Uncertainty(stage, t).item<double>();
+      const double squares = error.square().mean().item<double>();
+      EXPECT_NEAR(std::sqrt(squares) / expected, 1, 0.07) << stage << " " << time;
+      EXPECT_NEAR((error * v).mean().item<double>() / std::sqrt(squares * v.square().mean().item<double>()), 0, 0.1);
+    }
+  }
+}
+
+TEST(CascadeModel, PlacesAreToldApart) {
+  const at::Tensor codes = PlaceCodes({2, 8, 8}, 32);
+  EXPECT_EQ(codes.sizes().vec(), (std::vector<int64_t>{128, 32}));
+  EXPECT_LE(Largest(codes), 1);
+  const at::Tensor apart = (codes.unsqueeze(0) - codes.unsqueeze(1)).square().sum(2) + at::eye(128) * 100;
+  EXPECT_GT(apart.min().item<double>(), 0.1);
+}
+
+// A volume that rises evenly along each axis stays one, but for the outermost voxels, which have nothing beyond them.
+TEST(CascadeModel, AVolumeForTheNextStageStaysInItsPlace) {
+  const auto ramp = [](int64_t n) {
+    const at::Tensor x = (at::arange(n) + 0.5) / n;
+    return x.view({1, 1, n, 1, 1}) + x.view({1, 1, 1, n, 1}) * 2 + x.view({1, 1, 1, 1, n}) * 3;
+  };
+  const auto inner = [](at::Tensor x) {
+    for (int64_t axis = 2; axis < 5; ++axis) x = x.narrow(axis, 1, x.size(axis) - 2);
+    return x;
+  };
+  EXPECT_LT(Apart(inner(UpSampled(ramp(8), 16)), inner(ramp(16))), 1e-5);
 }
 
 // ---- Augmentation -------------------------------------------------------------------------------

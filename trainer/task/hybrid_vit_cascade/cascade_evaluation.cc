@@ -160,8 +160,8 @@ class CascadeEvaluation : public Evaluation {
       batch.t.data_ptr<int64_t>()[i] = t;
       alpha_bar += schedule.alpha_bar(t);
     }
-    const SampleLosses losses =
-        LossesOf(setup_.model, Pass::Evaluation(setup_.weights), setup_.stage, batch, setup_.options.intensity);
+    const SampleLosses losses = LossesOf(setup_.model, Pass::Evaluation(setup_.weights), setup_.stage, batch,
+                                         setup_.options.intensity, setup_.options.times());
     out[kPatients] = 1;
     out[kDiffusion] = losses.diffusion.mean().item<double>();
     out[kPhysics] = losses.physics.mean().item<double>();

@@ -9,12 +9,12 @@ namespace trainyard::hvc {
 
 // Of each sample, (B) float32.
 struct SampleLosses {
-  at::Tensor diffusion;  // mean square error of v
+  at::Tensor diffusion;  // mean square error of v, or that over Uncertainty's square
   at::Tensor physics;    // PhysicsLoss of the clean volume that v implies, times alpha_bar: of noise nothing is seen
 };
 
 SampleLosses LossesOf(const CascadeModel& model, const Pass& pass, size_t stage, const CascadeBatch& batch,
-                      const IntensityMap& map);
+                      const IntensityMap& map, Weighting weighting);
 
 }  // namespace trainyard::hvc
 

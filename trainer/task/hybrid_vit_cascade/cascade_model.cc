@@ -8,8 +8,11 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/upsample_trilinear3d.h>
+#include <ATen/ops/zeros.h>
 
 #include <bit>
+#include <cmath>
+#include <numbers>
 
 #include "trainer/model/attention.h"
 #include "trainer/model/product.h"
@@ -36,6 +39,16 @@ at::Tensor MeanOverPixels(const at::Tensor& x) {
   return (SumOfEach(rows) / static_cast<double>(rows.size(1))).view({x.size(0), x.size(1)});
 }
 
+// (B, V, C, h, w) -> (B, C, h, w)
+at::Tensor MeanOverViews(const at::Tensor& x) {
+  at::Tensor sum = x.select(1, 0);
+  for (int64_t view = 1; view < x.size(1); ++view) sum = sum + x.select(1, view);
+  return (sum / static_cast<double>(x.size(1))).contiguous();
+}
+
+// (B, V, C, h, w) -> (B, V h w, C)
+at::Tensor PixelsOfViews(const at::Tensor& x) { return x.flatten(3).transpose(2, 3).flatten(1, 2).contiguous(); }
+
 // (B, C, h, w) -> (B, h w, C)
 at::Tensor PixelRows(const at::Tensor& features) { return features.flatten(2).transpose(1, 2).contiguous(); }
 
@@ -52,7 +65,30 @@ std::vector<int64_t> EmbeddingWidths(const StageShape& shape, int64_t grid) {
 }  // namespace
 
 at::Tensor UpSampled(const at::Tensor& volume, int64_t size) {
-  return volume.size(-1) == size ? volume : at::upsample_trilinear3d(volume, {size, size, size}, true);
+  return volume.size(-1) == size ? volume : at::upsample_trilinear3d(volume, {size, size, size}, false);
+}
+
+at::Tensor PlaceCodes(const std::vector<int64_t>& sizes, int64_t dim) {
+  const auto axes = std::ssize(sizes), pairs = dim / (2 * axes);
+  int64_t places = 1;
+  for (const int64_t size : sizes) places *= size;
+  at::Tensor codes = at::zeros({places, dim}, at::kFloat);
+  float* out = codes.data_ptr<float>();
+  for (int64_t place = 0; place < places; ++place, out += dim) {
+    int64_t rest = place;
+    for (int64_t axis = axes - 1; axis >= 0; --axis) {
+      const int64_t size = sizes[static_cast<size_t>(axis)];
+      const double at = (static_cast<double>(rest % size) + 0.5) / static_cast<double>(size) * std::numbers::pi;
+      rest /= size;
+      for (int64_t i = 0; i < pairs; ++i) {
+        const double share = pairs > 1 ? static_cast<double>(i) / static_cast<double>(pairs - 1) : 0;
+        const double angle = at * std::pow(static_cast<double>(size), share);
+        out[(axis * pairs + i) * 2] = static_cast<float>(std::sin(angle));
+        out[(axis * pairs + i) * 2 + 1] = static_cast<float>(std::cos(angle));
+      }
+    }
+  }
+  return codes;
 }
 
 std::vector<std::string> TrainedBy(size_t index) {
@@ -80,10 +116,7 @@ at::Tensor XrayEncoder::Features(const Pass& pass, const at::Tensor& xrays) cons
     at::Tensor x = in[0].flatten(0, 1).to(embed1.ComputeType(pass));
     x = at::max_pool2d(at::relu(conv1(pass, x)), {3, 3}, {2, 2}, {1, 1});
     x = at::max_pool2d(at::relu(conv2(pass, x)), {2, 2}, {2, 2});
-    x = at::relu(conv3(pass, x)).unflatten(0, {in[0].size(0), in[0].size(1)});
-    at::Tensor sum = x.select(1, 0);
-    for (int64_t view = 1; view < x.size(1); ++view) sum = sum + x.select(1, view);
-    return (sum / static_cast<double>(x.size(1))).contiguous();
+    return at::relu(conv3(pass, x)).unflatten(0, {in[0].size(0), in[0].size(1)});
   };
   return pass.Unit(unit.unit(), run, {xrays});
 }
@@ -175,6 +208,7 @@ StageNet::StageNet(const Scope& root, const ModelShape& shape, size_t index)
     : shape_(shape.stages[index]),
       grid_(shape.token_grid),
       head_(shape.head),
+      places_(shape.context == Context::kViews),
       lifting_unit_(root.Unit(StageName(index) + " lifting")),
       embedding_unit_(root.Unit(StageName(index) + " embedding")),
       head_unit_(root.Unit(StageName(index) + " head")),
@@ -183,7 +217,8 @@ StageNet::StageNet(const Scope& root, const ModelShape& shape, size_t index)
                      .Parameter("pos_embed", {1, grid_ * grid_ * grid_, shape_.dim}, {Kind::kNormal, 0.02})),
       norm_(head_unit_ / "stages" / StageName(index) / "vit_backbone.norm", shape_.dim),
       output_(head_unit_ / "stages" / StageName(index) / "vit_backbone.output_proj", shape_.dim,
-              head_ == Head::kPatch ? (shape_.size / grid_) * (shape_.size / grid_) * (shape_.size / grid_) : 1) {
+              head_ == Head::kPatch ? (shape_.size / grid_) * (shape_.size / grid_) * (shape_.size / grid_) : 1,
+              StartsAtZero()) {
   const Scope backbone = embedding_unit_ / "stages" / StageName(index) / "vit_backbone";
   int64_t channels = index > 0 ? 2 : 1, place = 0;
   for (const int64_t width : EmbeddingWidths(shape_, grid_)) {
@@ -220,13 +255,15 @@ at::Tensor StageNet::Tokens(const Pass& pass, const at::Tensor& volume) const {
     x = embedding_.convolutions[i](pass, x);
     if (i < embedding_.norms.size()) x = at::silu(embedding_.norms[i](pass, x));
   }
-  return AddToEach(x.flatten(2).transpose(1, 2).contiguous(), pass[positions_].squeeze(0));
+  at::Tensor places = pass[positions_].squeeze(0);
+  if (places_) places = places + PlaceCodes({grid_, grid_, grid_}, shape_.dim).to(places.scalar_type());
+  return AddToEach(x.flatten(2).transpose(1, 2).contiguous(), places);
 }
 
 at::Tensor StageNet::Volume(const Pass& pass, const at::Tensor& tokens) const {
   const at::Tensor y = output_(pass, norm_(pass, tokens)).to(at::kFloat);
   const int64_t B = y.size(0), G = grid_, S = shape_.size, P = S / G;
-  if (head_ == Head::kUpsample) return UpSampled(y.view({B, 1, G, G, G}), S);
+  if (head_ == Head::kUpsample) return at::upsample_trilinear3d(y.view({B, 1, G, G, G}), {S, S, S}, true);
   return y.view({B, G, G, G, P, P, P}).permute({0, 1, 4, 2, 5, 3, 6}).reshape({B, 1, S, S, S});
 }
 
@@ -241,23 +278,32 @@ at::Tensor StageNet::Forward(const Pass& pass, const NoisedVolume& volume, const
   }
   at::Tensor tokens =
       pass.Unit(embedding_unit_.unit(), [=, this](at::TensorList in) { return Tokens(pass, in[0]); }, {x});
-  const at::Tensor context = PixelRows(xrays.features);
   for (const Block& block : blocks_)
     tokens = pass.Unit(block.unit, [pass, &block](at::TensorList in) { return block(pass, in[0], in[1], in[2]); },
-                       {tokens, context, told});
+                       {tokens, xrays.context, told});
   return pass.Unit(head_unit_.unit(), [=, this](at::TensorList in) { return Volume(pass, in[0]); }, {tokens});
 }
 
 // ---- The cascade --------------------------------------------------------------------------------
 
 CascadeModel::CascadeModel(const Scope& root, const ModelShape& shape, int64_t timesteps)
-    : schedule_(timesteps), detail_(shape.detail), encoder_(root, shape.xray_dim) {
+    : schedule_(timesteps),
+      context_(shape.context),
+      mean_(shape.mean),
+      deviation_(shape.deviation),
+      detail_(shape.detail),
+      encoder_(root, shape.xray_dim) {
   for (size_t i = 0; i < shape.stages.size(); ++i) stages_.emplace_back(root, shape, i);
 }
 
 EncodedXrays CascadeModel::Encode(const Pass& pass, size_t stage, const at::Tensor& xrays) const {
-  const at::Tensor features = encoder_.Features(pass, xrays);
-  return {features, stages_[stage].Prior(pass, features)};
+  const at::Tensor views = encoder_.Features(pass, xrays), features = MeanOverViews(views);
+  at::Tensor context = context_ == Context::kViews ? PixelsOfViews(views) : PixelRows(features);
+  if (context_ == Context::kViews) {
+    const at::Tensor places = PlaceCodes({views.size(1), views.size(3), views.size(4)}, views.size(2));
+    context = AddToEach(context, places.to(context.scalar_type()));
+  }
+  return {features, context, stages_[stage].Prior(pass, features)};
 }
 
 at::Tensor CascadeModel::Velocity(const Pass& pass, size_t stage, const NoisedVolume& volume,
@@ -265,14 +311,21 @@ at::Tensor CascadeModel::Velocity(const Pass& pass, size_t stage, const NoisedVo
   const at::Tensor time = volume.t.to(at::kFloat) / static_cast<double>(schedule_.steps());
   const at::Tensor condition = encoder_.Condition(pass, xrays.features, time);
   const at::Tensor said = stages_[stage].Forward(pass, volume, xrays, condition);
-  return volume.previous.defined() ? said + Skip(volume) : said;
+  return Expectation(stage, volume) + said * Uncertainty(stage, volume.t);
 }
 
-at::Tensor CascadeModel::Skip(const NoisedVolume& volume) const {
+at::Tensor CascadeModel::Uncertainty(size_t stage, const at::Tensor& t) const {
+  const NoiseLevel level(schedule_, t);
+  const double deviation = Deviation(stage);
+  return deviation / (level.signal.square() * (deviation * deviation) + level.noise.square()).sqrt();
+}
+
+at::Tensor CascadeModel::Expectation(size_t stage, const NoisedVolume& volume) const {
   const NoiseLevel level(schedule_, volume.t);
-  const double variance = detail_ * detail_;
+  const double variance = Deviation(stage) * Deviation(stage);
   const at::Tensor total = level.signal.square() * variance + level.noise.square();
-  return (volume.x * (level.signal * (1 - variance)) - volume.previous) * (level.noise / total);
+  const at::Tensor x = volume.x * (level.signal * (1 - variance));
+  return (stage > 0 ? x - volume.previous : x - mean_) * (level.noise / total);
 }
 
 }  // namespace trainyard::hvc

@@ -21,7 +21,7 @@ namespace trainyard::hvc {
 // Shared by the stages, trained in the first one alone.
 struct XrayEncoder {
   XrayEncoder(const Scope& root, int64_t dim);
-  // xrays: (B, V, 1, 8 h, 8 h) -> (B, F, h, h), the mean over the views.
+  // xrays: (B, V, 1, 8 h, 8 h) -> (B, V, F, h, h)
   at::Tensor Features(const Pass& pass, const at::Tensor& xrays) const;
   // What tells a stage the time and the X-rays as a whole. t: (B) of [0, 1) -> (B, 2 F)
   at::Tensor Condition(const Pass& pass, const at::Tensor& features, const at::Tensor& t) const;
@@ -68,7 +68,8 @@ struct NoisedVolume {
 };
 
 struct EncodedXrays {
-  at::Tensor features;  // (B, F, h, h)
+  at::Tensor features;  // (B, F, h, h): the mean over the views
+  at::Tensor context;   // (B, K, F): what tokens attend to, pixels of the views' mean or of every view
   at::Tensor prior;     // (B, 1, S, S, S): what was lifted from them
 };
 
@@ -95,6 +96,7 @@ class StageNet {
   StageShape shape_;
   int64_t grid_;
   Head head_;
+  bool places_;
   Scope lifting_unit_, embedding_unit_, head_unit_;
   DepthLifting lifting_;
   Embedding embedding_;
@@ -115,24 +117,33 @@ class CascadeModel {
 
   // What does not depend on the time: once for every volume.
   EncodedXrays Encode(const Pass& pass, size_t stage, const at::Tensor& xrays) const;
-  // v of the volume, float32: what the network says, and from the second stage on Skip.
+  // v of the volume, float32: Expectation's, and what the network says in units of Uncertainty.
   at::Tensor Velocity(const Pass& pass, size_t stage, const NoisedVolume& volume, const EncodedXrays& xrays) const;
+  // The deviation of v from Expectation, (B, 1, 1, 1, 1).
+  at::Tensor Uncertainty(size_t stage, const at::Tensor& t) const;
 
  private:
-  // v if the volume were drawn from a normal distribution around the previous one with the deviation model.detail,
-  // independently in each voxel. A token grid cannot show a volume's finest detail and its noise; without this the
-  // previous volume's detail would be lost, and the noise that a network cannot name would stay in what is sampled.
-  // After the preconditioning of Karras et al. (arXiv 2206.00364), of which this is the case for v.
-  at::Tensor Skip(const NoisedVolume& volume) const;
+  // v if voxels were drawn independently from a normal distribution: around the previous volume with the deviation
+  // model.detail, in the first stage around model.mean with model.deviation. A token grid cannot show a volume's finest
+  // detail and its noise; without this the previous volume's detail would be lost, and the noise that a network cannot
+  // name would stay in what is sampled. After the preconditioning of Karras et al. (arXiv 2206.00364), of which this
+  // and Uncertainty are the case for v.
+  at::Tensor Expectation(size_t stage, const NoisedVolume& volume) const;
+  double Deviation(size_t stage) const { return stage > 0 ? detail_ : deviation_; }
 
   NoiseSchedule schedule_;
-  double detail_;
+  Context context_;
+  double mean_, deviation_, detail_;
   XrayEncoder encoder_;
   std::vector<StageNet> stages_;
 };
 
-// (B, 1, s, s, s) -> (B, 1, size, size, size), by lines between the corners' voxels.
+// (B, 1, s, s, s) -> (B, 1, size, size, size), a stage's volume for the next one: the inverse of how volumes are made
+// smaller, between the middles of voxels.
 at::Tensor UpSampled(const at::Tensor& volume, int64_t size);
+
+// Where each place of a grid is, in sines and cosines: (sizes' product, dim).
+at::Tensor PlaceCodes(const std::vector<int64_t>& sizes, int64_t dim);
 
 // The patterns of what stage `index` trains: its own network, and the first one what all share.
 std::vector<std::string> TrainedBy(size_t index);

@@ -45,7 +45,7 @@ class CascadeTask : public Task {
       FillBatch(null, patients_.shape(), model_.schedule(), 0, stage, nothing);
     }
     const CascadeBatch& b = read ? given : nothing;
-    const SampleLosses losses = LossesOf(model_, pass, stage, b, options_.intensity);
+    const SampleLosses losses = LossesOf(model_, pass, stage, b, options_.intensity, options_.times());
     const at::Tensor diffusion = (losses.diffusion * b.weight).sum(), physics = (losses.physics * b.weight).sum();
     const double samples = std::max(1.0, denominators[0]), weights = std::max(1e-12, denominators[1]);
     const at::Tensor share = diffusion / samples + physics * (options_.stage[stage].physics / samples);

@@ -22,7 +22,10 @@ const std::map<std::string, ModelShape> kPresets = {{"tiny",
                                                       .xray_size = 64,
                                                       .xray_dim = 32,
                                                       .head = Head::kPatch,
-                                                      .detail = 0.05,
+                                                      .context = Context::kViews,
+                                                      .mean = 0,
+                                                      .deviation = 0,
+                                                      .detail = 0.07,
                                                       .dropout = 0}},
                                                     {"small",
                                                      {.stages = {{16, 64, 4, 4}, {32, 64, 4, 4}, {64, 64, 4, 4}},
@@ -30,7 +33,10 @@ const std::map<std::string, ModelShape> kPresets = {{"tiny",
                                                       .xray_size = 64,
                                                       .xray_dim = 64,
                                                       .head = Head::kPatch,
-                                                      .detail = 0.05,
+                                                      .context = Context::kViews,
+                                                      .mean = 0,
+                                                      .deviation = 0,
+                                                      .detail = 0.07,
                                                       .dropout = 0}},
                                                     {"full",
                                                      {.stages = {{64, 256, 4, 4}, {128, 384, 6, 6}, {256, 512, 8, 8}},
@@ -38,6 +44,9 @@ const std::map<std::string, ModelShape> kPresets = {{"tiny",
                                                       .xray_size = 512,
                                                       .xray_dim = 512,
                                                       .head = Head::kUpsample,
+                                                      .context = Context::kMean,
+                                                      .mean = 0,
+                                                      .deviation = 0,
                                                       .detail = 0.05,
                                                       .dropout = 0.1}}};
 
@@ -79,6 +88,10 @@ void Options::Declare(FieldTable& t) {
   t.Int("task.sampling_steps", sampling_steps, 1, kSchedule, "Steps of DDIM where a volume is sampled.", 100000);
   t.Number("task.previous_noise", previous_noise, 0, 1, kIdentity,
            "Deviation of the noise on the previous stage's volume in training, which is the true one there.");
+  t.Choice(
+      "task.weighting", weighting, {"auto", "velocity", "even"}, kIdentity,
+      "How the diffusion loss weighs times: the error of v as in the original, or as a share of what nobody could know "
+      "without the X-rays; auto: even (tiny, small), velocity (full).");
   t.OptInt("task.eval_patients", eval_patients, "null", 1, kSchedule,
            "Patients of the validation part in one evaluation; null: all of them.");
   t.Int("task.eval_samples", eval_samples, 1, kSchedule,
@@ -111,6 +124,12 @@ void Options::Declare(FieldTable& t) {
       "model.head", head, {"auto", "upsample", "patch"}, kIdentity,
       "What a token gives: one number, interpolated between tokens as in the original, or the voxels that it stands "
       "for; auto: patch (tiny, small), upsample (full).");
+  t.Choice("model.context", context, {"auto", "mean", "views"}, kIdentity,
+           "What tokens see of the X-rays: the mean of both as in the original, or the pixels of each and where they "
+           "are; auto: views (tiny, small), mean (full).");
+  t.Number("model.mean", mean, -1, 1, kIdentity,
+           "Mean of a volume's voxels in [-1, 1], which the first stage's network need not predict.");
+  t.Number("model.deviation", deviation, 0.001, 1, kIdentity, "Their deviation from it.");
   t.OptNumber("model.detail", detail, "auto", 0.001, 1, kIdentity,
               PerPreset("Deviation from the previous stage's volume that the network of a later stage need not predict",
                         [](const ModelShape& s) { return s.detail; }));
@@ -197,9 +216,17 @@ ModelShape Options::shape() const {
   s.xray_size = xray_size.value_or(s.xray_size);
   s.xray_dim = xray_dim.value_or(s.xray_dim);
   if (head != "auto") s.head = head == "patch" ? Head::kPatch : Head::kUpsample;
+  if (context != "auto") s.context = context == "views" ? Context::kViews : Context::kMean;
+  s.mean = mean;
+  s.deviation = deviation;
   s.detail = detail.value_or(s.detail);
   s.dropout = dropout.value_or(s.dropout);
   return s;
+}
+
+Weighting Options::times() const {
+  if (weighting == "auto") return preset == "full" ? Weighting::kVelocity : Weighting::kEven;
+  return weighting == "even" ? Weighting::kEven : Weighting::kVelocity;
 }
 
 std::vector<int64_t> Options::StageSteps(const Config& config) const {

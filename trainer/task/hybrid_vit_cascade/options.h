@@ -25,6 +25,17 @@ enum class Head {
   kPatch,     // each token gives the voxels that it stands for
 };
 
+enum class Context {
+  kMean,   // the mean of both X-rays' features, without places
+  kViews,  // the features of each, with their places
+};
+
+// How the diffusion loss weighs times.
+enum class Weighting {
+  kVelocity,  // error of v
+  kEven,      // as a share of what Prior (cascade_model.h) leaves open
+};
+
 // Everything that determines the networks.
 struct ModelShape {
   std::vector<StageShape> stages;
@@ -32,7 +43,8 @@ struct ModelShape {
   int64_t xray_size;   // pixels of a side
   int64_t xray_dim;    // channels of the encoded X-rays
   Head head;
-  double detail;  // cascade_model.h, Skip
+  Context context;
+  double mean, deviation, detail;  // cascade_model.h, Expectation
   double dropout;
 };
 
@@ -50,7 +62,9 @@ struct Options : TaskOptions {
   };
   std::string preset = "tiny";  // tiny | small | full
   OptionalInt stages, token_grid, xray_size, xray_dim;
-  std::string head = "auto";  // auto | upsample | patch
+  std::string head = "auto";     // auto | upsample | patch
+  std::string context = "auto";  // auto | mean | views
+  double mean = -0.85, deviation = 0.25;
   std::optional<double> detail, dropout;
   std::array<StageOptions, kMaxStages> stage;
 
@@ -58,6 +72,7 @@ struct Options : TaskOptions {
   bool from_best = true;
   int64_t timesteps = 1000, sampling_steps = 50;
   double previous_noise = 0.05;
+  std::string weighting = "auto";  // auto | velocity | even
   OptionalInt eval_patients;
   int64_t eval_samples = 2;
 
@@ -74,6 +89,7 @@ struct Options : TaskOptions {
   std::vector<Metric> Metrics() const override;
 
   ModelShape shape() const;
+  Weighting times() const;
   // Steps of each stage from first_stage on. REQUIRES: train.steps is set.
   std::vector<int64_t> StageSteps(const Config& config) const;
 };
