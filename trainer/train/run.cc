@@ -112,8 +112,7 @@ void RunTraining(const Config& given, StatusPublisher& publisher,
   publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");
   Resume resume = TakeOver(config, session);
-  if (world.rank == 0)
-    session.marks.push_back(std::make_unique<RunningMark>(config.checkpoint.dir, session.attempt));
+  if (world.rank == 0) session.marks.push_back(std::make_unique<RunningMark>(config.checkpoint.dir, session.attempt));
   TrainLoop loop(config, grounds, publisher, std::move(task), std::move(session), resume);
   resume.source.reset();
   try {
