@@ -189,7 +189,11 @@ TEST_F(TokensTest, ATextIsItsBytesAndAnEnd) {
   // The same tokens, the same fingerprint, whatever they lie in.
   WriteShard(folder_ / "b.tokens", kTextVocab, std::vector<Token>{'h', 255, 'i', 0, kEndOfText});
   EXPECT_EQ(Corpus(folder_ / "b.tokens", {0, ""}, kTextVocab).fingerprint(), corpus.fingerprint());
-  EXPECT_EQ(CorpusError(path, {}, 256), path.string() + ": a vocabulary of 257, and model.vocab is 256");
+  EXPECT_EQ(CorpusError(path, {}, 256),
+            path.string() + ": a vocabulary of 257, and model.vocab is 256; set model.vocab: 257");
+  EXPECT_NE(CorpusError(Text("packed.txt", "\x1f\x8b\x08 and more")).find("a file of gzip's; expected text"),
+            std::string::npos);
+  fs::remove(folder_ / "packed.txt");
   EXPECT_EQ(CorpusError(folder_), folder_.string() + ": both *.tokens and *.txt; expected files of one kind");
   const fs::path empty = folder_ / "empty";
   fs::create_directories(empty);
