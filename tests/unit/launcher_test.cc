@@ -438,9 +438,10 @@ TEST_F(LauncherTest, RanksDoNotOutliveTheLauncher) {
   Wait(launcher);
   const auto deadline = Clock::now() + std::chrono::seconds(60);
   while (kill(rank, 0) == 0 && Clock::now() < deadline) {
-    const std::string stat =
-        fs::exists("/proc/" + std::to_string(rank)) ? ReadFile("/proc/" + std::to_string(rank) + "/stat") : " Z ";
-    if (stat.find(") Z") != std::string::npos) break;  // an orphan that nobody has collected yet
+    std::ifstream stat("/proc/" + std::to_string(rank) + "/stat");  // it may go at any moment
+    const std::string text{std::istreambuf_iterator<char>(stat), {}};
+    if (text.empty() || text.find(") Z") != std::string::npos)
+      break;  // gone, or an orphan that nobody has collected yet
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_LT(Clock::now(), deadline);
