@@ -70,25 +70,28 @@ at::Tensor UpSampled(const at::Tensor& volume, int64_t size) {
 
 at::Tensor PlaceCodes(const std::vector<int64_t>& sizes, int64_t dim) {
   const auto axes = std::ssize(sizes), pairs = dim / (2 * axes);
-  int64_t places = 1;
-  for (const int64_t size : sizes) places *= size;
-  at::Tensor codes = at::zeros({places, dim}, at::kFloat);
-  float* out = codes.data_ptr<float>();
-  for (int64_t place = 0; place < places; ++place, out += dim) {
-    int64_t rest = place;
-    for (int64_t axis = axes - 1; axis >= 0; --axis) {
-      const int64_t size = sizes[static_cast<size_t>(axis)];
-      const double at = (static_cast<double>(rest % size) + 0.5) / static_cast<double>(size) * std::numbers::pi;
-      rest /= size;
+  std::vector<int64_t> shape = sizes;
+  shape.push_back(dim);
+  const at::Tensor codes = at::zeros(shape, at::kFloat);
+  for (int64_t axis = 0; axis < axes; ++axis) {
+    const int64_t size = sizes[static_cast<size_t>(axis)];
+    const at::Tensor along = at::zeros({size, 2 * pairs}, at::kFloat);
+    float* out = along.data_ptr<float>();
+    for (int64_t place = 0; place < size; ++place) {
+      const double at = (static_cast<double>(place) + 0.5) / static_cast<double>(size) * std::numbers::pi;
       for (int64_t i = 0; i < pairs; ++i) {
         const double share = pairs > 1 ? static_cast<double>(i) / static_cast<double>(pairs - 1) : 0;
         const double angle = at * std::pow(static_cast<double>(size), share);
-        out[(axis * pairs + i) * 2] = static_cast<float>(std::sin(angle));
-        out[(axis * pairs + i) * 2 + 1] = static_cast<float>(std::cos(angle));
+        *out++ = static_cast<float>(std::sin(angle));
+        *out++ = static_cast<float>(std::cos(angle));
       }
     }
+    std::vector<int64_t> line(sizes.size() + 1, 1);
+    line[static_cast<size_t>(axis)] = size;
+    line.back() = 2 * pairs;
+    codes.narrow(-1, axis * 2 * pairs, 2 * pairs).copy_(along.view(line));
   }
-  return codes;
+  return codes.view({-1, dim});
 }
 
 std::vector<std::string> TrainedBy(size_t index) {

@@ -142,7 +142,8 @@ class CascadeModel {
 // smaller, between the middles of voxels.
 at::Tensor UpSampled(const at::Tensor& volume, int64_t size);
 
-// Where each place of a grid is, in sines and cosines: (sizes' product, dim).
+// Where each place of a grid is, in sines and cosines along each axis: (sizes' product, dim) float32, the last axis
+// fastest. Frequencies rise geometrically to one turn in two places; channels that no axis gets are 0.
 at::Tensor PlaceCodes(const std::vector<int64_t>& sizes, int64_t dim);
 
 // The patterns of what stage `index` trains: its own network, and the first one what all share.

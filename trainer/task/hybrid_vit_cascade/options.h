@@ -33,7 +33,7 @@ enum class Context {
 // How the diffusion loss weighs times.
 enum class Weighting {
   kVelocity,  // error of v
-  kEven,      // as a share of what Prior (cascade_model.h) leaves open
+  kEven,      // as a share of CascadeModel::Uncertainty
 };
 
 // Everything that determines the networks.

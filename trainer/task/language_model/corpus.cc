@@ -31,9 +31,9 @@ std::vector<fs::path> FilesOf(const fs::path& path) {
     if (entry.path().extension() == ".tokens") shards.push_back(entry.path());
     if (entry.path().extension() == ".txt") texts.push_back(entry.path());
   }
-  if (error)
-    IsRefusal(error.value()) ? throw DataError(path.string() + ": " + error.message())
-                             : throw StorageError(path.string() + ": " + error.message());
+  const std::string problem = path.string() + ": " + error.message();
+  if (error && IsRefusal(error.value())) throw DataError(problem);
+  if (error) throw StorageError(problem);
   if (shards.empty() == texts.empty())
     throw DataError(path.string() + ": " + (shards.empty() ? "no *.tokens or *.txt in it" : "both *.tokens and *.txt") +
                     "; expected files of one kind");

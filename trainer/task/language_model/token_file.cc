@@ -132,10 +132,6 @@ class Text : public TokenFile {
   OpenFile file_;
 };
 
-}  // namespace
-
-namespace {
-
 // What is surely no text would train as bytes without a word.
 void RequireText(const fs::path& path) {
   struct Kind {
