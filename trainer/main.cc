@@ -1,5 +1,6 @@
 // The command line of the trainer.
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -402,6 +403,7 @@ std::string Suggest(const CLI::App& app, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  prctl(PR_SET_NAME, "trainyard");  // of a rank, which is started as /proc/self/exe, ps would say "exe"
   Commands commands;
   Build(commands);
   try {

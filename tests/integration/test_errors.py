@@ -323,6 +323,8 @@ def test_run_directory_of_another_identity(job):
     expect(job(model={"dim": 32}), 64, "another identity", "model.dim: 16 there, 32 here")
     assert (job.directory / "config.json").read_text() == before
     expect(job(optim={"lr": 5e-4}, train={"steps": 12}), 0, "optim.lr: was 0.001, now 0.0005")
+    other = harness.synth(job.directory.parent / "other", "--seed", 2)
+    expect(job(data_path=other, train={"steps": 12}), 64, "another identity; what lies at data.path: fingerprint ")
 
 
 @pytest.mark.parametrize("name", ["uid", "attempt", "config.json", "checkpoints/fence"])
@@ -438,6 +440,7 @@ def test_a_launcher_that_freezes(tmp_path, data):
     process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
     harness.wait_until(lambda: (tmp_path / "run" / "checkpoints" / "latest").exists(), 90, "a checkpoint")
     ranks = harness.ranks_of(process.pid)
+    assert {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in ranks.values()} == {"trainyard"}, "what ps and top show"
     harness.kill(process.pid, signal.SIGSTOP)
     try:
         for pid in ranks.values():

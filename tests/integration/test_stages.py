@@ -6,6 +6,7 @@ That it runs with any number of ranks and through any interruption is shown wher
 import json
 import os
 import resource
+import time
 
 import numpy as np
 import pytest
@@ -120,12 +121,18 @@ def test_a_checkpoint_from_before_the_best_was_kept_is_gone_on_from(tmp_path):
     assert best["step"] == FIRST, "the one evaluation that was left"
 
 
-def test_what_a_killed_attempt_left_of_an_export_goes(tmp_path):
+def test_what_a_killed_attempt_has_not_finished_goes(tmp_path):
     leftover = tmp_path / "run" / "export" / "model.safetensors.tmp-17-00c0ffee"
     leftover.parent.mkdir(parents=True)
     leftover.write_bytes(b"half of it")
+    log, of_one_at_work = (tmp_path / "run" / f"log.jsonl.tmp-{number}-00c0ffee" for number in (17, 18))
+    for file in (log, of_one_at_work):
+        file.write_text("half of it")
+    an_hour_ago = time.time() - 3700
+    os.utime(log, (an_hour_ago, an_hour_ago))
     assert train(tmp_path, "run", 1).returncode == 0
     assert [file.name for file in leftover.parent.iterdir()] == ["model.safetensors"]
+    assert not log.exists() and of_one_at_work.exists()
 
 
 def command(*args):

@@ -26,7 +26,7 @@ constexpr size_t kPiece = 4 << 20;
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path)
-    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a FIFO would wait for its writer
+    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a FIFO would wait for its writer
   if (fd_ < 0) {
     if (!IsRefusal(errno)) Fail(path_, std::strerror(errno));
     throw RefusedPathError("cannot read " + path_.string() + ": " + std::strerror(errno));
@@ -38,10 +38,11 @@ InputFile::InputFile(const std::filesystem::path& path)
     throw RefusedPathError("cannot read " + path_.string() + ": not a regular file");
   }
   size_ = static_cast<uint64_t>(info.st_size);
+  changed_ = info.st_mtim;
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_), changed_(other.changed_) {}
 
 InputFile::~InputFile() {
   if (fd_ >= 0) close(fd_);
@@ -56,6 +57,14 @@ void InputFile::ReadAt(uint64_t offset, std::span<std::byte> to) const {
     offset += static_cast<uint64_t>(got);
     to = to.subspan(static_cast<size_t>(got));
   }
+}
+
+void InputFile::RequireUnchanged() const {
+  struct stat now {};
+  if (fstat(fd_, &now) != 0) Fail(path_, std::strerror(errno));
+  const bool same = static_cast<uint64_t>(now.st_size) == size_ && now.st_mtim.tv_sec == changed_.tv_sec &&
+                    now.st_mtim.tv_nsec == changed_.tv_nsec;
+  if (!same) Fail(path_, "somebody has written to it since this run opened it");
 }
 
 uint64_t InputFile::Checksum(const Tick& tick) const {

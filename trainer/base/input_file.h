@@ -6,6 +6,7 @@
 #define TRAINYARD_TRAINER_BASE_INPUT_FILE_H_
 
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -31,6 +32,9 @@ class InputFile {
   uint64_t size() const { return size_; }  // when it was opened
   // Fills `to` from `offset` on. Throws StorageError when the file cannot be read or ends before.
   void ReadAt(uint64_t offset, std::span<std::byte> to) const;
+  // Throws StorageError when size or time of change are not what they were when it was opened: what was read before and
+  // what would be read now need not belong together. A look at the file, no reading.
+  void RequireUnchanged() const;
   // XXH3-64 of the whole content, read in pieces.
   uint64_t Checksum(const Tick& tick = {}) const;
 
@@ -38,6 +42,7 @@ class InputFile {
   std::filesystem::path path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  timespec changed_{};  // when it was opened
 };
 
 }  // namespace trainyard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -39,12 +40,6 @@ std::string MakeUuid() {
 
 constexpr const char* kInit = ", init.from ";
 constexpr const char* kGone = "gone";
-
-bool SameFingerprint(const std::string& saved, const std::string& now) {
-  if (!now.ends_with(std::string(kInit) + kGone)) return saved == now;
-  const size_t common = now.size() - std::string(kGone).size();
-  return saved.compare(0, common, now, 0, common) == 0;
-}
 
 // A fingerprint's data, and what it says of init.from: empty without.
 std::pair<std::string, std::string> Parts(const std::string& fingerprint) {
@@ -85,9 +80,13 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
       warnings.push_back(difference.path + ": was " + difference.before + ", now " + difference.after);
     }
   }
-  if (!SameFingerprint(saved_fingerprint, fingerprint))
-    refused.push_back("the fingerprint of the data and of init.from: " + saved_fingerprint + " there, " + fingerprint +
-                      " here");
+  const auto [saved_data, saved_init] = Parts(saved_fingerprint);
+  const auto [data, init] = Parts(fingerprint);
+  if (saved_data != data)
+    refused.push_back("what lies at data.path: fingerprint " + saved_data + " there, " + data + " here");
+  // A file that is gone was needed by the first attempt alone.
+  if (saved_init != init && !(init == kGone && !saved_init.empty()))
+    refused.push_back("what init.from names: checksum " + OrNone(saved_init) + " there, " + OrNone(init) + " here");
   if (!refused.empty()) {
     throw ConfigError(origin + " holds a run of another identity; " + Join(refused, "; ") +
                       ". Name another run.dir and checkpoint.dir, or go back to the old values");
@@ -118,6 +117,18 @@ std::vector<std::string> RequireSameModel(const std::string& origin, const std::
 }
 
 namespace {
+
+// What a Replacement leaves beside `log.jsonl` and the like when its process is killed. One that is at work, an attempt
+// that has just begun, say, writes to its own in seconds.
+void RemoveUnfinishedFiles(const fs::path& run_dir) {
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  std::error_code error, ignored;
+  for (fs::directory_iterator it(run_dir, error), end; !error && it != end; it.increment(error)) {
+    const bool unfinished = it->path().filename().string().find(".tmp-") != std::string::npos;
+    if (unfinished && it->is_regular_file(ignored) && it->last_write_time(ignored) < old)
+      fs::remove(it->path(), ignored);
+  }
+}
 
 // One more than any that is known.
 int64_t NextAttempt(const fs::path& file, const Fence& fence, const std::string& job_uid) {
@@ -162,6 +173,7 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
 
 void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt) {
   const Json identity = {{"config", ToJson(config)}, {"data_fingerprint", fingerprint}};
+  RemoveUnfinishedFiles(config.run.dir);
   Fence::AsOwner(config.checkpoint.dir, {attempt.job_uid, attempt.number},
                  [&] { WriteFileAtomic(IdentityFile(config), identity.dump(1) + "\n"); });
 }

@@ -29,8 +29,8 @@ struct Attempt {
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
 
 // From now on the directory belongs to this identity: the attempt that claimed it has loaded what it starts from. One
-// that fails before that binds nobody to its mistakes. Throws PeerError, and writes nothing, when a newer attempt owns
-// the checkpoints.
+// that fails before that binds nobody to its mistakes. What killed attempts have not finished here, an hour ago or
+// more, is removed. Throws PeerError, and writes nothing, when a newer attempt owns the checkpoints.
 void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt);
 
 // What a run is told apart by besides its configuration: the data's fingerprint and, with init.from,

@@ -70,6 +70,54 @@ void RequireCommon(const Json& first, const Config& config, const Dataset& data,
 // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
 std::string StartPrefix() { return EnvText("TORCHELASTIC_RUN_ID") + "/" + EnvText("TORCHELASTIC_RESTART_COUNT") + "/"; }
 
+std::shared_ptr<Store> StoreOf(const World& world, Seconds deadline, Seconds collective) {
+  return std::make_shared<WorldStore>(
+      std::make_shared<C10dStore>(C10dStoreOptions{.host = world.master_addr,
+                                                   .port = world.master_port,
+                                                   .host_here = world.rank == 0 && !world.store_is_hosted,
+                                                   .listen_fd = {},
+                                                   .timeout = deadline,
+                                                   .stop = StopRequested,
+                                                   .answer = std::min(C10dStoreOptions{}.answer, collective)}),
+      StartPrefix());
+}
+
+void JoinAlone(const Config& config, const Dataset& data, Session& session) {
+  const auto obey = [] {
+    if (StopRequested()) throw StoppedError("stopped on request while the data was read");
+  };
+  Claim(config, data, obey, session);
+  session.store = std::make_shared<MemoryStore>();
+  session.communicator = session.device->Connect(session.store, {});
+  session.control = MakeSingleCommunicator();
+}
+
+// Rank 0 claims, and says which attempt this is; the others compare what they have with rank 0's, and take that.
+void ClaimTogether(const Config& config, const Dataset& data, SignsOfLife& signs, Store& store, Session& session) {
+  if (session.world.rank == 0) {
+    Claim(
+        config, data, [&] { signs.Beat(); }, session);
+    Json claimed = CommonOf(config, data);
+    claimed["uid"] = session.job_uid;
+    claimed["attempt"] = session.attempt;
+    store.Set("claim/attempt", claimed.dump());
+  } else {
+    const Json claimed = Json::parse(signs.Wait("attempt", 0, "rank 0 to claim the run directory"));
+    RequireCommon(claimed, config, data, session.world.rank);
+    WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
+  }
+}
+
+// Who is frozen cannot say where it stands; so the ranks say it while their pulses are listened to.
+std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
+  hang.Ask();
+  if (const std::optional<std::string> silence = pulse.Silence()) return *silence;
+  const std::string verdict = hang.Explain();
+  return !verdict.empty() ? verdict
+                          : "every rank is alive: one takes longer for its part than that, and a larger "
+                            "parallel.collective_seconds waits for it";
+}
+
 }  // namespace
 
 Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named) {
@@ -78,38 +126,13 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   const World& world = session.world;
   session.device = MakeHostDevice();
   if (world.size == 1) {
-    const auto obey = [] {
-      if (StopRequested()) throw StoppedError("stopped on request while the data was read");
-    };
-    Claim(config, data, obey, session);
-    session.store = std::make_shared<MemoryStore>();
-    session.communicator = session.device->Connect(session.store, {});
-    session.control = MakeSingleCommunicator();
+    JoinAlone(config, data, session);
     return session;
   }
   const Seconds deadline(config.parallel.rendezvous_seconds), collective(config.parallel.collective_seconds);
-  auto connection =
-      std::make_shared<C10dStore>(C10dStoreOptions{.host = world.master_addr,
-                                                   .port = world.master_port,
-                                                   .host_here = world.rank == 0 && !world.store_is_hosted,
-                                                   .listen_fd = {},
-                                                   .timeout = deadline,
-                                                   .stop = StopRequested,
-                                                   .answer = std::min(C10dStoreOptions{}.answer, collective)});
-  auto store = std::make_shared<WorldStore>(connection, StartPrefix());
+  const std::shared_ptr<Store> store = StoreOf(world, deadline, collective);
   SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested, deadline);
-  if (world.rank == 0) {
-    Claim(
-        config, data, [&] { signs.Beat(); }, session);
-    Json claimed = CommonOf(config, data);
-    claimed["uid"] = session.job_uid;
-    claimed["attempt"] = session.attempt;
-    store->Set("claim/attempt", claimed.dump());
-  } else {
-    const Json claimed = Json::parse(signs.Wait("attempt", 0, "rank 0 to claim the run directory"));
-    RequireCommon(claimed, config, data, world.rank);
-    WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
-  }
+  ClaimTogether(config, data, signs, *store, session);
   session.store =
       std::make_shared<PrefixStore>(store, Format("attempt-%lld/", static_cast<long long>(session.attempt)));
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
@@ -118,23 +141,15 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   session.hang =
       std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank, world.size, named);
   const std::string pod_ip = EnvText(env::kPodIp);
-  // Who is frozen cannot say where it stands; so the ranks say it while their pulses are listened to.
-  const auto who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()]() -> std::string {
-    hang->Ask();
-    if (const std::optional<std::string> silence = pulse->Silence()) return *silence;
-    const std::string verdict = hang->Explain();
-    return !verdict.empty() ? verdict
-                            : "every rank is alive: one takes longer for its part than that, and a larger "
-                              "parallel.collective_seconds waits for it";
-  };
-  ConnectOptions options{.rank = world.rank,
-                         .size = world.size,
-                         .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
-                         .rendezvous_timeout = deadline,
-                         .collective_timeout = collective,
-                         .who_is_silent = who_is_silent,
-                         .recorder = &session.hang->recorder(),
-                         .group = "tensors"};
+  ConnectOptions options{
+      .rank = world.rank,
+      .size = world.size,
+      .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
+      .rendezvous_timeout = deadline,
+      .collective_timeout = collective,
+      .who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()] { return WhoIsSilent(*pulse, *hang); },
+      .recorder = &session.hang->recorder(),
+      .group = "tensors"};
   session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"), options);
   options.group = "control";
   session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"), options);

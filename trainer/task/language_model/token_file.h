@@ -1,7 +1,8 @@
 // Files of tokens: shards (docs/formats.md, "Token shards") and plain text, a byte a token.
 //
-// Every function throws DataError naming the file, the offset and the problem. Only regular files are opened: a pipe or
-// a device would block or never end. Nothing is mapped: a file that is cut while it is read is an error, not a SIGBUS.
+// Every function throws DataError naming the file, the offset and the problem, and StorageError where the file system
+// gives no answer, or the file was written to since it was opened. Only regular files are opened: a pipe or a device
+// would block or never end. Nothing is mapped: a file that is cut while it is read is an error, not a SIGBUS.
 #ifndef TRAINYARD_TRAINER_TASK_LANGUAGE_MODEL_TOKEN_FILE_H_
 #define TRAINYARD_TRAINER_TASK_LANGUAGE_MODEL_TOKEN_FILE_H_
 

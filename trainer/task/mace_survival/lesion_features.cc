@@ -81,34 +81,31 @@ struct Found {
   }
 };
 
-// Every column with its value; the names are those of a patient without lesions.
-std::vector<std::pair<std::string, double>> Columns(const Patient& patient) {
+// Of a patient, seen in each way that the columns ask for.
+struct Views {
   Found all;
   std::array<Found, kArteries> by_artery;
-  std::array<Moments, 5> bins;
-  std::array<Moments, 3> thirds;
+  std::array<Moments, 5> bins;    // by density
+  std::array<Moments, 3> thirds;  // by depth
+};
+
+Views ViewsOf(const Patient& patient) {
+  Views views;
   for (const Lesion& lesion : patient.lesions) {
-    all.Add(lesion, patient);
-    by_artery[lesion.artery].Add(lesion, patient);
+    views.all.Add(lesion, patient);
+    views.by_artery[lesion.artery].Add(lesion, patient);
     for (const LesionVoxel& v : lesion.voxels) {
-      bins[static_cast<size_t>(std::ranges::upper_bound(kLimits, v.hu) - kLimits.begin())].Add(v.hu);
-      thirds[static_cast<size_t>(std::min(2.0, v.depth * 3))].Add(v.hu);
+      views.bins[static_cast<size_t>(std::ranges::upper_bound(kLimits, v.hu) - kLimits.begin())].Add(v.hu);
+      views.thirds[static_cast<size_t>(std::min(2.0, v.depth * 3))].Add(v.hu);
     }
   }
-  double calcified = 0;
-  for (Found& found : by_artery) {
-    found.Sort();
-    calcified += found.lesions > 0 ? 1 : 0;
-  }
-  const double voxel = patient.pixel_area * patient.slice_height;
-  std::vector<std::pair<std::string, double>> columns = {{"AgatstonScore2D", all.agatston2d},
-                                                         {"AgatstonScore3D", all.agatston3d},
-                                                         {"MassScore", all.mass},
-                                                         {"VolumeScore", all.volume},
-                                                         {"Area2D", all.area},
-                                                         {"NumLesion3D", all.lesions},
-                                                         {"Age", patient.age},
-                                                         {"numLesionPerArtery3D_LAD1", by_artery[kLad].lesions}};
+  for (Found& found : views.by_artery) found.Sort();
+  return views;
+}
+
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
+void AddArteries(const std::array<Found, kArteries>& by_artery, NamedValues& columns) {
   const auto per_artery = [&](const std::string& prefix, double Found::*value) {
     for (size_t a = 0; a < kArteries; ++a) columns.emplace_back(prefix + kArteryNames[a], by_artery[a].*value);
   };
@@ -122,13 +119,9 @@ std::vector<std::pair<std::string, double>> Columns(const Patient& patient) {
     columns.emplace_back(prefix + "3", std::sqrt(hu.variance()));
     columns.emplace_back(prefix + "4", hu.most);
   }
-  for (size_t b = 0; b < bins.size(); ++b)
-    columns.emplace_back("massHist" + std::to_string(b + 1), bins[b].sum * voxel * kMassOfHu);
-  for (size_t b = 0; b < bins.size(); ++b) columns.emplace_back("avrHist" + std::to_string(b + 1), bins[b].mean());
-  for (size_t a = 0; a < kArteries; ++a)
-    columns.emplace_back(std::string("DistTop2Last_") + kArteryNames[a], by_artery[a].Height());
-  for (size_t a = 0; a < kArteries; ++a)
-    columns.emplace_back(std::string("DistFirst2Last_") + kArteryNames[a], by_artery[a].Distance());
+}
+
+void AddThirds(const std::array<Moments, 3>& thirds, NamedValues& columns) {
   const std::array<std::pair<const char*, double (*)(const Moments&)>, 5> moments = {
       {{"first", [](const Moments& m) { return m.n; }},
        {"second", [](const Moments& m) { return m.variance(); }},
@@ -139,13 +132,38 @@ std::vector<std::pair<std::string, double>> Columns(const Patient& patient) {
     for (size_t third = 0; third < thirds.size(); ++third)
       columns.emplace_back(std::string("IC") + name + "MomentH" + std::to_string(third + 1), of(thirds[third]));
   }
+}
+
+// Every column with its value, in the data set's order; the names are those of a patient without lesions.
+NamedValues Columns(const Patient& patient) {
+  const Views views = ViewsOf(patient);
+  const auto& [all, by_artery, bins, thirds] = views;
+  NamedValues columns = {{"AgatstonScore2D", all.agatston2d},
+                         {"AgatstonScore3D", all.agatston3d},
+                         {"MassScore", all.mass},
+                         {"VolumeScore", all.volume},
+                         {"Area2D", all.area},
+                         {"NumLesion3D", all.lesions},
+                         {"Age", patient.age},
+                         {"numLesionPerArtery3D_LAD1", by_artery[kLad].lesions}};
+  AddArteries(by_artery, columns);
+  const double voxel = patient.pixel_area * patient.slice_height;
+  for (size_t b = 0; b < bins.size(); ++b)
+    columns.emplace_back("massHist" + std::to_string(b + 1), bins[b].sum * voxel * kMassOfHu);
+  for (size_t b = 0; b < bins.size(); ++b) columns.emplace_back("avrHist" + std::to_string(b + 1), bins[b].mean());
+  for (size_t a = 0; a < kArteries; ++a)
+    columns.emplace_back(std::string("DistTop2Last_") + kArteryNames[a], by_artery[a].Height());
+  for (size_t a = 0; a < kArteries; ++a)
+    columns.emplace_back(std::string("DistFirst2Last_") + kArteryNames[a], by_artery[a].Distance());
+  AddThirds(thirds, columns);
+  const auto calcified = std::ranges::count_if(by_artery, [](const Found& found) { return found.lesions > 0; });
   columns.emplace_back("isAgZero", all.agatston2d == 0 ? 1 : 0);
   columns.emplace_back("isLesion3DBelow5", all.lesions < 5 ? 1 : 0);
   columns.emplace_back("isAgeBelow60", patient.age < 60 ? 1 : 0);
   columns.emplace_back("isFemale", patient.female ? 1 : 0);
   columns.emplace_back("numLesionPerArtery3D_LM1", by_artery[kLm].lesions);
   columns.emplace_back("numLesionPerArtery3D_LCX1", by_artery[kLcx].lesions);
-  columns.emplace_back("numArtCalc", calcified);
+  columns.emplace_back("numArtCalc", static_cast<double>(calcified));
   return columns;
 }
 
