@@ -85,8 +85,8 @@ SMALL_LANGUAGE_MODEL = {
 }
 
 def small_cascade(path):
-    """The same: eleven patients to train on, one held out."""
-    result = run("synth", "hybrid_vit_cascade", "--size", "tiny", "--patients", 12, "--out", path)
+    """The same: seventeen patients to train on, so that a batch may have sixteen, and one held out."""
+    result = run("synth", "hybrid_vit_cascade", "--size", "tiny", "--patients", 18, "--out", path)
     assert result.returncode == 0, result.stderr
     return merged(SMALL_CASCADE, data={"path": str(path), "test_fraction": 0})
 
