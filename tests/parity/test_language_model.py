@@ -216,6 +216,23 @@ def test_a_trained_export_is_gpt2(tmp_path, data):
     assert "test/above_entropy_rate" not in ours
 
 
+def test_an_export_is_loaded_by_its_folder(tmp_path, data):
+    """With the configuration beside it: from_pretrained gives the logits of a model that was configured by hand, and says that nothing is missing."""
+    config = configuration(tmp_path, data, "run", model={"dropout": 0.1}, checkpoint={"keep_best": "test/loss"}, train={"eval_every": 5})
+    launch(tmp_path, "run", config)
+    tokens = data[2][:CONTEXT].unsqueeze(0).long()
+    for folder in ("export", "best"):
+        path = tmp_path / "run" / folder
+        loaded, report = GPT2LMHeadModel.from_pretrained(path, output_loading_info=True, local_files_only=True)
+        assert not any(report.values()), report
+        dropouts = {getattr(loaded.config, f"{place}_pdrop") for place in ("embd", "attn", "resid")}
+        assert dropouts == {0.1}
+        expected = build(load_file(path / "model.safetensors")).eval()
+        with torch.no_grad():
+            # Both are transformers'; their attention may be computed in another order.
+            torch.testing.assert_close(loaded.eval()(tokens).logits, expected(tokens).logits, rtol=1e-5, atol=1e-5)
+
+
 def test_initialisation_is_transformers(tmp_path, data):
     """Mean and deviation of each tensor, against transformers' own initialisation of a wide model."""
     wide = {"dim": 64, "heads": 4, "layers": 6}

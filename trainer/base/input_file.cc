@@ -26,7 +26,8 @@ constexpr size_t kPiece = 4 << 20;
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path)
-    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a FIFO would wait for its writer
+    : path_(path),
+      fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a FIFO would wait for its writer
   if (fd_ < 0) {
     if (!IsRefusal(errno)) Fail(path_, std::strerror(errno));
     throw RefusedPathError("cannot read " + path_.string() + ": " + std::strerror(errno));

@@ -73,6 +73,9 @@ class Task {
   virtual std::vector<std::string> train_metrics() const = 0;  // TensorBoard tags
   // What one sample costs, for people who compare speeds; optional.
   virtual SampleWork WorkPerSample() const { return {}; }
+  // Of the model, for a program that loads an export: the text of `config.json` beside it, in the form that such a
+  // program knows. Empty: there is none.
+  virtual std::string ExportConfig() const { return ""; }
   // `denominators`: Batch::denominators summed over the step's micro-batches and ranks.
   virtual LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const = 0;
 

@@ -41,6 +41,12 @@ std::string LastTable(const Config& config, int64_t step) {
 // printf knows a nan with a sign, which means nothing.
 std::string Plain(double value) { return std::isnan(value) ? "nan" : Format("%g", value); }
 
+// The model's configuration is that of the run: it is the same beside any weights of it.
+void CommitExport(const Task& task, const fs::path& folder, Replacement& weights) {
+  if (const std::string config = task.ExportConfig(); !config.empty()) WriteFileAtomic(folder / "config.json", config);
+  weights.Commit();
+}
+
 // Rank 0 saves them and says where they are; the others learn whether it could, since any of them may be the one that
 // is quoted. The policy counts, also on a full disk, where they cannot be saved.
 std::string SaveSamples(const fs::path& file, const Json& content, ControlPlane& control) {
@@ -335,7 +341,7 @@ void TrainLoop::KeepBest(double value, const TrainState& before) {
       // First of all: best.json must never stand beside the weights of another step.
       std::error_code ignored;
       fs::remove(folder / "best.json", ignored);
-      weights.Commit();
+      CommitExport(*task_, folder, weights);
       WriteFileAtomic(
           folder / "best.json",
           Json{{"step", train_.step}, {"metric", config_.checkpoint.keep_best}, {"value", value}}.dump(1) + "\n");
@@ -359,8 +365,9 @@ void TrainLoop::Finish() {
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   ShowAverages(true);
   const auto write = [&](const Tick& tick) {
-    Replacement weights = ExportModel(*engine_, config_.run.dir + "/export/model.safetensors", tick);
-    checkpoints_.writer()->AsOwner([&] { weights.Commit(); });
+    const fs::path folder = config_.run.dir + "/export";
+    Replacement weights = ExportModel(*engine_, folder / "model.safetensors", tick);
+    checkpoints_.writer()->AsOwner([&] { CommitExport(*task_, folder, weights); });
   };
   rank_zero_.Do("writing the export", write, [&] { TakePartInExport(*engine_); });
   publisher_.board().Progress("done");

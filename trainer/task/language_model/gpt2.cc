@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,7 @@
 namespace trainyard::lm {
 namespace {
 
-constexpr double kDeviation = 0.02;
+constexpr double kDeviation = 0.02, kNormEpsilon = 1e-5;
 
 // What is added to the residual stream begins smaller, by the number of additions.
 double ResidualDeviation(int64_t layers) { return kDeviation / std::sqrt(2.0 * static_cast<double>(layers)); }
@@ -26,6 +27,29 @@ SampleWork WorkOf(const ModelShape& m) {
   return {.tokens = T, .flops = T * (6 * parameters + 12 * L * D * T)};
 }
 
+// https://huggingface.co/docs/transformers/model_doc/gpt2: what is not here has its default there.
+std::string ConfigOf(const ModelShape& m) {
+  const nlohmann::json config = {
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"model_type", "gpt2"},
+      {"vocab_size", m.vocab},
+      {"n_positions", m.context},
+      {"n_embd", m.dim},
+      {"n_layer", m.layers},
+      {"n_head", m.heads},
+      {"activation_function", "gelu_new"},
+      {"layer_norm_epsilon", kNormEpsilon},
+      {"embd_pdrop", m.dropout},
+      {"attn_pdrop", m.dropout},
+      {"resid_pdrop", m.dropout},
+      {"tie_word_embeddings", true},
+      // A text ends with 256 only where bytes are tokens, and where a text begins nothing says.
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+      {"torch_dtype", "float32"}};
+  return config.dump(1) + "\n";
+}
+
 Conv1D::Conv1D(const Scope& s, int64_t inputs, int64_t outputs, double deviation)
     : weight(s.Parameter("weight", {inputs, outputs}, {Initial::Kind::kNormal, deviation})),
       bias(s.Parameter("bias", {outputs}, {Initial::Kind::kConstant, 0})) {}
@@ -37,8 +61,8 @@ at::Tensor Conv1D::operator()(const Pass& pass, const at::Tensor& x) const {
 Block::Block(const Scope& s, const ModelShape& m)
     : unit(s.unit()),
       heads(m.heads),
-      norm1(s / "ln_1", m.dim),
-      norm2(s / "ln_2", m.dim),
+      norm1(s / "ln_1", m.dim, kNormEpsilon),
+      norm2(s / "ln_2", m.dim, kNormEpsilon),
       qkv(s / "attn" / "c_attn", m.dim, 3 * m.dim, kDeviation),
       out(s / "attn" / "c_proj", m.dim, m.dim, ResidualDeviation(m.layers)),
       up(s / "mlp" / "c_fc", m.dim, 4 * m.dim, kDeviation),
@@ -59,7 +83,7 @@ Gpt2::Gpt2(const Scope& s, const ModelShape& m)
       tokens_(ends_ / "wte", m.vocab, m.dim, kDeviation),
       positions_(ends_ / "wpe", m.context, m.dim, kDeviation),
       dropout_(ends_, m.dropout),
-      norm_(ends_ / "ln_f", m.dim) {
+      norm_(ends_ / "ln_f", m.dim, kNormEpsilon) {
   s.Alias("lm_head.weight", tokens_.weight);
   for (int64_t i = 0; i < m.layers; ++i) {
     const std::string number = std::to_string(i);

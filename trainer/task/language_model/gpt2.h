@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 #include "trainer/model/layers.h"
@@ -17,6 +18,9 @@ namespace trainyard::lm {
 // Of a window of `context` tokens: N is every parameter but the positions, which are only added; the tokens' table
 // counts once, as the head.
 SampleWork WorkOf(const ModelShape& shape);
+
+// transformers' GPT2Config of the model, for from_pretrained (JSON).
+std::string ConfigOf(const ModelShape& shape);
 
 // A linear layer whose weight lies as (inputs, outputs). Names: weight, bias (outputs), zero at the start.
 struct Conv1D {

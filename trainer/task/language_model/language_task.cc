@@ -82,6 +82,8 @@ class LanguageTask : public Task {
 
   SampleWork WorkPerSample() const override { return WorkOf(shape_); }
 
+  std::string ExportConfig() const override { return ConfigOf(shape_); }
+
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const LanguageBatch&>(batch);
     const at::Tensor logits = model_.Forward(pass, b.tokens);
