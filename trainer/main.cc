@@ -1,6 +1,7 @@
 // The command line of the trainer.
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -402,6 +403,15 @@ std::string Suggest(const CLI::App& app, int argc, char** argv) {
   return meant + "\nRun `" + name + " --help` for " + (subs.empty() ? "its options." : "the commands.");
 }
 
+// A checkpoint of many ranks is as many files, which are open together. The usual soft limit, 1024, is for programs
+// that use select.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int Main(int argc, char** argv) {
   prctl(PR_SET_NAME, "trainyard");  // of a rank, which is started as /proc/self/exe, ps would say "exe"
   Commands commands;
@@ -417,6 +427,7 @@ int Main(int argc, char** argv) {
                  Suggest(commands.app, argc, argv).c_str());
     return static_cast<int>(ExitCode::kUsage);
   }
+  RaiseDescriptorLimit();
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of the write, which names it.
   try {
     return Run(commands);

@@ -274,6 +274,26 @@ TEST_F(CheckpointWriterTest, KeepLastCountsReadableStepsOnly) {
   EXPECT_EQ(ListAside(directory_).size(), 2u);
 }
 
+// It may be a good one whose server is away for a moment: nothing is moved aside for it, and the save is a save.
+TEST_F(CheckpointWriterTest, AManifestThatCannotBeReadIsNoBadOne) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  writer->Begin(1, Slices(0, 1), {});
+  writer->Finish();
+  const fs::path manifest = directory_ / StepName(1) / "manifest.json";
+  fs::rename(manifest, directory_ / "manifest");
+  fs::create_symlink(manifest, manifest);  // a link to itself
+  auto second = Make(0, 1);                // of another process: it remembers no step as readable
+  second->Begin(2, Slices(0, 1), {});
+  second->Finish();
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{2, 1}));
+  EXPECT_TRUE(ListAside(directory_).empty());
+  fs::rename(directory_ / "manifest", manifest);
+  second->Begin(3, Slices(0, 1), {});
+  second->Finish();
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{3, 2}));
+}
+
 TEST_F(CheckpointWriterTest, CopiesMovedAsideAreBounded) {
   Own({"uid", 1});
   auto writer = Make(0, 1);

@@ -70,6 +70,15 @@ TEST(Gather, OneThatHasGoneIsNeverJoined) {
   }
 }
 
+// The first has left and the last has come: their number looks as if all were there, and nobody will say so.
+TEST(Gather, AStopIsNoPeersFailure) {
+  MemoryStore store;
+  EXPECT_THROW(Gather(store, 0, 3, milliseconds(1), {}), PeerError);
+  EXPECT_THROW(Gather(store, 1, 3, milliseconds(1), {}), PeerError);
+  store.Add("come", 1);  // the third
+  EXPECT_THROW(Gather(store, 0, 4, seconds(60), [] { return true; }), StoppedError);
+}
+
 TEST(Gather, AllReturnOrNoneWhateverTheMoment) {
   std::random_device device;
   const unsigned seed = device();

@@ -1,6 +1,7 @@
 #include "trainer/train/places.h"
 
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -9,6 +10,15 @@
 
 namespace trainyard {
 namespace {
+
+constexpr std::pair<const char*, std::string& (*)(Config&)> kFields[] = {
+    {"run.dir", [](Config& c) -> std::string& { return c.run.dir; }},
+    {"checkpoint.dir", [](Config& c) -> std::string& { return c.checkpoint.dir; }},
+    {"data.path", [](Config& c) -> std::string& { return c.data.path; }},
+    {"init.from", [](Config& c) -> std::string& { return c.init.from; }},
+    {"checkpoint.resume", [](Config& c) -> std::string& { return c.checkpoint.resume; }},
+    {"train.record", [](Config& c) -> std::string& { return c.train.record; }},
+};
 
 class PlacesTest : public testing::Test {
  protected:
@@ -36,21 +46,29 @@ class PlacesTest : public testing::Test {
 // The first fails the job for good; the second is tried again.
 TEST_F(PlacesTest, WhatIsNotThereIsAMistakeAndWhatCannotBeLookedAtIsNot) {
   EXPECT_NO_THROW(CheckPlaces(Good()));
-  const std::pair<const char*, std::string& (*)(Config&)> fields[] = {
-      {"run.dir", [](Config& c) -> std::string& { return c.run.dir; }},
-      {"checkpoint.dir", [](Config& c) -> std::string& { return c.checkpoint.dir; }},
-      {"data.path", [](Config& c) -> std::string& { return c.data.path; }},
-      {"init.from", [](Config& c) -> std::string& { return c.init.from; }},
-      {"checkpoint.resume", [](Config& c) -> std::string& { return c.checkpoint.resume; }},
-      {"train.record", [](Config& c) -> std::string& { return c.train.record; }},
-  };
-  for (const auto& [name, field] : fields) {
+  for (const auto& [name, field] : kFields) {
     Config config = Good();
     field(config) = root_ / "weights" / "gone";  // below a file nothing can be
     EXPECT_THROW(CheckPlaces(config), ConfigError) << name;
     field(config) = root_ / "away" / "x";
     EXPECT_THROW(CheckPlaces(config), StorageError) << name;
   }
+}
+
+// As a user who may not enter the folder. Root may enter every one: his rights to files are put down for the while.
+TEST_F(PlacesTest, AFolderThatMayNotBeEnteredIsAMistake) {
+  const fs::path closed = root_ / "closed";
+  fs::create_directories(closed / "there");
+  fs::permissions(closed, fs::perms::none);
+  const int before = setfsuid(65534);
+  for (const auto& [name, field] : kFields) {
+    Config config = Good();
+    field(config) = closed / "there";
+    EXPECT_THROW(CheckPlaces(config), ConfigError) << name;
+  }
+  EXPECT_THROW(OpenFrozen(closed / "there", {}), ConfigError);
+  setfsuid(static_cast<uid_t>(before));
+  fs::permissions(closed, fs::perms::owner_all);
 }
 
 // At the start, and not after days of training.

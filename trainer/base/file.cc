@@ -73,6 +73,7 @@ fs::file_status LookAt(const fs::path& path) {
   const fs::file_status status = fs::status(path, error);
   if (!error || status.type() == fs::file_type::not_found) return status;
   if (error == std::errc::filename_too_long) return fs::file_status(fs::file_type::not_found);
+  if (IsRefusal(error.value())) throw RefusedPathError("cannot look at " + path.string() + ": " + error.message());
   Fail("look at", path, error.value());
 }
 

@@ -33,8 +33,12 @@ InputFile::InputFile(const std::filesystem::path& path)
     throw RefusedPathError("cannot read " + path_.string() + ": " + std::strerror(errno));
   }
   struct stat info {};
-  const bool regular = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
-  if (!regular) {
+  if (fstat(fd_, &info) != 0) {
+    const int error = errno;
+    close(fd_);
+    Fail(path_, std::strerror(error));
+  }
+  if (!S_ISREG(info.st_mode)) {
     close(fd_);
     throw RefusedPathError("cannot read " + path_.string() + ": not a regular file");
   }

@@ -82,8 +82,9 @@ Fence Fence::Read(const fs::path& directory) {
   const fs::path file = directory / "fence";
   std::error_code error;
   if (!fs::exists(file, error) && !error) return fence;
+  const std::string text = ReadFile(file);  // what cannot be read now may be a good one
   try {
-    const Json root = Unseal(ReadFile(file), file.string());
+    const Json root = Unseal(text, file.string());
     for (const Json& owner : root.at("owners")) fence.owners.push_back(OwnerOf(owner));
   } catch (const Json::exception&) {
     throw StorageError(file.string() + ": not a fence");

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "trainer/base/error.h"
@@ -117,7 +118,10 @@ void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names,
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(names.size(), kThreads); ++i) threads.emplace_back(work);
+    try {
+      for (size_t i = 1; i < std::min(names.size(), kThreads); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {  // at a limit of threads: with those that there are
+    }
     work();
   }
   try {

@@ -10,10 +10,20 @@
 namespace trainyard {
 namespace {
 
-// Nothing: the manifest is bad.
+// Nothing: there is no manifest, or it is bad. Throws StorageError where it could not be read: what nobody has seen is
+// no reason to put a step aside.
 std::optional<Standing> StandingOf(const fs::path& path, int64_t step, const Fence& fence) {
+  const fs::path file = path / "manifest.json";
+  std::error_code unknown;
+  if (const auto size = fs::file_size(file, unknown); !unknown && size > Manifest::kMaxBytes) return {};
+  std::string text;
   try {
-    const Manifest manifest = OpenCheckpoint::Open(path).manifest;
+    text = ReadFile(file, Manifest::kMaxBytes);
+  } catch (const RefusedPathError&) {
+    return {};
+  }
+  try {
+    const Manifest manifest = Manifest::Parse(text, file.string());
     if (manifest.step != step) return {};
     return fence.Of(manifest.writer, step);
   } catch (const StorageError&) {
@@ -48,7 +58,8 @@ std::vector<fs::path> Retain(const fs::path& directory, const Fence& fence, cons
   std::vector<fs::path> surplus;
   for (int64_t step : ListSteps(directory)) {
     const fs::path path = directory / StepName(step);
-    const bool settled = readable >= rules.keep_last && kept.contains(step);
+    // What has just been committed was written here, as this fence lets it.
+    const bool settled = step == committed || (readable >= rules.keep_last && kept.contains(step));
     const std::optional<Standing> standing = settled ? Standing::kReadable : StandingOf(path, step, fence);
     kept.erase(step);
     if (standing == Standing::kUnlisted && step < committed) continue;

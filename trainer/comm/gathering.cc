@@ -1,5 +1,7 @@
 #include "trainer/comm/gathering.h"
 
+#include <exception>
+
 #include "common/text.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
@@ -41,15 +43,17 @@ void Gather(Store& store, int rank, int size, std::chrono::duration<double> dead
   store.Set(Here(rank), "");
   if (store.Add("come", 1) == size) store.Set("complete", "");
   std::optional<Patience> patience(std::in_place, deadline, what, stop, Voice::kNowAndThen);
-  bool committed = false;
+  std::exception_ptr leaves;  // why this rank would have left
   while (!store.Get("complete")) {
     try {
       store.CheckWorld();
       patience->Pause(problem);
     } catch (const Error&) {
       // From now on nobody can be the last one to come, unless that one is there already.
-      if (committed || store.Add("come", kGone) % kGone != size) throw;
-      committed = true;
+      // One that left before counts as well, and then that one never says that all have come.
+      if (leaves) std::rethrow_exception(leaves);
+      if (store.Add("come", kGone) % kGone != size) throw;
+      leaves = std::current_exception();
       patience.emplace(std::chrono::seconds(10), what, nullptr);
     }
   }

@@ -114,10 +114,10 @@ bool IsGzip(std::span<const std::byte> content) {
 uint64_t MostInflated(uint64_t compressed) { return compressed * 1032 + 1024; }
 
 std::vector<std::byte> ReadDataFile(const fs::path& path, uint64_t limit) {
-  const fs::file_status status = LookAt(path);
-  if (!fs::exists(status)) FailGzip(path, "no such file");
-  if (!fs::is_regular_file(status)) FailGzip(path, "not a file");
   try {
+    const fs::file_status status = LookAt(path);
+    if (!fs::exists(status)) FailGzip(path, "no such file");
+    if (!fs::is_regular_file(status)) FailGzip(path, "not a file");
     const InputFile file(path);
     if (file.size() > limit)
       FailGzip(path, HumanBytes(static_cast<double>(file.size())) + "; expected at most " +

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <span>
 #include <string>
 
@@ -112,7 +113,8 @@ std::optional<std::vector<Volume>> ItemStore::Load(int64_t id, uint64_t stamp) c
 }
 
 void ItemStore::Save(int64_t id, uint64_t stamp, const std::vector<Volume>& volumes) const {
-  static std::atomic<uint64_t> count{0};  // of names in this process
+  static std::atomic<uint64_t> count{0};                   // of names in this process
+  static const unsigned process = std::random_device()();  // pods that share a folder may have processes of one number
   const std::vector<uint64_t> head = HeadOf(id, stamp, volumes);
   std::error_code error;
   fs::create_directories(folder_, error);
@@ -122,8 +124,8 @@ void ItemStore::Save(int64_t id, uint64_t stamp, const std::vector<Volume>& volu
     throw StorageError(folder_.string() + ": " + HumanBytes(static_cast<double>(free)) + " are free; a sample takes " +
                        HumanBytes(static_cast<double>(bytes)) + ", and " +
                        HumanBytes(static_cast<double>(reserve_bytes_)) + " stay free");
-  const fs::path temporary =
-      folder_ / Format("%s%d-%llu", kTemporary.data(), getpid(), static_cast<unsigned long long>(count.fetch_add(1)));
+  const fs::path temporary = folder_ / Format("%s%d-%08x-%llu", kTemporary.data(), getpid(), process,
+                                              static_cast<unsigned long long>(count.fetch_add(1)));
   try {
     OutputFile file(temporary);
     file.Write(std::as_bytes(std::span(head)));

@@ -56,7 +56,7 @@ constexpr ConvertFrom kConversions[] = {
 
 }  // namespace
 
-IntArray ReadNpy(const std::filesystem::path& path) {
+IntArray ReadNpy(const std::filesystem::path& path) try {
   const fs::file_status there = LookAt(path);
   if (!fs::exists(there)) throw DataError(path.string() + ": no such file");
   // A pipe or a device may never end, or never begin.
@@ -94,6 +94,8 @@ IntArray ReadNpy(const std::filesystem::path& path) {
   array.values.resize(count);
   if (!convert->run(content.data(), array.values)) Fail(path, begin, "a value does not fit 32 bits");
   return array;
+} catch (const RefusedPathError& refused) {
+  throw DataError(refused.what());
 }
 
 void WriteNpy(const std::filesystem::path& path, std::span<const int64_t> shape, std::span<const int32_t> values,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <system_error>
 #include <unordered_set>
 
 #include "trainer/base/clock.h"
@@ -104,7 +105,11 @@ void SmartCache::OnEpoch(const SampleKey& key) {
   if (key.epoch <= epoch_) return;
   epoch_ = key.epoch;
   if (!options_.in_background) return;
-  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  try {
+    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {  // at a limit of threads: samples are prepared when they are read
+    return;
+  }
   changed_.notify_all();
 }
 

@@ -29,7 +29,7 @@ bool IsOfStepUpTo(int64_t last_step, const std::string& line) {
 
 }  // namespace
 
-void CheckRecordFile(const fs::path& path) {
+void CheckRecordFile(const fs::path& path) try {
   const fs::file_status there = LookAt(path);
   if (fs::is_directory(there)) throw ConfigError("train.record: " + path.string() + " is a directory");
   if (fs::is_fifo(there))  // to open it would wait for a reader, and so would each line for a slow one
@@ -46,6 +46,8 @@ void CheckRecordFile(const fs::path& path) {
   if (!ours && !(torn && front.starts_with(start)))
     throw ConfigError("train.record: " + path.string() +
                       " is not a record, and would be overwritten; name another file, or remove it");
+} catch (const RefusedPathError& refused) {
+  throw ConfigError(std::string("train.record: ") + refused.what());
 }
 
 Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner) : path_(path) {

@@ -315,6 +315,8 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
   }
 } catch (const DataError& error) {  // what a person has named, not what a run was to train on
   throw ConfigError(field + ": " + error.what());
+} catch (const RefusedPathError& refused) {
+  throw ConfigError(field + ": " + refused.what());
 }
 
 }  // namespace trainyard

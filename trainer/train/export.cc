@@ -133,7 +133,7 @@ class CheckpointSource {
 
 // Null: the model has no frozen parameters, or they are the seed's.
 std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const ModelDeclaration& model,
-                                            const Config& config, const std::string& init_from) {
+                                            const Config& config, const std::string& init_from) try {
   const std::string checksum = InitFromChecksum(saved.data_fingerprint);
   const std::string path = init_from.empty() ? config.init.from : init_from,
                     field = init_from.empty() ? "init.from: " : "--init-from: ",
@@ -148,6 +148,8 @@ std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const Model
   if (const std::string found = HexDigest(InputFile(path).Checksum()); found != checksum)
     throw ConfigError(field + path + ": its checksum is " + found + ", the run's was " + checksum + remedy);
   return OpenFrozen(path, model);
+} catch (const RefusedPathError& refused) {
+  throw ConfigError(std::string(init_from.empty() ? "init.from: " : "--init-from: ") + refused.what());
 }
 
 }  // namespace

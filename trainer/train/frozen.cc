@@ -32,6 +32,8 @@ std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const Model
   return file;
 } catch (const DataError& error) {  // what a person has named, not what a run was to train on
   throw ConfigError(std::string("init.from: ") + error.what());
+} catch (const RefusedPathError& refused) {
+  throw ConfigError(std::string("init.from: ") + refused.what());
 }
 
 void LoadFrom(const std::string& path, LoadedPart part, Engine& engine, Communicator& communicator,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 
 #include "common/json.h"
 #include "operator/api/worker_env.h"
@@ -118,14 +119,19 @@ std::vector<std::string> RequireSameModel(const std::string& origin, const std::
 
 namespace {
 
-// What a Replacement leaves beside `log.jsonl` and the like when its process is killed. One that is at work, an attempt
-// that has just begun, say, writes to its own in seconds.
+// Whether a name is that of a Replacement's temporary file: X.tmp-<process>-<eight hex digits>.
+bool IsUnfinished(const std::string& name) {
+  static const std::regex form(R"(.+\.tmp-[0-9]+-[0-9a-f]{8})");
+  return std::regex_match(name, form);
+}
+
+// What is left beside log.jsonl and the like when a process is killed. One that is at work, an attempt that has just
+// begun, say, writes to its own in seconds.
 void RemoveUnfinishedFiles(const fs::path& run_dir) {
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
   std::error_code error, ignored;
   for (fs::directory_iterator it(run_dir, error), end; !error && it != end; it.increment(error)) {
-    const bool unfinished = it->path().filename().string().find(".tmp-") != std::string::npos;
-    if (unfinished && it->is_regular_file(ignored) && it->last_write_time(ignored) < old)
+    if (IsUnfinished(it->path().filename()) && it->is_regular_file(ignored) && it->last_write_time(ignored) < old)
       fs::remove(it->path(), ignored);
   }
 }
@@ -173,9 +179,9 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
 
 void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt) {
   const Json identity = {{"config", ToJson(config)}, {"data_fingerprint", fingerprint}};
-  RemoveUnfinishedFiles(config.run.dir);
   Fence::AsOwner(config.checkpoint.dir, {attempt.job_uid, attempt.number},
                  [&] { WriteFileAtomic(IdentityFile(config), identity.dump(1) + "\n"); });
+  RemoveUnfinishedFiles(config.run.dir);
 }
 
 }  // namespace trainyard
