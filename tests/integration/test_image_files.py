@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import random
+import struct
 import zlib
 
 import nibabel
@@ -183,7 +184,7 @@ def mutated(rng, content):
 
 
 def test_mutated_files_give_an_error_or_the_right_data(probe, folder):
-    seed = random.randrange(1 << 30)
+    seed = int(os.environ.get("TRAINYARD_TEST_SEED", random.randrange(1 << 30)))
     print("seed", seed)
     rng = random.Random(seed)
     whole = nifti(np.random.default_rng(seed), "i2", "<", (9, 8, 7), (2, 1))
@@ -207,6 +208,9 @@ def test_mutated_files_give_an_error_or_the_right_data(probe, folder):
         except Exception:  # what it refuses, such as a code of no meaning in a field that we do not read
             assert ours.size == np.prod(answer["shape"])
             continue
+        header = gzip.open(path).read(112) if content[:2] == b"\x1f\x8b" else content[:112]
+        if struct.unpack("<f", header[108:112])[0] == 0:
+            continue  # where it is not said where values begin, we begin behind the header, and nibabel takes the header for values
         assert np.array_equal(ours.ravel(), theirs.ravel(), equal_nan=True), (seed, i)
     assert read > 20, "mutations that leave a file readable test the data"
 
