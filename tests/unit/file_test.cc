@@ -10,6 +10,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/hash.h"
 #include "trainer/base/input_file.h"
+#include "trainer/base/temporary_name.h"
 
 namespace trainyard {
 namespace {
@@ -31,6 +32,15 @@ TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothing) {
   WriteFileAtomic(directory_ / "a", "two");
   EXPECT_EQ(ReadFile(directory_ / "a"), "two");
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, TemporaryNamesAreKnownAndNoOthers) {
+  EXPECT_TRUE(IsTemporaryName(TemporaryName("config.json")));
+  EXPECT_TRUE(IsTemporaryName("a.tmp-17-00c0ffee"));
+  for (const char* other :
+       {"", "config.json", ".tmp-17-00c0ffee", "notes.tmp-draft.txt", "a.tmp--00c0ffee", "a.tmp-17", "a.tmp-17-00c0ffe",
+        "a.tmp-17-00c0ffeee", "a.tmp-17-00C0FFEE", "a.tmp-x7-00c0ffee", "a.tmp-17-00c0ffee-old", "a.tmp-00c0ffee"})
+    EXPECT_FALSE(IsTemporaryName(other)) << other;
 }
 
 TEST_F(FileTest, AFailedReplacementKeepsTheOldAndLeavesNothing) {

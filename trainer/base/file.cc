@@ -9,12 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <vector>
 
 #include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/input_file.h"
+#include "trainer/base/temporary_name.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -96,9 +96,8 @@ void SyncDirectory(const fs::path& directory) {
   if (result != 0) Fail("sync directory", directory, error);
 }
 
-// Two hosts that share the directory may have processes of the same number.
 Replacement::Replacement(fs::path path, const std::function<void(const fs::path& temporary)>& write)
-    : path_(std::move(path)), temporary_(path_.string() + Format(".tmp-%d-%08x", getpid(), std::random_device()())) {
+    : path_(std::move(path)), temporary_(TemporaryName(path_.string())) {
   try {
     write(temporary_);
   } catch (...) {

@@ -49,9 +49,9 @@ void Gather(Store& store, int rank, int size, std::chrono::duration<double> dead
       store.CheckWorld();
       patience->Pause(problem);
     } catch (const Error&) {
-      // From now on nobody can be the last one to come, unless that one is there already.
-      // One that left before counts as well, and then that one never says that all have come.
+      // All seemed to be there, but one of them had left: its number counts, and nobody will say that all have come.
       if (leaves) std::rethrow_exception(leaves);
+      // From now on nobody can be the last one to come, unless that one is there already.
       if (store.Add("come", kGone) % kGone != size) throw;
       leaves = std::current_exception();
       patience.emplace(std::chrono::seconds(10), what, nullptr);

@@ -9,6 +9,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
+#include "trainer/base/temporary_name.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
@@ -174,7 +175,7 @@ void RemoveUnfinishedExports(const fs::path& run_dir) {
     std::error_code error;
     for (fs::recursive_directory_iterator it(run_dir / folder, error), end; !error && it != end; it.increment(error)) {
       std::error_code ignored;
-      if (it->path().filename().string().starts_with("model.safetensors.tmp-")) fs::remove(it->path(), ignored);
+      if (IsTemporaryName(it->path().filename().string())) fs::remove(it->path(), ignored);
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <regex>
 
 #include "common/json.h"
 #include "operator/api/worker_env.h"
@@ -13,6 +12,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
+#include "trainer/base/temporary_name.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/checkpoint/fence.h"
@@ -119,19 +119,14 @@ std::vector<std::string> RequireSameModel(const std::string& origin, const std::
 
 namespace {
 
-// Whether a name is that of a Replacement's temporary file: X.tmp-<process>-<eight hex digits>.
-bool IsUnfinished(const std::string& name) {
-  static const std::regex form(R"(.+\.tmp-[0-9]+-[0-9a-f]{8})");
-  return std::regex_match(name, form);
-}
-
 // What is left beside log.jsonl and the like when a process is killed. One that is at work, an attempt that has just
 // begun, say, writes to its own in seconds.
 void RemoveUnfinishedFiles(const fs::path& run_dir) {
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
   std::error_code error, ignored;
   for (fs::directory_iterator it(run_dir, error), end; !error && it != end; it.increment(error)) {
-    if (IsUnfinished(it->path().filename()) && it->is_regular_file(ignored) && it->last_write_time(ignored) < old)
+    if (IsTemporaryName(it->path().filename().string()) && it->is_regular_file(ignored) &&
+        it->last_write_time(ignored) < old)
       fs::remove(it->path(), ignored);
   }
 }
