@@ -60,7 +60,8 @@ struct OutOfMemoryError : Error {
 struct NonFiniteError : Error {
   explicit NonFiniteError(const std::string& what) : Error(ExitCode::kNonFinite, what) {}
 };
-// Writing or reading a checkpoint failed, or none of the existing ones is good.
+// Storage failed: a checkpoint could not be written or read, or none of the existing ones is good; a file system gave
+// no answer about data, run.dir or a log.
 struct StorageError : Error {
   explicit StorageError(const std::string& what) : Error(ExitCode::kStorage, what) {}
 };

@@ -28,8 +28,8 @@ fs::path ResolveVolume(const fs::path& path);
 bool IsRefusal(int error);
 
 // What is at `path`, links followed: of the type not_found only when nothing is, or can be, since the name is too long
-// for every file system. Nothing follows from a look that failed (an NFS server that is away, a right that is missing):
-// it throws.
+// for every file system. Nothing follows from a look that failed: it throws, RefusedPathError where the system refuses
+// (IsRefusal: a folder that may not be entered), else StorageError (an NFS server that is away).
 fs::file_status LookAt(const fs::path& path);
 
 // Of a text that we have written as a whole: config.json, truth.json, evaluation.json take kilobytes, a fence 150 bytes

@@ -39,9 +39,10 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   // Of everything that training reads: part of a run's identity. Rank 0 asks for it, once, at the start; where that
-  // takes long it calls `tick`, for which the others wait. Throws DataError.
+  // takes long it calls `tick`, for which the others wait. Throws DataError, and StorageError as Read does.
   virtual std::string fingerprint(const Tick& tick) const = 0;
-  // Throws DataError naming the file and the problem.
+  // Throws DataError naming the file and the problem, which faults.bad_sample may skip; StorageError where the file
+  // system gives no answer, which ends the run.
   virtual std::unique_ptr<Sample> Read(const SampleKey& key) const = 0;
   // xxh3 of a sample's inputs and targets, for the record.
   virtual uint64_t Hash(const Sample& sample) const = 0;

@@ -19,7 +19,8 @@ bool IsGzip(std::span<const std::byte> content);
 // The most bytes that so many can stand for: deflate's best is 1,032 to one.
 uint64_t MostInflated(uint64_t compressed);
 
-// The content of a file of at most `limit` bytes. Throws DataError: no such file, not a file, larger, unreadable.
+// The content of a file of at most `limit` bytes. Throws DataError: no such file, not a file, larger, a right
+// that is missing; StorageError where the file system gives no answer.
 std::vector<std::byte> ReadDataFile(const std::filesystem::path& path, uint64_t limit);
 
 // The first bytes of what `compressed` stands for, at most to.size(); how many there were. Damage behind them is not
@@ -30,7 +31,7 @@ size_t InflateStart(const std::filesystem::path& path, std::span<const std::byte
 // Throws DataError naming `path` when it is truncated, damaged, holds fewer bytes or goes on for longer.
 void Inflate(const std::filesystem::path& path, std::span<const std::byte> compressed, std::span<std::byte> to);
 
-// The text of a file, gzipped or not, of at most `limit` bytes in either form. Throws DataError.
+// The text of a file, gzipped or not, of at most `limit` bytes in either form. Throws as ReadDataFile and Inflate do.
 std::string ReadText(const std::filesystem::path& path, uint64_t limit);
 
 // The same bytes for the same content: no name, no time.

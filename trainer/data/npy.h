@@ -10,7 +10,7 @@
 namespace trainyard {
 
 // Reads bool, (u)int8..64 in little-endian C order, as int32.
-// Throws DataError naming file, offset and problem.
+// Throws DataError naming file, offset and problem; StorageError where the file system gives no answer.
 IntArray ReadNpy(const std::filesystem::path& path);
 
 // Writes '<i4', or '|b1' with `as_bool`. Throws StorageError.

@@ -22,7 +22,7 @@ class TokenStream {
   // Appends tokens [begin, end) of a file. Throws DataError for more than can be counted.
   void Append(const TokenFile& file, int64_t begin, int64_t end);
   int64_t size() const { return size_; }
-  // Tokens [begin, begin + into.size()). Throws DataError. REQUIRES: the range lies in the stream.
+  // Tokens [begin, begin + into.size()). Throws as TokenFile::Read does. REQUIRES: the range lies in the stream.
   void Read(int64_t begin, std::span<Token> into) const;
 
  private:
@@ -43,7 +43,7 @@ class Windows {
   Windows(const TokenStream& stream, int64_t context) : stream_(stream), context_(context) {}
   int64_t size() const { return stream_.size() > 0 ? (stream_.size() - 1) / context_ : 0; }
   int64_t context() const { return context_; }
-  // Its context + 1 tokens. Throws DataError. REQUIRES: 0 <= id < size().
+  // Its context + 1 tokens. Throws as TokenFile::Read does. REQUIRES: 0 <= id < size().
   std::vector<Token> Read(int64_t id) const {
     std::vector<Token> window(static_cast<size_t>(context_ + 1));
     stream_.Read(id * context_, window);
@@ -74,7 +74,7 @@ class Corpus {
   const std::filesystem::path& path() const { return path_; }
   // XXH3-64 of all tokens as little-endian 16-bit numbers, whatever files they lie in. Reads everything, with a line of
   // progress on standard error where that takes long, and throws DataError for a token that is not below its file's
-  // vocabulary; without it that is seen where a window is read.
+  // vocabulary, else as TokenFile::Read does; without it that is seen where a window is read.
   std::string fingerprint(const Tick& tick = {}) const;
 
  private:

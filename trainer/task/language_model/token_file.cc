@@ -34,6 +34,7 @@ InputFile Open(const fs::path& path) try { return InputFile(path); } catch (cons
 }
 
 // What a file held when the run began, or an error: its fingerprint is the run's, and the next attempt compares it.
+// What another NFS client has written is seen when the attributes that are cached here are old (acregmax, a minute).
 void ReadUnchanged(const InputFile& file, int64_t offset, std::span<std::byte> into) {
   file.RequireUnchanged();  // one that was cut ends too early
   file.ReadAt(static_cast<uint64_t>(offset), into);
