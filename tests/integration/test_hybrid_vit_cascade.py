@@ -96,7 +96,7 @@ def test_each_stage_starts_from_the_best_of_the_one_before_which_then_rests(tmp_
         assert (exported[name] == kept[name]).all(), name
     assert any((exported[name] != kept[name]).any() for name in own)
     lines = (run / "log.jsonl").read_text()
-    for metric in ("val/loss", "val/psnr", "val/ssim", "val/psnr_of_mean", "val/psnr_of_scaled_mean", "val/psnr_of_previous", "val/psnr_shuffled", "train/physics"):
+    for metric in ("val/loss", "val/psnr", "val/ssim", "val/psnr_of_mean", "val/psnr_of_scaled_mean", "val/psnr_of_previous", "val_all/psnr", "val_all/psnr_shuffled", "train/physics"):
         assert f'"{metric}"' in lines, metric
     assert "previous stage up-sampled" in result.stderr + result.stdout
     # An interruption in the second stage changes no bit.

@@ -13,10 +13,10 @@
 #include <set>
 #include <thread>
 
+#include "tests/task/small_jobs.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/comm/in_process.h"
-#include "trainer/config/load.h"
 #include "trainer/model/layers.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/inputs.h"
@@ -192,28 +192,7 @@ TEST(Step, OnlyForwardAndBackwardBlameTheMicroBatch) {
 
 // ---- The global generator -----------------------------------------------------------------------
 
-struct SmallTask {
-  const char* name;
-  std::vector<std::string> sets;
-  friend void PrintTo(const SmallTask& task, std::ostream* out) { *out << task.name; }
-};
-class EveryTask : public ::testing::TestWithParam<SmallTask> {};
-
-// A configuration with dropout, and data if they have to be made.
-Config SmallJob(const TaskEntry& entry, std::vector<std::string> sets, const fs::path& data) {
-  if (entry.synthesis) {
-    const auto synthesis = entry.synthesis();
-    FieldTable table;
-    synthesis->Declare(table);
-    for (const Field& field : table.fields()) {
-      if (field.path == "--size") field.set("tiny");
-    }
-    synthesis->Write(data);
-  }
-  for (const char* set : {"model.dropout=0.1", "batch.global=8", "train.steps=2"}) sets.push_back(set);
-  sets.push_back("data.path=" + data.string());
-  return ParseConfig("task: {name: " + std::string(entry.name) + "}", "test", sets, TaskDeclarations());
-}
+class EveryTask : public ::testing::TestWithParam<SmallJob> {};
 
 at::Tensor GlobalState() { return at::detail::getDefaultCPUGenerator().get_state(); }
 
@@ -240,11 +219,9 @@ std::map<std::string, std::vector<float>> Trained(const Config& config, const Ta
 }
 
 TEST_P(EveryTask, AForeignDrawChangesNoStep) {
-  const std::string name = GetParam().name;
-  const auto entry = std::find_if(Tasks().begin(), Tasks().end(), [&](const TaskEntry& t) { return t.name == name; });
-  ASSERT_NE(entry, Tasks().end());
-  const fs::path data = fs::temp_directory_path() / ("trainyard_step_test_" + name + "_" + std::to_string(getpid()));
-  const Config config = SmallJob(*entry, GetParam().sets, data);
+  const fs::path data = fs::temp_directory_path() /
+                        ("trainyard_step_test_" + std::string(GetParam().task) + "_" + std::to_string(getpid()));
+  const Config config = ConfigOf(GetParam(), data);
   const std::unique_ptr<Task> task = BuildTask(config);
   const at::Tensor before = GlobalState();
   const auto undisturbed = Trained(config, *task, [] {});
@@ -254,15 +231,8 @@ TEST_P(EveryTask, AForeignDrawChangesNoStep) {
   fs::remove_all(data);
 }
 
-const std::vector<std::string> kSmallTransformer = {"model.context=24", "model.dim=16", "model.layers=2",
-                                                    "model.heads=2"};
-INSTANTIATE_TEST_SUITE_P(Tasks, EveryTask,
-                         ::testing::Values(SmallTask{"algorithm_distillation", kSmallTransformer},
-                                           SmallTask{"language_model", kSmallTransformer},
-                                           SmallTask{"hybrid_vit_cascade", {"task.from_best=false"}},
-                                           SmallTask{"mace_survival", {"model.width=2", "data.volume=[8,8,4]"}},
-                                           SmallTask{"patchwork", {}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Tasks, EveryTask, ::testing::ValuesIn(SmallJobs()),
+                         [](const auto& info) { return std::string(info.param.task); });
 
 }  // namespace
 }  // namespace trainyard

@@ -69,7 +69,8 @@ class CascadeEvaluation : public Evaluation {
     if (setup.options.eval_patients)
       val_.resize(std::min<size_t>(val_.size(), static_cast<size_t>(*setup.options.eval_patients)));
     if (setup.thorough) test_ = split.test;
-    sampled_ = setup.thorough ? std::ssize(val_) : std::min<int64_t>(setup.options.eval_samples, std::ssize(val_));
+    watched_ = std::min<int64_t>(setup.options.eval_samples, std::ssize(val_));
+    sampled_ = setup.thorough ? std::ssize(val_) : watched_;
     pictures_ = std::min(kPictures, sampled_);
     const int64_t S = setup.model.stages()[setup.stage].shape().size;
     const int64_t cell = (S + (S + kLargestCell - 1) / kLargestCell - 1) / ((S + kLargestCell - 1) / kLargestCell);
@@ -100,8 +101,10 @@ class CascadeEvaluation : public Evaluation {
     metrics["val/loss"] = diffusion + setup_.options.stage[setup_.stage].physics * physics;
     metrics["val/diffusion"] = diffusion;
     metrics["val/physics"] = val[kPhysics] / val[kAlphaBar];
-    AddSampled("val", val, metrics);
-    if (!test_.empty()) AddSampled("test", SumOver(std::ssize(val_), items()), metrics);
+    AddSampled("val", SumOver(0, watched_), metrics);
+    if (!setup_.thorough) return metrics;
+    AddAllSampled("val_all", val, metrics);
+    if (!test_.empty()) AddAllSampled("test", SumOver(std::ssize(val_), items()), metrics);
     return metrics;
   }
 
@@ -217,7 +220,11 @@ class CascadeEvaluation : public Evaluation {
     metrics[part + "/psnr_of_mean"] = sums[kMeanPsnr] / n;
     metrics[part + "/psnr_of_scaled_mean"] = sums[kScaledMeanPsnr] / n;
     if (setup_.stage > 0) metrics[part + "/psnr_of_previous"] = sums[kPreviousPsnr] / n;
-    if (setup_.thorough) metrics[part + "/psnr_shuffled"] = sums[kShuffledPsnr] / n;
+  }
+  void AddAllSampled(const std::string& part, const std::vector<double>& sums,
+                     std::map<std::string, double>& metrics) const {
+    AddSampled(part, sums, metrics);
+    metrics[part + "/psnr_shuffled"] = sums[kShuffledPsnr] / sums[kSampled];
   }
 
   std::string TableOf(const char* part, const std::vector<double>& sums) const {
@@ -245,7 +252,9 @@ class CascadeEvaluation : public Evaluation {
 
   EvaluationSetup setup_;
   std::vector<int64_t> val_, test_;
-  int64_t sampled_ = 0, pictures_ = 0, rows_ = 0, columns_ = 0;
+  // Of val_, from its first: those of what can be watched, the same in every evaluation, and all that are sampled.
+  int64_t watched_ = 0, sampled_ = 0;
+  int64_t pictures_ = 0, rows_ = 0, columns_ = 0;
   std::vector<double> slots_;
 };
 

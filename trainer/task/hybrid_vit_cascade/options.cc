@@ -95,7 +95,8 @@ void Options::Declare(FieldTable& t) {
   t.OptInt("task.eval_patients", eval_patients, "null", 1, kSchedule,
            "Patients of the validation part in one evaluation; null: all of them.");
   t.Int("task.eval_samples", eval_samples, 1, kSchedule,
-        "How many of them get a sampled volume in an evaluation, for PSNR and SSIM; in the last one all do.");
+        "How many of them get a sampled volume in an evaluation, for val/psnr and val/ssim; the last one samples all, "
+        "for val_all/psnr and val_all/ssim.");
   t.Choice("model.preset", this->preset, {"tiny", "small", "full"}, kIdentity,
            "The cascade in one of these sizes; every field below that is set overrides the preset's.");
   model_int("model.stages", stages, 1, kMaxStages, "Networks of the cascade",
