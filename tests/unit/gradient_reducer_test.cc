@@ -12,6 +12,7 @@
 
 #include "trainer/comm/in_process.h"
 #include "trainer/parallel/block_norm.h"
+#include "trainer/parallel/reduce_every.h"
 #include "trainer/parallel/reduce_last.h"
 
 namespace trainyard {
@@ -189,6 +190,55 @@ TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter
   reducer.BeginBackward(false);
   Loss(state, 1).backward();
   Loss(state, 2).backward();  // Before the last micro-batch it is just added.
+}
+
+// The same of each micro-batch's buckets where all of them are sent: whether they are on their way, wait for their
+// turn, or went without a gradient that nobody expected any more. The rank that fails keeps no other waiting.
+TEST(ReduceEvery, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter) {
+  struct Case {
+    int world;
+    bool held, early;
+  };
+  for (const Case& c : {Case{1, false, false}, Case{1, true, false}, Case{1, false, true}, Case{2, false, false},
+                        Case{2, true, false}, Case{2, false, true}}) {
+    auto communicators = MakeInProcessWorld(c.world);
+    const FlatLayout layout(Example(), c.world);
+    std::string error;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < c.world; ++rank) {
+      threads.emplace_back([&, rank] {
+        std::vector<Range> shard = layout.Owned(rank, 1000);
+        std::ranges::reverse(shard);
+        FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery});
+        state.Initialize(1);
+        Communicator& communicator = *communicators[static_cast<size_t>(rank)];
+        ReduceEvery reducer(state, communicator, {.bucket_bytes = 1000});
+        reducer.BeginStep();
+        reducer.BeginBackward(false);
+        const bool fails = rank == c.world - 1;
+        reducer.Hold(c.held && fails);
+        if (c.early && fails) {
+          reducer.SendThrough(layout.Buckets(1000).size());
+        } else {
+          Loss(state, 1).backward();
+        }
+        if (fails) {
+          try {
+            Loss(state, 2).backward();
+          } catch (const std::exception& refused) {
+            error = refused.what();
+          }
+          reducer.Drain();
+        }
+        reducer.EndBackward();
+        reducer.Finish();
+        communicator.Barrier("consensus");
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_NE(error.find("a gradient of third"), std::string::npos)
+        << c.world << (c.held ? " held" : "") << (c.early ? " early" : "") << ": " << error;
+  }
 }
 
 TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
