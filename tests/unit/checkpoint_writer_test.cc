@@ -108,6 +108,54 @@ TEST_F(CheckpointWriterTest, TheStoreDoesNotGrowWithTheCheckpoints) {
   EXPECT_LE(after_two, 3u) << "a verdict, and a sign of life of each rank";
 }
 
+// A rank that writes or checks many gigabytes is heard of meanwhile, however long that takes: who waits for it does so
+// until it is silent. Both, that it can be heard of and that it is asked so often, are needed.
+TEST_F(CheckpointWriterTest, CheckingAndLoadingTickEveryFewMegabytes) {
+  constexpr int64_t kValues = 6 << 20;  // 24 MiB
+  std::vector<float> values(kValues, 1.5f), loaded(kValues);
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  writer->Begin(5, {{"model.w", {kValues}, 0, kValues, values.data()}}, {});
+  writer->Finish();
+  std::atomic<int64_t> ticks = 0;  // files are checked by several threads
+  const Tick tick = [&] { ++ticks; };
+  constexpr int64_t kFew = 8 << 20, kLeast = kValues * 4 / kFew;
+  OpenCheckpoint checkpoint = OpenCheckpoint::Open(directory_ / "step-00000005");
+  VerifyFiles(checkpoint, checkpoint.FileNames(), tick);
+  EXPECT_GE(ticks.exchange(0), kLeast);
+  LoadTensors(checkpoint, {{"model.w", {{kValues}, loaded}}}, tick);
+  EXPECT_GE(ticks.exchange(0), kLeast);
+  EXPECT_EQ(loaded, values);
+  // A stop is obeyed as often.
+  const Tick stop = [] { throw StoppedError("stopped"); };
+  OpenCheckpoint another = OpenCheckpoint::Open(directory_ / "step-00000005");
+  EXPECT_THROW(VerifyFiles(another, another.FileNames(), stop), StoppedError);
+}
+
+// Sees what of its part rank 1 has written, and told, when it says that it gets on.
+class WatchedStore : public MemoryStore {
+ public:
+  explicit WatchedStore(fs::path part) : part_(std::move(part)) {}
+  int64_t Add(const std::string& key, int64_t amount) override {
+    if (key.ends_with("alive/1") && fs::exists(part_) && !Get("checkpoint/5/1")) ++beats;
+    return MemoryStore::Add(key, amount);
+  }
+  std::atomic<int> beats = 0;
+
+ private:
+  const fs::path part_;
+};
+
+TEST_F(CheckpointWriterTest, ARankBeatsWhileItWrites) {
+  Own({"uid", 1});
+  const auto store =
+      std::make_shared<WatchedStore>(directory_ / "step-00000005.tmp-uid-1" / "rank-00001-of-00002.safetensors");
+  CheckpointWriter writer({.directory = directory_, .writer = {"uid", 1}, .rank = 1, .world = 2}, store);
+  writer.Begin(5, Slices(1, 2), {});
+  while (!store->Get("checkpoint/5/1")) std::this_thread::yield();
+  EXPECT_GE(store->beats, 1);
+}
+
 // Whoever asks a run that goes on, before it saves or when it never does, learns what is durable.
 TEST_F(CheckpointWriterTest, TheStepThatIsGoneOnFromIsDurable) {
   Own({"uid", 1});

@@ -1,0 +1,119 @@
+// How ranks find together what they go on from, each in a thread.
+#include "trainer/train/resume.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/base/file.h"
+#include "trainer/checkpoint/fence.h"
+#include "trainer/checkpoint/writer.h"
+#include "trainer/config/load.h"
+#include "trainer/task/tasks.h"
+
+namespace trainyard {
+namespace {
+
+const std::string kFingerprint = "the data";
+
+class ResumeTest : public testing::Test {
+ protected:
+  ResumeTest() { fs::create_directories(checkpoints_); }
+  ~ResumeTest() override { fs::remove_all(directory_); }
+
+  // A step of `parts` files, which the attempt has committed after it went on from the step `from`.
+  void Save(int64_t step, int parts, int64_t attempt, int64_t from) {
+    const Writer writer{"uid", attempt};
+    Fence::Take(checkpoints_, writer);
+    Fence::Record(checkpoints_, writer, from, "");
+    TrainState train;
+    train.step = step;
+    const nlohmann::json state = {{"config", ToJson(config_)},
+                                  {"data_fingerprint", kFingerprint},
+                                  {"global_batch", 8},
+                                  {"bits", nlohmann::json::object()},
+                                  {"train", train.ToJson()}};
+    const auto store = std::make_shared<MemoryStore>();
+    std::vector<std::unique_ptr<CheckpointWriter>> writers;
+    for (int rank = 0; rank < parts; ++rank)
+      writers.push_back(std::make_unique<CheckpointWriter>(
+          WriterOptions{.directory = checkpoints_, .writer = writer, .rank = rank, .world = parts}, store));
+    for (int rank = 0; rank < parts; ++rank) {
+      const int64_t begin = 100 * rank / parts, end = 100 * (rank + 1) / parts;
+      writers[static_cast<size_t>(rank)]->Begin(step, {{"model.w", {100}, begin, end, values_.data() + begin}}, state);
+    }
+    for (const auto& each : writers) each->Finish();
+  }
+
+  // What each rank of a world has taken over.
+  std::vector<Resume> TakeOverBy(int world, int64_t attempt) {
+    const auto store = std::make_shared<MemoryStore>();
+    std::vector<Resume> taken(static_cast<size_t>(world));
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < world; ++rank) {
+      ranks.emplace_back([&, rank] {
+        Session session;
+        session.world.rank = rank;
+        session.world.size = world;
+        session.job_uid = "uid";
+        session.attempt = attempt;
+        session.fingerprint = kFingerprint;
+        session.store = store;
+        try {
+          taken[static_cast<size_t>(rank)] = TakeOver(config_, session);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    return taken;
+  }
+
+  const fs::path directory_ = fs::path(testing::TempDir()) / ("resume-" + std::to_string(getpid()));
+  const fs::path checkpoints_ = directory_ / "checkpoints";
+  const Config config_ =
+      ParseConfig("{task: {name: patchwork}, data: {path: /dev/null}, train: {steps: 9}}", "test",
+                  {"run.dir=" + directory_.string(), "checkpoint.dir=" + checkpoints_.string()}, TaskDeclarations());
+  const std::vector<float> values_ = std::vector<float>(100, 0.5f);
+};
+
+// A large checkpoint is read once by all ranks together, not by one of them, nor by each.
+TEST_F(ResumeTest, EachRankVerifiesItsShareOfTheFiles) {
+  Save(5, 5, 1, 0);
+  for (const int world : {1, 2, 3}) {
+    const std::vector<Resume> taken = TakeOverBy(world, world + 1);
+    std::multiset<std::string> verified;
+    for (const Resume& resume : taken) {
+      EXPECT_EQ(resume.step, 5);
+      ASSERT_TRUE(resume.source);
+      EXPECT_LE(resume.source->files.size(), static_cast<size_t>((5 + world - 1) / world)) << world << " ranks";
+      for (const auto& [name, file] : resume.source->files) verified.insert(name);
+    }
+    const std::vector<std::string> all = taken[0].source->FileNames();
+    EXPECT_EQ(verified, std::multiset<std::string>(all.begin(), all.end())) << world << " ranks";
+  }
+}
+
+// Whichever rank finds the damage, all go on from the step before.
+TEST_F(ResumeTest, DamageThatAnotherRankFindsIsEverybodys) {
+  Save(4, 2, 1, 0);
+  Save(5, 2, 2, 4);
+  const fs::path shard = checkpoints_ / "step-00000005" / "rank-00001-of-00002.safetensors";
+  std::string content = ReadFile(shard);
+  content.back() ^= 1;
+  WriteFileAtomic(shard, content);
+  for (const Resume& resume : TakeOverBy(2, 3)) {
+    EXPECT_EQ(resume.step, 4);
+    EXPECT_NE(resume.message.find("skipped step-00000005"), std::string::npos) << resume.message;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
