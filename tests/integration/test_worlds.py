@@ -1,5 +1,10 @@
 """World sizes, accumulation and buckets: the same samples, the same losses, the same bits."""
 
+import json
+import signal
+import urllib.error
+import urllib.request
+
 import pytest
 from safetensors.numpy import load_file
 
@@ -112,3 +117,48 @@ def test_a_sample_has_its_dropout_at_every_world_size(tmp_path, small_job):
     runs = [train(tmp_path, small_job, f"drop{world}", world, model={"dropout": 0.1}, batch={"global": 8, "micro": 1}, train={"steps": 8})[0] for world in (1, 2, 3)]
     for lines in runs[1:]:
         assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in runs[0]], rel=1e-5)
+
+
+def nodes(tmp_path, config, record):
+    """Two launchers of a rank each, whose checkpoint directories are their own, of-0 and of-1; and where their statuses are."""
+    master, ports = harness.free_port(), [harness.free_port(), harness.free_port()]
+    return ports, [
+        harness.start("launch", "--config", config, "--record", record, "--set", f"checkpoint.dir={tmp_path}/of-{node}", TRAINYARD_STATUS_PORT=ports[node],
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=master, PET_NNODES=2, PET_NODE_RANK=node, PET_NPROC_PER_NODE=1)
+        for node in (0, 1)
+    ]
+
+
+def saved(port):
+    """The checkpoint of a rank's status, once there is one that this attempt has made."""
+    try:
+        checkpoint = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=60).read())["checkpoint"]
+    except (urllib.error.HTTPError, OSError):
+        return None
+    return checkpoint if checkpoint["durable"] else None
+
+
+def test_ranks_without_a_common_directory_save_once_and_go_on(tmp_path, small_jobs):
+    """With ddp: rank 0 writes the whole, into its own directory, and whatever it goes on from reaches the others."""
+    job = harness.merged(small_jobs["language_model"], model={"dropout": 0.1}, batch={"global": 12}, run={"dir": str(tmp_path / "run")}, checkpoint={"every": 5, "keep_last": 10**6})
+    record = tmp_path / "run" / "record.jsonl"
+    ports, launchers = nodes(tmp_path, harness.write_config(tmp_path / "endless.json", harness.merged(job, train={"steps": 10**6})), record)
+    told = [harness.wait_until(lambda: saved(port), 90, f"a checkpoint of the rank at {port}") for port in ports]
+    for launcher in launchers:
+        launcher.send_signal(signal.SIGTERM)
+    outputs = [launcher.communicate(timeout=90)[0] for launcher in launchers]
+    assert [launcher.returncode for launcher in launchers] == [75, 75], outputs
+    for checkpoint in told:
+        step = tmp_path / "of-0" / f"step-{checkpoint['step']:08d}"
+        assert sorted(file.name for file in step.iterdir()) == ["manifest.json", "rank-00000-of-00002.safetensors"]
+        assert checkpoint["bytes"] == sum(file.stat().st_size for file in step.iterdir()), "once, however many ranks there are"
+    assert not list((tmp_path / "of-1").glob("step-*"))
+    done = harness.records(record)[-1]["step"]
+    _, launchers = nodes(tmp_path, harness.write_config(tmp_path / "end.json", harness.merged(job, train={"steps": done + 7})), record)
+    outputs = [launcher.communicate(timeout=90)[0] for launcher in launchers]
+    assert [launcher.returncode for launcher in launchers] == [0, 0], outputs
+    assert f"resuming from {tmp_path}/of-0/step-{done:08d}" in outputs[0] and "not bit-exact" not in outputs[0], outputs
+    lines, weights = train(tmp_path, job, "common", 2, train={"steps": done + 7})
+    assert harness.records(record) == lines
+    exported = load_file(tmp_path / "run" / "export" / "model.safetensors")
+    assert all(weights[key].tobytes() == exported[key].tobytes() for key in weights)
