@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -97,6 +98,60 @@ TEST_F(InContextTest, PlaysAreIndependentAndRepeatable) {
       EXPECT_FALSE(same) << "plays " << a << " and " << b << " drew the same actions";
     }
   }
+}
+
+// An engine's weights, and how many rows each forward had: the context's, and one query.
+class CountedRows : public Weights {
+ public:
+  explicit CountedRows(Weights& weights) : weights_(weights) {}
+  const ModelDeclaration& declaration() const override { return weights_.declaration(); }
+  at::Tensor Parameter(ParameterId id) override { return weights_.Parameter(id); }
+  at::Tensor Buffer(BufferId id) override { return weights_.Buffer(id); }
+  void StageBuffer(BufferId id, const at::Tensor& value) override { weights_.StageBuffer(id, value); }
+  at::Tensor Gather(GatherId id, const at::Tensor& x) override { return weights_.Gather(id, x); }
+  at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) override {
+    at::Tensor out = weights_.RunUnit(unit, fn, inputs);
+    if (inputs.empty()) rows.push_back(out.size(1));  // the embedding
+    return out;
+  }
+  std::vector<int64_t> rows;
+
+ private:
+  Weights& weights_;
+};
+
+// The rows of one seat's forwards in `episodes`, of a model that always says this token.
+std::vector<int64_t> RowsOf(const Transformer& model, Engine& engine, const TaskSet& set, TokenKind says,
+                            int episodes) {
+  for (const StateSlice& slice : engine.Slices()) {
+    if (slice.key == "model.pred_token_type.weight") std::ranges::fill(slice.values, 0.f);
+    if (slice.key != "model.pred_token_type.bias") continue;
+    for (size_t kind = 0; kind < slice.values.size(); ++kind)
+      slice.values[kind] = kind == static_cast<size_t>(says) ? 1.f : 0.f;
+  }
+  engine.Publish();
+  CountedRows weights(engine);
+  const SeatId seat{0, 0};
+  Player player(model, weights, set.tasks, std::span(&seat, 1), {.compressed = true, .seed = 1});
+  for (int episode = 0; episode < episodes; ++episode) player.PlayEpisode();
+  return weights.rows;
+}
+
+TEST_F(CompressedInContextTest, ARegionIsClosedAfterEightyStepsWhateverTheModelSays) {
+  // 180 steps: <c>, up to 80 transitions, and the query; from the second region on <c>, 80, </c> before that.
+  std::vector<int64_t> expected;
+  for (int64_t step = 0; step < 180; ++step) {
+    const int64_t region = step / 80, steps = step % 80, before = region > 0 ? 82 : 0;
+    if (region > 0 && steps == 0) expected.push_back((region > 1 ? 82 : 0) + 1 + 80 + 1);  // it asks once more
+    expected.push_back(before + 1 + steps + 1);
+  }
+  EXPECT_EQ(RowsOf(model_, *engine_, set_, kTransitionToken, 9), expected);
+}
+
+TEST_F(CompressedInContextTest, ARegionIsClosedWhereTheModelSaysSoButNeverAnEmptyOne) {
+  std::vector<int64_t> expected = {2, 3, 5};  // the first action; one step is there; it is closed
+  for (int step = 2; step < 20; ++step) expected.insert(expected.end(), {6, 5});
+  EXPECT_EQ(RowsOf(model_, *engine_, set_, kEndToken, 1), expected);
 }
 
 // The control's mean return is exact: playing it comes close to it.
