@@ -73,6 +73,18 @@ def test_a_section_that_is_no_section(job, tmp_path):
     expect(harness.run("launch", "--config", path), 64, "task appears twice")
 
 
+@pytest.mark.parametrize("command", [["train"], ["train", "--dry-run"], ["launch", "--nproc", 2], ["plan"]])
+def test_a_checkpoint_directory_whose_name_is_no_text(tmp_path, data, command):
+    """A file system takes any bytes; JSON, which a run says where it lies in, does not."""
+    config = harness.write_config(tmp_path / "job.json", harness.merged(harness.SMALL, data={"path": str(data)}))
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/ck\xff")
+    os.mkdir(folder)
+    result = harness.run(*command, "--config", config, TRAINYARD_CHECKPOINT_DIR=folder)
+    expect(result, 64, f"TRAINYARD_CHECKPOINT_DIR: {tmp_path}/ck\ufffd is not UTF-8 text")
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert not os.listdir(folder)
+
+
 @pytest.mark.parametrize(
     "text, words",
     [

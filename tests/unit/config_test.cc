@@ -95,6 +95,16 @@ TEST(Config, EnvironmentIsTheLastResort) {
   unsetenv("TRAINYARD_CHECKPOINT_DIR");
 }
 
+// A file system takes any bytes for a name, and JSON does not.
+TEST(Config, ACheckpointDirectoryOfTheEnvironmentIsText) {
+  setenv("TRAINYARD_CHECKPOINT_DIR", "/ck\xff", 1);
+  EXPECT_EQ(ErrorOf(kSmall), "TRAINYARD_CHECKPOINT_DIR: /ck\uFFFD is not UTF-8 text; name a folder whose path is");
+  EXPECT_EQ(ErrorOf(kSmall, {"checkpoint.dir=/mine"}).substr(0, 25), "TRAINYARD_CHECKPOINT_DIR:")
+      << "run.dir is below it";
+  EXPECT_EQ(Parse(kSmall, {"checkpoint.dir=/mine", "run.dir=/run"}).checkpoint.dir, "/mine") << "nobody looks at it";
+  unsetenv("TRAINYARD_CHECKPOINT_DIR");
+}
+
 TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf(kSmall, {"optim.lr=-1"}), "optim.lr: -1 is not allowed; expected a number >= 0");
   EXPECT_EQ(ErrorOf(kSmall, {"task.mode=compresed"}),

@@ -16,6 +16,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
+#include "trainer/base/utf8.h"
 #include "trainer/config/fields.h"
 #include "trainer/config/relations.h"
 
@@ -163,9 +164,18 @@ std::string Row(const Field& field) {
          " | " + field.doc + allowed + " |\n";
 }
 
+// Where checkpoints lie unless something sets it. It goes into config.json, into manifests and to the other ranks.
+std::string CheckpointRoot() {
+  constexpr const char* kVariable = "TRAINYARD_CHECKPOINT_DIR";
+  const char* environment = std::getenv(kVariable);
+  std::string root = environment ? environment : "";
+  if (const std::string valid = ValidUtf8(root); valid != root)
+    throw ConfigError(std::string(kVariable) + ": " + valid + " is not UTF-8 text; name a folder whose path is");
+  return root;
+}
+
 void ResolvePaths(Config& c) {
-  const char* environment = std::getenv("TRAINYARD_CHECKPOINT_DIR");
-  const std::string root = environment ? environment : "";
+  const std::string root = c.checkpoint.dir.empty() || c.run.dir.empty() ? CheckpointRoot() : "";
   if (c.checkpoint.dir.empty()) c.checkpoint.dir = root;
   if (c.run.dir.empty()) c.run.dir = root.empty() ? "runs/" + c.task.name : root + "/run";
   for (std::string* path : {&c.data.path, &c.checkpoint.dir, &c.run.dir, &c.train.record, &c.init.from}) {
