@@ -242,6 +242,28 @@ def test_whatever_eval_is_pointed_at(job, tmp_path):
     assert harness.run("eval", "--config", config, "--checkpoint", job.checkpoints / "step-00000010").returncode == 0
 
 
+def test_whatever_export_is_pointed_at(job, tmp_path):
+    """The same file, and that which the run has exported."""
+    expect(job(), 0)
+    exported, outs = (job.directory / "export" / "model.safetensors").read_bytes(), iter(tmp_path / f"out-{number}.safetensors" for number in range(9))
+
+    def export(path):
+        out = next(outs)
+        result = harness.run("checkpoint", "export", path, "--out", out)
+        assert out.exists() == (result.returncode == 0), "nothing half done stays"
+        assert result.returncode or out.read_bytes() == exported, path
+        return result
+
+    for path in (job.directory, job.checkpoints, job.checkpoints / "step-00000010"):
+        expect(export(path), 0)
+    (job.checkpoints / "fence").unlink()
+    for path in (job.directory, job.checkpoints):
+        expect(export(path), 74, "no fence lists the writer of step-00000010", "Name the folder of the step")
+    expect(export(job.checkpoints / "step-00000010"), 0)
+    expect(export(tmp_path / "nope"), 64, f"checkpoint export: {tmp_path}/nope: no such directory")
+    expect(export(job.directory / "export"), 64, "holds no checkpoint")
+
+
 def test_the_banner_says_what_changes_bits(job):
     expect(job(), 0)
     result = expect(harness.run(*job.arguments(train={"steps": 12}), OMP_NUM_THREADS=2), 0)
