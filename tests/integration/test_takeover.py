@@ -117,6 +117,29 @@ def test_resume_holds_for_the_first_attempt(job, tmp_path, data):
     expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000014")
 
 
+def test_what_a_run_came_from_may_be_gone_when_it_restarts(job, tmp_path):
+    expect(job(), 0)
+    source = job.checkpoints
+    job.directory = tmp_path / "second"
+    job.checkpoints = job.directory / "checkpoints"
+    sections = {"train": {"steps": 12}, "checkpoint": {"resume": str(source)}}
+    expect(job(**sections), 0, f"resuming from {source}/step-00000010")
+    shutil.rmtree(tmp_path / "run")
+    sections["train"]["steps"] = 14
+    expect(job(**sections), 0, f"resuming from {job.checkpoints}/step-00000012", "counts for a job's first attempt")
+    assert [line["step"] for line in harness.records(job.directory / "record.jsonl")] == [11, 12, 13, 14]
+
+
+def test_never_does_not_start_from_scratch_twice(job):
+    """A job that was to begin afresh, and is started again by whoever keeps it running."""
+    never = {"checkpoint": {"resume": "never"}}
+    expect(job(**never), 0, "starting from scratch")
+    for steps in (12, 14):
+        result = expect(job(train={"steps": steps}, **never), 0, f"resuming from {job.checkpoints}/step-{steps - 2:08d}", "checkpoint.resume: never counts for a job's first attempt")
+        assert "starting from scratch" not in result.stderr
+    assert [line["step"] for line in harness.records(job.directory / "record.jsonl")] == list(range(1, 15))
+
+
 def test_an_attempt_that_saved_nothing_hands_on_where_it_started(job, tmp_path):
     expect(job(), 0)
     source = job.checkpoints / "step-00000008"
@@ -128,6 +151,10 @@ def test_an_attempt_that_saved_nothing_hands_on_where_it_started(job, tmp_path):
     harness.wait_until(lambda: record.exists() and record.stat().st_size > 0, 60, "a step")
     harness.kill(process.pid)
     process.communicate()
+    away = source.rename(tmp_path / "away")
+    for _ in range(2):
+        expect(job(train={"steps": 10}, checkpoint={"resume": str(source)}), 74, f"{source}", "no checkpoint is good")
+    away.rename(source)
     expect(job(train={"steps": 10}, checkpoint={"resume": str(source)}), 0, f"resuming from {source}")
     assert job.first_step() == 9
 
