@@ -1,7 +1,6 @@
 #include "trainer/libraries.h"
 
 #include <ATen/Version.h>
-#include <caffe2/core/common.h>
 #include <gloo/config.h>
 #include <hdf5.h>
 #include <libdeflate.h>
@@ -11,16 +10,10 @@
 #include <zlib.h>
 
 #include "trainer/base/text.h"
+#include "trainer/train/bits.h"
 
 namespace trainyard {
 namespace {
-
-// LibTorch has no function for its version; it is among the options that it was built with.
-std::string LoadedTorch() {
-  const auto& options = caffe2::GetBuildOptions();
-  const auto version = options.find("TORCH_VERSION");
-  return version == options.end() ? "unknown" : version->second;
-}
 
 // "Intel(R) MKL-DNN v3.10.2 (Git Hash ...)" -> "3.10.2": the first number with a point in it.
 std::string VersionIn(const std::string& words) {

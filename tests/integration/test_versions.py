@@ -80,7 +80,9 @@ def test_a_run_says_it_in_status_metrics_and_checkpoints(tmp_path, data):
         assert json.loads(harness.wait_until(lambda: get("/status"), 90, "/status"))["version"] == VERSION
         assert f'trainyard_trainer_build_info{{commit="{commit()}",version="{VERSION}",rank="0"}} 1' in get("/metrics").splitlines()
         manifest = harness.wait_until(lambda: next((tmp_path / "run" / "checkpoints").glob("step-????????/manifest.json"), None), 90, "a checkpoint")
-        assert json.loads(manifest.read_text())["bits"]["trainyard"] == VERSION
+        bits = json.loads(manifest.read_text())["bits"]
+        assert bits["trainyard"] == VERSION
+        assert bits["LibTorch"] == next(re.search("loaded (.*)", line)[1] for line in lines(harness.BIN) if line.startswith("library LibTorch "))
     finally:
         process.terminate()
         process.communicate(timeout=60)

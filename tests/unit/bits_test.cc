@@ -44,5 +44,24 @@ TEST(BitsDifference, NamesWhatDecidesBitsAlone) {
   EXPECT_EQ(BitsDifference(now, now), "");
 }
 
+// What a machine or an image changes under a run.
+TEST(BitsDifference, NamesAnotherProcessorAndAnotherLibTorch) {
+  Plan plan;
+  plan.micro = 8;
+  const Json here = BitsOf({}, plan);
+  EXPECT_EQ(here["LibTorch"], LoadedTorch());
+  for (const char* part : {"CPU", "LibTorch", "kernels", "libtorch's kernels", "trainyard"}) {
+    const auto now = here[part].get<std::string>();
+    EXPECT_NE(now, "") << part;
+    Json before = here;
+    before[part] = "another";
+    EXPECT_EQ(BitsDifference(before, here),
+              std::string("; not bit-exact with an uninterrupted run, because ") + part + " another -> " + now);
+    before.erase(part);
+    EXPECT_EQ(BitsDifference(before, here),
+              std::string("; not bit-exact with an uninterrupted run, because ") + part + " unknown -> " + now);
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
-#include <torch/headeronly/version.h>
+#include <caffe2/core/common.h>
 
 #include <fstream>
 #include <set>
@@ -37,6 +37,13 @@ std::string TextOf(const Json& bits, const std::string& name) {
 
 }  // namespace
 
+std::string LoadedTorch() {
+  // There is no function for it; it is among the options that LibTorch was built with.
+  const auto& options = caffe2::GetBuildOptions();
+  const auto version = options.find("TORCH_VERSION");
+  return version == options.end() ? "unknown" : version->second;
+}
+
 Json BitsOf(const Config& config, const Plan& plan) {
   const bool sums_often = plan.parallel.reduce == Reduce::kEvery && plan.world > 1 && plan.accumulation > 1;
   return {{"world", plan.world},
@@ -50,7 +57,7 @@ Json BitsOf(const Config& config, const Plan& plan) {
           {"kernels", kernels::Kernels().name},
           {"libtorch's kernels", at::get_cpu_capability()},
           {"CPU", CpuModel()},
-          {"LibTorch", TORCH_VERSION},
+          {"LibTorch", LoadedTorch()},
           {"trainyard", Build().version}};
 }
 

@@ -11,6 +11,9 @@
 
 namespace trainyard {
 
+// The version of LibTorch that this process has loaded, which need not be the one that it was compiled against.
+std::string LoadedTorch();
+
 // An object of scalars, as it goes into a manifest.
 nlohmann::json BitsOf(const Config& config, const Plan& plan);
 
