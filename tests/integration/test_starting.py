@@ -39,12 +39,27 @@ def finish(process, code):
     return output
 
 
+def outlived(launcher):
+    """How long the launcher of a node is there when its ranks are not any more. REQUIRES: they are there."""
+    ranks = harness.ranks_of(launcher.pid).values()
+    harness.wait_until(lambda: not any(harness.alive(pid) for pid in ranks), 60, "the ranks to end")
+    ended = time.monotonic()
+    launcher.wait(timeout=120)
+    return time.monotonic() - ended
+
+
+# Who stops a pod gives it 30 seconds in all, which the ranks need. The launcher looks for node 0's store for a second, and its ranks' logs have three to be
+# written; the rest is a busy machine's. What this is to notice is one that waits for as long as ranks do: parallel.rendezvous_seconds, 300.
+SECONDS_TO_SIGN_OFF = 15
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_node_that_waits_for_rank_0_obeys_a_stop(job, tmp_path, number):
     launcher = node(job(), 1, harness.free_port(), nproc=2)
     harness.wait_until(lambda: len(harness.ranks_of(launcher.pid)) == 2, what="both ranks")
     time.sleep(2)
     launcher.send_signal(number)
+    assert outlived(launcher) < SECONDS_TO_SIGN_OFF
     output = finish(launcher, 75)
     assert KILLED not in output
     assert "rank 2 of 4: stopped on request" in output or "rank 3 of 4: stopped on request" in output
@@ -54,7 +69,10 @@ def test_a_node_ends_with_its_ranks(job):
     """The ranks give up; their launcher has nothing left to wait for."""
     config = job(parallel={"rendezvous_seconds": 7})
     port = harness.free_port()
-    output = finish(node(config, 1, port), 69)
+    launcher = node(config, 1, port)
+    harness.wait_until(lambda: harness.ranks_of(launcher.pid), what="the rank")
+    assert outlived(launcher) < SECONDS_TO_SIGN_OFF
+    output = finish(launcher, 69)
     assert f"waiting for rank 0's store at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT): Connection refused" in output
     assert "rank 1 of 2: waited 7.0s for rank 0's store" in output
     assert len(output.splitlines()) < 10, output
