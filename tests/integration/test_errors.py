@@ -197,6 +197,21 @@ def test_dry_run_says_what_is_most_likely_not_meant(tmp_path, data):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_says_what_is_most_likely_not_meant(tmp_path, data):
+    """Each doubt once on the terminal, and in each rank's log; a run of which there is none warns of nothing."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")})
+    path = harness.write_config(tmp_path / "job.json", config)
+    doubts = ("schedule.warmup: 1000 of the run's 10 steps are warm-up", "checkpoint.every: 20 is more than the run's 10 steps", "checkpoint.keep_best: train.eval_every is 0 of the run's 10 steps")
+    result = harness.run("launch", "--nproc", 2, "--config", path, "--set", "schedule.warmup=1000", "--set", "checkpoint.every=20", "--set", "checkpoint.keep_best=test/loss_action")
+    expect(result, 0)
+    logs = [(tmp_path / "run" / "logs" / f"attempt-1-rank-{rank}.log").read_text() for rank in range(2)]
+    for doubt in doubts:
+        assert [text.count(f"warning: {doubt}") for text in (result.stderr, *logs)] == [1, 1, 1], result.stderr
+    plain = harness.run("launch", "--nproc", 2, "--config", path, "--set", f"run.dir={tmp_path}/plain")
+    expect(plain, 0)
+    assert "warning" not in plain.stderr, plain.stderr
+
+
 @pytest.mark.parametrize("kind", ["fifo", "device"])
 def test_data_that_never_ends(job, tmp_path, kind):
     folder = harness.synth(tmp_path / "npy", "--format", "npy")
