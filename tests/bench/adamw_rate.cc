@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "trainer/device/host_device.h"
 #include "trainer/model/parallel_for.h"
 #include "trainer/optim/adamw.h"
 
@@ -41,7 +42,7 @@ double AdamWRate(int64_t n, bool averages, at::Tensor* state, const at::Tensor& 
                                         averages ? state[3].data_ptr<float>() : nullptr};
   // Reads parameters, moments and gradient, writes all but the gradient; an average is read and written.
   return Rate(static_cast<double>(n) * (averages ? 36 : 28),
-              [&] { adamw.Step(buffers, 0, n, {.number = 10, .lr = 1e-3, .grad_scale = 1}); });
+              [&] { adamw.Step(trainyard::HostMath(), buffers, 0, n, {.number = 10, .lr = 1e-3, .grad_scale = 1}); });
 }
 
 }  // namespace

@@ -110,7 +110,11 @@ def test_losses_and_gradients_of_both_stages(tmp_path, data):
         for name, moment in moments.items():
             expected = named[name].grad
             assert expected is not None and expected.abs().max() > 0, name
-            close = 1e-5 * expected.abs().max().item() + 1e-8
+            # Of a bias in front of a norm of single channels everything cancels: what is left are roundings of what its
+            # layer's gradients are made of, on one machine more of them than on another.
+            layer = name.rpartition(".")[0] + "."
+            largest = max(of.grad.abs().max().item() for other, of in named.items() if other.startswith(layer) and of.grad is not None)
+            close = 1e-5 * (largest if name.endswith(".bias") else expected.abs().max().item()) + 1e-8
             assert (moment / (1 - 0.9) - expected).abs().max().item() < 3 * close, name
 
 

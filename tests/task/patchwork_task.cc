@@ -102,6 +102,14 @@ struct PatchBatch : Batch {
   at::Tensor rare;    // (B, 1) float32: 0 or 1
 };
 
+PatchBatch Uploaded(const Pass& pass, const PatchBatch& batch) {
+  PatchBatch there;
+  there.inputs = pass.Upload(batch.inputs);
+  there.facts = pass.Upload(batch.facts);
+  there.rare = pass.Upload(batch.rare);
+  return there;
+}
+
 struct Net {
   explicit Net(const Scope& root, const Options& options)
       : body(root.Unit("body")),
@@ -184,8 +192,8 @@ class PatchEvaluation : public Evaluation {
       pointers.push_back(samples.back().get());
     }
     const auto batch = task_.Collate(pointers);
-    const auto& b = static_cast<const PatchBatch&>(*batch);
     const Pass pass = Pass::Evaluation(weights_);
+    const PatchBatch b = Uploaded(pass, static_cast<const PatchBatch&>(*batch));
     const at::Tensor scores = net_.Heads(pass, net_.Body(pass, b));
     const auto [entropy, cox] = Losses(scores, b.facts, b.facts.select(1, 0) * 0 + 1);
     slots_ = {entropy.item<double>() / static_cast<double>(pointers.size()), cox.item<double>()};
@@ -240,7 +248,7 @@ class PatchworkTask : public Task {
   std::vector<std::string> train_metrics() const override { return {"train/loss_class", "train/loss_cox"}; }
 
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
-    const auto& b = static_cast<const PatchBatch&>(batch);
+    const PatchBatch b = Uploaded(pass, static_cast<const PatchBatch&>(batch));
     const at::Tensor rows = pass.Gather(net_.gather, at::cat({net_.Body(pass, b), b.facts}, 1));
     const at::Tensor facts = rows.narrow(1, kId, 4);
     // This rank's share: the terms of its own samples, over risk sets and statistics of all.

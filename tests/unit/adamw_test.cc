@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/base/error.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/flat_state.h"
 #include "trainer/parallel/update_ranges.h"
 
@@ -16,7 +17,7 @@ FlatState Example() {
   FlatState state(FlatLayout({{"net.weight", {8, 8}, UnitId{0}, {Initial::Kind::kConstant, 1}},
                               {"net.bias", {8}, UnitId{0}, {Initial::Kind::kConstant, 1}}},
                              1),
-                  {.precision = Precision::kFp32});
+                  {.precision = Precision::kFp32}, Host());
   state.Initialize(1);
   state.gradient.fill_(0);
   return state;
@@ -24,7 +25,7 @@ FlatState Example() {
 
 void Update(const OptimConfig& config, FlatState& state, int64_t step) {
   AdamW(config, UpdateRanges(config, state.layout()))
-      .Step(state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(), {.number = step, .lr = 0.1});
+      .Step(HostMath(), state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(), {.number = step, .lr = 0.1});
 }
 
 TEST(AdamW, OnlyMatricesDecay) {
@@ -65,7 +66,7 @@ TEST(AdamW, PaddingStaysZero) {
 
 // decay^n w_0 + (1 - decay) sum decay^(n - i) w_i.
 TEST(AdamW, TheAverageIsTheClosedForm) {
-  FlatState state(FlatLayout({{"w", {200}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1), {.averages = true});
+  FlatState state(FlatLayout({{"w", {200}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1), {.averages = true}, Host());
   state.Initialize(3);
   OptimConfig config;
   config.ema_decay = 0.75;
@@ -82,11 +83,17 @@ TEST(AdamW, TheAverageIsTheClosedForm) {
     EXPECT_NEAR(Floats(state.average)[i], expected[i], 20 * 1.2e-7 * 3) << "20 roundings of values below 3";
 }
 
+TEST(ClipScale, IsThatOfClipGradNorm) {
+  EXPECT_EQ(ClipScale(2, 1), static_cast<float>(1 / (2 + 1e-6)));
+  EXPECT_EQ(ClipScale(0.5, 1), 1);
+  EXPECT_EQ(ClipScale(5, 0), 1);
+}
+
 TEST(FlatState, Bf16IsACopyOfTheMaster) {
   FlatState state(FlatLayout({{"w", {4}, UnitId{0}, {Initial::Kind::kConstant, 0.3}},
                               {"norm", {4}, UnitId{0}, {Initial::Kind::kConstant, 0.3}, DType::kFloat32}},
                              1),
-                  {.precision = Precision::kBf16});
+                  {.precision = Precision::kBf16}, Host());
   state.Initialize(1);
   EXPECT_EQ(state.leaves()[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(state.leaves()[1].scalar_type(), at::kFloat);

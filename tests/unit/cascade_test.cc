@@ -6,6 +6,7 @@
 
 #include "trainer/comm/communicator.h"
 #include "trainer/config/load.h"
+#include "trainer/device/host_device.h"
 #include "trainer/model/attention.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_data.h"
@@ -267,7 +268,7 @@ TEST(CascadeModel, AttentionDropsTheSameInBackward) {
 struct Net {
   explicit Net(const std::vector<std::string>& sets)
       : config(ConfigOf(sets)), shape(OptionsOf(config).shape()), model(Scope(declaration), shape, 1000) {
-    engine = MakeEngine(declaration, {}, 5, *communicator);
+    engine = MakeEngine(declaration, {}, 5, Host(), *communicator);
   }
   Config config;
   ModelDeclaration declaration;

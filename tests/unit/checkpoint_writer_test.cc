@@ -42,7 +42,9 @@ class CheckpointWriterTest : public testing::Test {
   // The part of "model.w" that a rank of `world` saves.
   std::vector<SourceSlice> Slices(int rank, int world) {
     const int64_t begin = 100 * rank / world, end = 100 * (rank + 1) / world;
-    return {{"model.w", {10, 10}, begin, end, values_.data() + begin}};
+    return {{"model.w", {10, 10}, begin, end, [this, begin, end](float* to) {
+               std::copy(values_.begin() + begin, values_.begin() + end, to);
+             }}};
   }
   std::vector<float> Load(const OpenCheckpoint& found) {
     std::vector<float> loaded(100, -1);
@@ -115,7 +117,7 @@ TEST_F(CheckpointWriterTest, CheckingAndLoadingTickEveryFewMegabytes) {
   std::vector<float> values(kValues, 1.5f), loaded(kValues);
   Own({"uid", 1});
   auto writer = Make(0, 1);
-  writer->Begin(5, {{"model.w", {kValues}, 0, kValues, values.data()}}, {});
+  writer->Begin(5, {{"model.w", {kValues}, 0, kValues, [&](float* to) { std::ranges::copy(values, to); }}}, {});
   writer->Finish();
   std::atomic<int64_t> ticks = 0;  // files are checked by several threads
   const Tick tick = [&] { ++ticks; };

@@ -51,7 +51,10 @@ class DamageTest : public testing::Test {
       writers.push_back(std::make_unique<CheckpointWriter>(
           WriterOptions{.directory = directory_, .writer = {"uid", 1}, .rank = rank, .world = 2}, store));
       const int64_t begin = rank * kValues / 2, end = begin + kValues / 2;
-      writers.back()->Begin(step, {{"model.w", {4, 10}, begin, end, values.data() + begin}}, StateOf(step));
+      const auto copy = [&values, begin, end](float* to) {
+        std::copy(values.begin() + begin, values.begin() + end, to);
+      };
+      writers.back()->Begin(step, {{"model.w", {4, 10}, begin, end, copy}}, StateOf(step));
     }
     for (auto& writer : writers) writer->Finish();
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -33,7 +34,8 @@ class DiffTest : public testing::Test {
     CheckpointWriter writer({.directory = at, .writer = {"uid", 1}}, std::make_shared<MemoryStore>());
     std::vector<SourceSlice> slices;
     for (const auto& [key, tensor] : tensors)
-      slices.push_back({key, tensor.shape, 0, static_cast<int64_t>(tensor.values.size()), tensor.values.data()});
+      slices.push_back({key, tensor.shape, 0, static_cast<int64_t>(tensor.values.size()),
+                        [&tensor](float* to) { std::ranges::copy(tensor.values, to); }});
     writer.Begin(1, slices, {});
     writer.Finish();
     return VerifyCheckpoint(at / "step-00000001");

@@ -13,7 +13,8 @@
 #include <mutex>
 #include <thread>
 
-#include "trainer/comm/in_process.h"
+#include "tests/device/ranks.h"
+#include "trainer/device/convert.h"
 #include "trainer/model/layers.h"
 
 namespace trainyard {
@@ -43,7 +44,7 @@ struct Net {
       const at::Tensor seen = frozen(pass, in[0].to(at::kBFloat16)).to(hidden.ComputeType(pass));
       return head(pass, norm(pass, hidden(pass, seen)).tanh());
     };
-    return pass.Unit(unit.unit(), run, {x});
+    return pass.Unit(unit.unit(), run, {pass.Upload(x)});
   }
 
   Scope unit;
@@ -66,20 +67,21 @@ at::Tensor CoxOf(const at::Tensor& risk) {
 // Runs `body` on every rank, each with a net and an engine of its own.
 void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& body, int64_t bucket_bytes = 256,
               ZeroStage stage = ZeroStage::kDdp) {
-  auto communicators = MakeInProcessWorld(size);
+  std::vector<TestRank> ranks = MakeTestRanks(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       ModelDeclaration declaration;
       const Net net{Scope(declaration)};
-      const auto engine = MakeEngine(declaration,
-                                     {.stage = stage,
-                                      .precision = Precision::kFp32,
-                                      .bucket_bytes = bucket_bytes,
-                                      .micro_batch = 16,
-                                      .optim = {},
-                                      .trainable = {}},
-                                     7, *communicators[static_cast<size_t>(rank)]);
+      const auto engine =
+          MakeEngine(declaration,
+                     {.stage = stage,
+                      .precision = Precision::kFp32,
+                      .bucket_bytes = bucket_bytes,
+                      .micro_batch = 16,
+                      .optim = {},
+                      .trainable = {}},
+                     7, *ranks[static_cast<size_t>(rank)].device, *ranks[static_cast<size_t>(rank)].collectives);
       body(rank, net, *engine);
     });
   }
@@ -88,7 +90,8 @@ void RunWorld(int size, const std::function<void(int, const Net&, Engine&)>& bod
 
 std::vector<float> Values(Engine& engine, const std::string& key) {
   for (const StateSlice& slice : engine.Slices()) {
-    if (slice.key == key) return {slice.values.begin(), slice.values.end()};
+    const at::Tensor values = slice.values.cpu();
+    if (slice.key == key) return {Floats(values).begin(), Floats(values).end()};
   }
   ADD_FAILURE() << "no " << key;
   return {};
@@ -134,14 +137,15 @@ std::vector<float> CoxStep(int world, ZeroStage stage = ZeroStage::kDdp) {
                   [&](at::TensorList in) {
                     return net.hidden(pass, net.frozen(pass, in[0].to(at::kBFloat16)).to(at::kFloat)).narrow(1, 0, 2);
                   },
-                  {x});
+                  {pass.Upload(x)});
     // Every rank holds the whole loss; its share is what its own samples add.
     engine.Backward(CoxOf(pass.Gather(net.gather, risk.contiguous()).select(1, 0)) / world, true);
     engine.Finish();
     engine.Update({.lr = 1, .clip = 0, .update = 1, .finite = true, .before = {}});
     std::vector<float> whole(25);
     for (const StateSlice& slice : engine.Slices()) {
-      if (slice.key == "adamw.exp_avg.hidden.weight") std::ranges::copy(slice.values, whole.begin() + slice.begin);
+      const at::Tensor values = slice.values.cpu();
+      if (slice.key == "adamw.exp_avg.hidden.weight") std::ranges::copy(Floats(values), whole.begin() + slice.begin);
     }
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
@@ -238,9 +242,9 @@ TEST(Engine, BuffersAreStagedAndCommittedByTheUpdateAlone) {
 TEST(Engine, AParameterIsAtHandWhileItsUnitIsOpenOnly) {
   RunWorld(1, [](int, const Net& net, Engine& engine) {
     const Pass pass = Pass::Training(engine, 1);
-    EXPECT_THROW(net.head(pass, Inputs(0, 2)), std::logic_error);
+    EXPECT_THROW(net.head(pass, pass.Upload(Inputs(0, 2))), std::logic_error);
     EXPECT_NO_THROW(net.Forward(pass, Inputs(0, 2)));
-    EXPECT_THROW(net.head(pass, Inputs(0, 2)), std::logic_error) << "it was closed again";
+    EXPECT_THROW(net.head(pass, pass.Upload(Inputs(0, 2))), std::logic_error) << "it was closed again";
   });
 }
 
@@ -249,11 +253,11 @@ TEST(Engine, WhatAStageDoesNotTrainRests) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     ModelDeclaration declaration;
     const Net net{Scope(declaration)};
-    auto communicators = MakeInProcessWorld(1);
+    const std::vector<TestRank> alone = MakeTestRanks(1);
     const auto engine = MakeEngine(
         declaration,
         {.precision = precision, .bucket_bytes = 256, .micro_batch = 16, .optim = {}, .trainable = {"head.*"}}, 7,
-        *communicators[0]);
+        *alone[0].device, *alone[0].collectives);
     const std::vector<float> hidden = Values(*engine, "model.hidden.weight"),
                              head = Values(*engine, "model.head.weight");
     engine->BeginStep(1);

@@ -9,6 +9,7 @@
 #include "tests/task/small_jobs.h"
 #include "trainer/base/random.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/evaluator.h"
@@ -32,7 +33,7 @@ void Disturb(Engine& engine) {
   for (const StateSlice& slice : engine.Slices()) {
     if (!slice.key.starts_with("model.")) continue;
     KeyedRandom random(NameKey(slice.key), "disturbed");
-    for (float& value : slice.values) value += 0.1f * static_cast<float>(random.Normal());
+    for (float& value : Floats(slice.values)) value += 0.1f * static_cast<float>(random.Normal());
   }
   engine.Publish();
 }
@@ -41,7 +42,7 @@ void Disturb(Engine& engine) {
 TEST_P(EvaluationsOf, WhatCanBeWatchedIsMeasuredInTheLastOneAsInThoseBefore) {
   const std::unique_ptr<Task> task = BuildTask(config_);
   const auto alone = MakeSingleCommunicator();
-  const auto engine = MakeEngine(task->model(), {}, 3, *alone);
+  const auto engine = MakeEngine(task->model(), {}, 3, Host(), *alone);
   Disturb(*engine);
   const auto metrics_of = [&](EvaluationKind kind) {
     return RunEvaluation(*task, kind, 1, *engine, *alone, [](int, int) {})->metrics;

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "trainer/comm/in_process.h"
-#include "trainer/parallel/block_norm.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/reduce_every.h"
 #include "trainer/parallel/reduce_last.h"
 
@@ -41,7 +41,7 @@ at::Tensor Reduced(int world, int micro, int64_t bucket_bytes) {
   at::Tensor result;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      FlatState state(FlatLayout(Example(), world), {.precision = Precision::kFp32});
+      FlatState state(FlatLayout(Example(), world), {.precision = Precision::kFp32}, Host());
       state.Initialize(1);
       ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], {.bucket_bytes = bucket_bytes});
       reducer.BeginStep();
@@ -80,7 +80,7 @@ TEST(ReduceEvery, IsTheSumOverMicroBatchesOfTheSumsOverRanks) {
   for (int m = 0; m < kMicro; ++m) {
     at::Tensor of_ranks;
     for (int rank = 0; rank < kWorld; ++rank) {
-      FlatState state(layout, {.precision = Precision::kFp32});
+      FlatState state(layout, {.precision = Precision::kFp32}, Host());
       state.Initialize(1);
       Loss(state, 0.3f + 0.1f * static_cast<float>(rank * kMicro + m)).backward();
       at::Tensor flat = at::zeros({layout.total()}, at::kFloat);
@@ -100,7 +100,7 @@ TEST(ReduceEvery, IsTheSumOverMicroBatchesOfTheSumsOverRanks) {
       threads.emplace_back([&, rank] {
         std::vector<Range> shard = layout.Owned(rank, bucket_bytes);
         std::ranges::reverse(shard);
-        FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery});
+        FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery}, Host());
         state.Initialize(1);
         const auto reducer =
             MakeGradientReducer(state, *communicators[static_cast<size_t>(rank)], {.bucket_bytes = bucket_bytes});
@@ -134,7 +134,7 @@ TEST(GradientReducer, RanksMayUseDifferentParameters) {
   std::vector<at::Tensor> results(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
+      FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32}, Host());
       state.Initialize(1);
       ReduceLast reducer(state, *communicators[static_cast<size_t>(rank)], {.bucket_bytes = 1000});
       for (int step = 0; step < 3; ++step) {
@@ -153,14 +153,14 @@ TEST(GradientReducer, RanksMayUseDifferentParameters) {
 TEST(GradientReducer, ARankThatFailsDrains) {
   auto communicators = MakeInProcessWorld(2);
   std::thread failing([&] {
-    FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
+    FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32}, Host());
     ReduceLast reducer(state, *communicators[1], {.bucket_bytes = 1000});
     reducer.BeginStep();
     reducer.Drain();
     reducer.Finish();
     communicators[1]->Barrier("consensus");
   });
-  FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
+  FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32}, Host());
   state.Initialize(1);
   ReduceLast reducer(state, *communicators[0], {.bucket_bytes = 1000});
   reducer.BeginStep();
@@ -174,7 +174,7 @@ TEST(GradientReducer, ARankThatFailsDrains) {
 // A bucket is on its way when its last gradient has come: one more must not be added to it.
 TEST(GradientReducer, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter) {
   auto communicators = MakeInProcessWorld(1);
-  FlatState state(FlatLayout(Example(), 1), {.precision = Precision::kFp32});
+  FlatState state(FlatLayout(Example(), 1), {.precision = Precision::kFp32}, Host());
   state.Initialize(1);
   ReduceLast reducer(state, *communicators[0], {.bucket_bytes = 1000});
   reducer.BeginStep();
@@ -209,7 +209,7 @@ TEST(ReduceEvery, ASecondGradientInOneBackwardIsAnErrorThatNamesTheParameter) {
       threads.emplace_back([&, rank] {
         std::vector<Range> shard = layout.Owned(rank, 1000);
         std::ranges::reverse(shard);
-        FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery});
+        FlatState state(layout, {.precision = Precision::kFp32, .shard = shard, .reduce = Reduce::kEvery}, Host());
         state.Initialize(1);
         Communicator& communicator = *communicators[static_cast<size_t>(rank)];
         ReduceEvery reducer(state, communicator, {.bucket_bytes = 1000});
@@ -247,7 +247,7 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
-      FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32});
+      FlatState state(FlatLayout(Example(), 2), {.precision = Precision::kFp32}, Host());
       state.Initialize(1);
       ReduceLast reducer(state, communicator, {.bucket_bytes = 6400});
       reducer.BeginStep();
@@ -263,23 +263,6 @@ TEST(GradientReducer, ACollectiveStartsBeforeBackwardEnds) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST(BlockNorm, IsTheNormAndSeesWhatIsNotFinite) {
-  std::vector<float> x(640, 0.5f);
-  std::vector<double> blocks(10, 7);
-  SumBlocks(x, blocks);
-  EXPECT_DOUBLE_EQ(NormOf(blocks), std::sqrt(640 * 0.25));
-  x[333] = NAN;
-  const std::span<const float> values(x);
-  const std::span<double> sums(blocks);
-  SumBlocks(values.subspan(384), sums.subspan(6));
-  EXPECT_DOUBLE_EQ(NormOf(blocks), std::sqrt(640 * 0.25)) << "block 5 was not summed again";
-  SumBlocks(values.subspan(320, 64), sums.subspan(5, 1));
-  EXPECT_TRUE(std::isnan(NormOf(blocks)));
-  EXPECT_EQ(ClipScale(2, 1), static_cast<float>(1 / (2 + 1e-6)));
-  EXPECT_EQ(ClipScale(0.5, 1), 1);
-  EXPECT_EQ(ClipScale(5, 0), 1);
 }
 
 }  // namespace

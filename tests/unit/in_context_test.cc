@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/algorithm_distillation/distillation_evaluation.h"
 
@@ -51,7 +52,7 @@ class InContextTest : public testing::Test {
   ModelDeclaration declaration_;
   Transformer model_{Scope(declaration_), OptionsOf(config_)};
   std::unique_ptr<Communicator> alone_ = MakeSingleCommunicator();
-  std::unique_ptr<Engine> engine_ = MakeEngine(declaration_, {}, 3, *alone_);
+  std::unique_ptr<Engine> engine_ = MakeEngine(declaration_, {}, 3, Host(), *alone_);
 };
 
 class CompressedInContextTest : public InContextTest {
@@ -124,10 +125,10 @@ class CountedRows : public Weights {
 std::vector<int64_t> RowsOf(const Transformer& model, Engine& engine, const TaskSet& set, TokenKind says,
                             int episodes) {
   for (const StateSlice& slice : engine.Slices()) {
-    if (slice.key == "model.pred_token_type.weight") std::ranges::fill(slice.values, 0.f);
+    if (slice.key == "model.pred_token_type.weight") std::ranges::fill(Floats(slice.values), 0.f);
     if (slice.key != "model.pred_token_type.bias") continue;
-    for (size_t kind = 0; kind < slice.values.size(); ++kind)
-      slice.values[kind] = kind == static_cast<size_t>(says) ? 1.f : 0.f;
+    const std::span<float> bias = Floats(slice.values);
+    for (size_t kind = 0; kind < bias.size(); ++kind) bias[kind] = kind == static_cast<size_t>(says) ? 1.f : 0.f;
   }
   engine.Publish();
   CountedRows weights(engine);
@@ -158,7 +159,7 @@ TEST_F(CompressedInContextTest, ARegionIsClosedWhereTheModelSaysSoButNeverAnEmpt
 TEST_F(InContextTest, TheControlIsAPolicyWithoutMemory) {
   for (const StateSlice& slice : engine_->Slices()) {
     if (slice.key != "model.embed_query_state.weight" && slice.key != "model.pred_action.weight") continue;
-    for (float& value : slice.values) value *= 3;  // far from uniform
+    at::Tensor(slice.values).mul_(3);  // far from uniform
   }
   engine_->Publish();
   const Policy policy = PolicyWithoutHistory(model_, *engine_, false);

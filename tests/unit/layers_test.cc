@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
@@ -15,7 +16,7 @@ template <class Layer>
 struct Alone {
   template <class... Args>
   explicit Alone(Args&&... args) : layer(Scope(declaration).Unit("all"), std::forward<Args>(args)...) {
-    engine = MakeEngine(declaration, {}, 11, *communicator);
+    engine = MakeEngine(declaration, {}, 11, Host(), *communicator);
   }
   // The layer in its opened unit.
   template <class... More>
@@ -129,7 +130,7 @@ TEST(Layers, BatchNormIsTorchsWithItsStatistics) {
   EXPECT_LT((ours.Run(Pass::Evaluation(*ours.engine), x) - module->forward(x)).abs().max().item<double>(), 1e-5);
   for (const StateSlice& slice : ours.engine->Slices()) {
     if (slice.key != "buffer.num_batches_tracked") continue;
-    EXPECT_EQ(slice.values[0], 3);
+    EXPECT_EQ(Floats(slice.values)[0], 3);
   }
 }
 

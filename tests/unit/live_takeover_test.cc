@@ -43,7 +43,8 @@ class Attempt {
     try {
       for (int64_t step = announced_ + 1;; ++step) {
         const std::vector<float> values = ValuesOf(number_, step);
-        writer_.Begin(step, {{"model.w", {kElements}, 0, kElements, values.data()}}, {});
+        const auto copy = [&](float* to) { std::ranges::copy(values, to); };
+        writer_.Begin(step, {{"model.w", {kElements}, 0, kElements, copy}}, {});
         writer_.Finish();
         announced_ = step;
       }

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "trainer/comm/in_process.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
@@ -48,7 +49,7 @@ class MemoryPlanTest : public testing::TestWithParam<Precision> {
     return MakeEngine(
         declaration_,
         {.precision = GetParam(), .bucket_bytes = 256, .micro_batch = 1, .optim = {}, .trainable = trainable}, 7,
-        *communicators_[0], std::move(from));
+        Host(), *communicators_[0], std::move(from));
   }
   std::vector<std::vector<float>> ValuesOf(Engine& engine) {
     std::vector<std::vector<float>> all;
@@ -102,7 +103,7 @@ TEST_P(MemoryPlanTest, AShardedEngineTakesWhatIsPlanned) {
                                         .bucket_bytes = bucket_bytes,
                                         .offload = shape.offload,
                                         .optim = optim},
-                                       7, *ranks[1]);
+                                       7, Host(), *ranks[1]);
         EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, shape)));
       }
     }
@@ -114,7 +115,7 @@ TEST_P(MemoryPlanTest, AHandOverTakesNoMoreThanPlannedAndKeepsEveryValue) {
     const auto meter = std::make_shared<Meter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     std::unique_ptr<Engine> engine = Make(before);
-    for (const StateSlice& slice : engine->Slices()) std::fill(slice.values.begin(), slice.values.end(), 0.125f);
+    for (const StateSlice& slice : engine->Slices()) slice.values.fill_(0.125f);
     engine->Publish();
     const std::vector<std::vector<float>> values = ValuesOf(*engine);
     ModelValues left = engine->Release();

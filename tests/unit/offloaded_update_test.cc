@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
@@ -69,14 +70,14 @@ void SetGradient(FlatState& state, int64_t step) {
 // Parameters and state after three updates.
 std::vector<at::Tensor> Updated(const FlatStateOptions& options,
                                 const std::function<void(FlatState&, AdamWStep)>& update) {
-  FlatState state(Example(), options);
+  FlatState state(Example(), options, Host());
   state.Initialize(5);
   for (int64_t step = 1; step <= 3; ++step) {
     SetGradient(state, step);
     update(state, {.number = step, .lr = 0.1, .grad_scale = 0.7f});
   }
   std::vector<at::Tensor> all = {state.exp_avg, state.exp_avg_sq, state.average};
-  for (const OwnedPiece& piece : state.owned()) all.push_back(state.MasterTensor(piece).clone());
+  for (const OwnedPiece& piece : state.owned()) all.push_back(state.MasterOf(piece).clone());
   for (size_t i = 0; i < 3; ++i) all.push_back(state.leaves()[i].detach().flatten());
   return all;
 }
@@ -86,7 +87,7 @@ TEST(OffloadedUpdate, IsTheUpdateWhateverTheTilesAndWheneverCopiesHappen) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     FlatStateOptions options{.precision = precision, .averages = true};
     const auto expected = Updated(options, [&](FlatState& state, const AdamWStep& step) {
-      adamw.Step(state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(), step);
+      adamw.Step(HostMath(), state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(), step);
       state.RefreshOwned();
     });
     options.offload = true;
@@ -111,7 +112,7 @@ TEST(OffloadedUpdate, APieceIsToldWhenAllOfItIsBack) {
   const FlatLayout layout = Example();
   const std::vector<Range> shard = {{0, 512}, {640, 1152}};
   const AdamW adamw(Config(), UpdateRanges(Config(), layout));
-  FlatState state(layout, {.precision = Precision::kBf16, .shard = shard, .averages = true, .offload = true});
+  FlatState state(layout, {.precision = Precision::kBf16, .shard = shard, .averages = true, .offload = true}, Host());
   state.Initialize(5);
   SetGradient(state, 1);
   OffloadedUpdate offloaded(state, std::make_unique<CopiesAt>(true), 512);
@@ -119,7 +120,7 @@ TEST(OffloadedUpdate, APieceIsToldWhenAllOfItIsBack) {
   offloaded.Run(adamw, {.number = 1, .lr = 0.1, .grad_scale = 1}, [&](size_t piece) {
     told.push_back(piece);
     const OwnedPiece& owned = state.owned()[piece];
-    EXPECT_TRUE(state.ComputeTensor(owned).equal(state.MasterTensor(owned).to(at::kBFloat16))) << piece;
+    EXPECT_TRUE(state.ComputeOf(owned).equal(state.MasterOf(owned).to(at::kBFloat16))) << piece;
   });
   EXPECT_EQ(told, (std::vector<size_t>{0, 1}));
 }

@@ -31,7 +31,8 @@ class PowerLossTest : public testing::Test {
 
   void Save(CheckpointWriter& writer, int64_t step) {
     const std::vector<float> values = ValuesOf(step);
-    writer.Begin(step, {{"model.w", {kValues}, 0, kValues, values.data()}}, {{"step", step}});
+    writer.Begin(step, {{"model.w", {kValues}, 0, kValues, [&](float* to) { std::ranges::copy(values, to); }}},
+                 {{"step", step}});
     writer.Finish();
     power_loss::Announce("durable " + std::to_string(step));
   }

@@ -46,7 +46,10 @@ class ResumeTest : public testing::Test {
           WriterOptions{.directory = checkpoints_, .writer = writer, .rank = rank, .world = parts}, store));
     for (int rank = 0; rank < parts; ++rank) {
       const int64_t begin = 100 * rank / parts, end = 100 * (rank + 1) / parts;
-      writers[static_cast<size_t>(rank)]->Begin(step, {{"model.w", {100}, begin, end, values_.data() + begin}}, state);
+      const auto copy = [this, begin, end](float* to) {
+        std::copy(values_.begin() + begin, values_.begin() + end, to);
+      };
+      writers[static_cast<size_t>(rank)]->Begin(step, {{"model.w", {100}, begin, end, copy}}, state);
     }
     for (const auto& each : writers) each->Finish();
   }

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "trainer/comm/in_process.h"
+#include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/mace_survival/cox_function.h"
 
@@ -65,7 +66,7 @@ void RunWorld(int size, const std::function<void(int, const RiskModel&, Engine&)
                                       .recompute = recompute,
                                       .optim = {},
                                       .trainable = {}},
-                                     7, *communicators[static_cast<size_t>(rank)]);
+                                     7, Host(), *communicators[static_cast<size_t>(rank)]);
       body(rank, model, *engine);
     });
   }
@@ -126,7 +127,8 @@ Values StepOf(int world, bool local = false, ZeroStage stage = ZeroStage::kDdp, 
           auto& whole = values[slice.key];
           whole.resize(static_cast<size_t>(numel));
           for (int64_t i = slice.begin; i < slice.end; ++i)
-            whole[static_cast<size_t>(i)] = slice.values[static_cast<size_t>(i - slice.begin)] * (gradient ? 10 : 1);
+            whole[static_cast<size_t>(i)] =
+                Floats(slice.values)[static_cast<size_t>(i - slice.begin)] * (gradient ? 10 : 1);
         }
       },
       stage, recompute);
@@ -192,7 +194,7 @@ TEST(RiskModel, LostNumbersAreALossThatIsNone) {
 struct Normed {
   Normed() : unit(Scope(declaration).Unit("all")), norm(unit, 4) {
     engine = MakeEngine(declaration, {.precision = Precision::kFp32, .micro_batch = 64, .optim = {}, .trainable = {}},
-                        7, *communicators[0]);
+                        7, Host(), *communicators[0]);
   }
   at::Tensor Run(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
     const at::Tensor moments = norm.Moments(pass, x, batch);
@@ -222,7 +224,7 @@ TEST(GlobalBatchNorm, IsTorchsOnOneRank) {
   for (const StateSlice& slice : ours.engine->Slices()) {
     if (slice.key != "buffer.running_var") continue;
     for (size_t c = 0; c < 4; ++c)
-      EXPECT_NEAR(slice.values[c], theirs->running_var[static_cast<int64_t>(c)].item<float>(), 1e-5);
+      EXPECT_NEAR(Floats(slice.values)[c], theirs->running_var[static_cast<int64_t>(c)].item<float>(), 1e-5);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/comm/in_process.h"
+#include "trainer/device/host_device.h"
 #include "trainer/model/layers.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/inputs.h"
@@ -71,7 +72,7 @@ std::map<int64_t, uint64_t> KeysOf(int world) {
     ranks.emplace_back([&, rank] {
       KeyTask& task = tasks[static_cast<size_t>(rank)];
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
-      const auto engine = MakeEngine(task.model(), {}, 1, communicator);
+      const auto engine = MakeEngine(task.model(), {}, 1, Host(), communicator);
       PhaseClock clock;
       Step step(config, plan, task, *engine, communicator, clock);
       TrainState train;
@@ -136,7 +137,7 @@ std::vector<std::string> EndsOf(const Wrong& wrong) {
       const Wrong mine = rank == 1 ? wrong : Wrong();
       const WrongTask task(mine);
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
-      const auto engine = MakeEngine(task.model(), {}, 1, communicator);
+      const auto engine = MakeEngine(task.model(), {}, 1, Host(), communicator);
       PhaseClock clock;
       Step step(config, plan, task, *engine, communicator, clock);
       TrainState train;
@@ -183,7 +184,7 @@ TEST(Step, OnlyForwardAndBackwardBlameTheMicroBatch) {
   const Config config;
   const KeyTask task;
   const auto communicator = MakeSingleCommunicator();
-  const auto engine = MakeEngine(task.model(), {}, 1, *communicator);
+  const auto engine = MakeEngine(task.model(), {}, 1, Host(), *communicator);
   PhaseClock clock;
   Step step(config, plan, task, *engine, *communicator, clock);
   TrainState train;
@@ -203,7 +204,8 @@ std::map<std::string, std::vector<float>> Trained(const Config& config, const Ta
       DecideFor({.given = config, .world = {}, .hardware = {}, .omp_num_threads = "1"}, task, 0);
   const Plan plan = MakePlan(config, decisions, *task.MakeOrder(0));
   const auto communicator = MakeSingleCommunicator();
-  const auto engine = MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, *communicator);
+  const auto engine =
+      MakeEngine(task.model(), {.micro_batch = plan.micro, .optim = config.optim}, 1, Host(), *communicator);
   const auto loader = MakeLoader(config, plan, {}, task, 0, decisions, 0, 2);
   PhaseClock clock;
   Step step(config, plan, task, *engine, *communicator, clock);
@@ -214,7 +216,8 @@ std::map<std::string, std::vector<float>> Trained(const Config& config, const Ta
     EXPECT_TRUE(step.Run([&]() -> const Share& { return share; }, train, nullptr).finite);
   }
   std::map<std::string, std::vector<float>> values;
-  for (const StateSlice& slice : engine->Slices()) values[slice.key].assign(slice.values.begin(), slice.values.end());
+  for (const StateSlice& slice : engine->Slices())
+    values[slice.key].assign(Floats(slice.values).begin(), Floats(slice.values).end());
   return values;
 }
 

@@ -23,6 +23,7 @@
 #include <set>
 #include <thread>
 
+#include "trainer/device/host_device.h"
 #include "trainer/model/attention.h"
 #include "trainer/model/convolve.h"
 #include "trainer/model/fused_ops.h"
@@ -30,7 +31,6 @@
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 #include "trainer/optim/adamw.h"
-#include "trainer/parallel/block_norm.h"
 #include "trainer/parallel/flat_state.h"
 #include "trainer/parallel/update_ranges.h"
 
@@ -210,16 +210,16 @@ TEST(Threads, NormUpdateAndCasts) {
   constexpr int64_t kElements = 100000;  // several tasks
   ExpectTheSameBits([] {
     FlatState state(FlatLayout({{"w", {kElements}, UnitId{0}, {Initial::Kind::kNormal, 1}}}, 1),
-                    {.precision = Precision::kBf16, .averages = true});
+                    {.precision = Precision::kBf16, .averages = true}, Host());
     OptimConfig config;
     config.ema_decay = 0.9;
     state.Initialize(1);
     state.gradient.copy_(at::sin(at::arange(state.gradient.numel(), at::kFloat)));
     std::vector<double> blocks(static_cast<size_t>(state.layout().total() / kBlock));
-    SumBlocks(Floats(state.gradient), blocks);
-    const double norm = NormOf(blocks);
+    HostMath().SumBlocks(state.gradient.const_data_ptr<float>(), blocks.data(), std::ssize(blocks));
+    const double norm = HostMath().NormOf(blocks.data(), std::ssize(blocks));
     AdamW(config, UpdateRanges(config, state.layout()))
-        .Step(state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(),
+        .Step(HostMath(), state.UpdateBuffers(state.owned()[0]), 0, state.layout().total(),
               {.number = 1, .lr = 0.1, .grad_scale = ClipScale(norm, 1)});
     state.RefreshOwned();
     return Tensors{state.master,

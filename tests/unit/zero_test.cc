@@ -13,7 +13,8 @@
 #include <optional>
 #include <thread>
 
-#include "trainer/comm/in_process.h"
+#include "tests/device/ranks.h"
+#include "trainer/device/convert.h"
 #include "trainer/model/layers.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/parallel/flat_state.h"
@@ -45,7 +46,7 @@ struct Net {
                                    [=, this](at::TensorList in) {
                                      return up(pass, frozen(pass, in[0].to(at::kBFloat16)).to(up.ComputeType(pass)));
                                    },
-                                   {x});
+                                   {pass.Upload(x)});
     const at::Tensor z = pass.Unit(second.unit(),
                                    [=, this](at::TensorList in) {
                                      const at::Tensor out = head(pass, norm(pass, in[0]).tanh());
@@ -81,17 +82,22 @@ struct Way {
 
 using Values = std::map<std::string, std::vector<float>>;
 
+std::vector<float> ValuesOf(const StateSlice& slice) {
+  const at::Tensor values = slice.values.cpu();
+  return {Floats(values).begin(), Floats(values).end()};
+}
+
 void Take(const StateSlice& slice, Values& values) {
   int64_t numel = 1;
   for (const int64_t size : slice.shape) numel *= size;
   std::vector<float>& whole = values[slice.key];
   if (whole.empty()) whole.assign(static_cast<size_t>(numel), -7);  // what nobody has saved
-  std::ranges::copy(slice.values, whole.begin() + slice.begin);
+  std::ranges::copy(ValuesOf(slice), whole.begin() + slice.begin);
 }
 
 // Runs `body` on every rank, with an engine of its own.
 void RunWorld(const Way& way, const std::function<void(int, const Net&, Engine&)>& body) {
-  auto communicators = MakeInProcessWorld(way.world);
+  std::vector<TestRank> ranks = MakeTestRanks(way.world);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < way.world; ++rank) {
     threads.emplace_back([&, rank] {
@@ -108,7 +114,8 @@ void RunWorld(const Way& way, const std::function<void(int, const Net&, Engine&)
       options.bf16_reduce = way.bf16_reduce;
       options.optim.weight_decay = 0.1;
       options.optim.ema_decay = 0.75;
-      const auto engine = MakeEngine(declaration, options, 7, *communicators[static_cast<size_t>(rank)]);
+      const TestRank& here = ranks[static_cast<size_t>(rank)];
+      const auto engine = MakeEngine(declaration, options, 7, *here.device, *here.collectives);
       body(rank, net, *engine);
     });
   }
@@ -331,7 +338,7 @@ TEST(Zero, WhatIsReadIsTheWholeAndCanBeSet) {
 Values Saved(Engine& engine) {
   Values values;
   for (const StateSlice& slice : engine.Slices())
-    values[slice.key + " from " + std::to_string(slice.begin)] = {slice.values.begin(), slice.values.end()};
+    values[slice.key + " from " + std::to_string(slice.begin)] = ValuesOf(slice);
   return values;
 }
 
@@ -374,7 +381,7 @@ TEST(Zero, AveragesAreEvaluatedAndHandedOverAndChangeNothing) {
         for (const StateSlice& slice : engine.Slices()) {
           const std::vector<float>& whole = never_shown.at(slice.key);
           const std::vector<float> part(whole.begin() + slice.begin, whole.begin() + slice.end);
-          EXPECT_TRUE(SameBits({slice.values.begin(), slice.values.end()}, part)) << slice.key;
+          EXPECT_TRUE(SameBits(ValuesOf(slice), part)) << slice.key;
         }
         engine.ShowAverages(true);
         for (int32_t i = 0; i < static_cast<int32_t>(engine.declaration().parameters.size()); ++i) {
@@ -387,8 +394,8 @@ TEST(Zero, AveragesAreEvaluatedAndHandedOverAndChangeNothing) {
         const ModelValues left = engine.Release();
         for (const auto& [key, values] : never_shown) {
           if (!key.starts_with("ema.")) continue;
-          const auto floats = Floats(left.tensors.at(key.substr(4)));
-          EXPECT_TRUE(SameBits({floats.begin(), floats.end()}, values)) << key;
+          const at::Tensor floats = left.tensors.at(key.substr(4)).cpu();
+          EXPECT_TRUE(SameBits({Floats(floats).begin(), Floats(floats).end()}, values)) << key;
         }
       });
     }
@@ -513,7 +520,7 @@ TEST(Zero, UnitsInAnotherOrderAreRefused) {
       std::string refused;
       try {
         const Pass pass = Pass::Training(engine, 1);
-        const at::Tensor x = at::ones({1, 37});
+        const at::Tensor x = pass.Upload(at::ones({1, 37}));
         if (rank == 2) pass.Unit(net.second.unit(), [&](at::TensorList in) { return net.head(pass, in[0]); }, {x});
         engine.Backward(net.Loss(pass, Inputs(0, 5), true), true);
       } catch (const std::logic_error& error) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <new>
 
 #include "trainer/base/error.h"
@@ -117,9 +116,8 @@ void CheckpointWriter::CopySources(const Job& job) {
   }
   float* to = slab_.data();
   for (const SourceSlice& slice : job.slices) {
-    const auto count = static_cast<size_t>(slice.end - slice.begin);
-    std::memcpy(to, slice.data, count * sizeof(float));
-    to += count;
+    slice.copy(to);
+    to += slice.end - slice.begin;
   }
   const std::lock_guard lock(mutex_);
   copied_ = true;

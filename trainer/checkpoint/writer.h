@@ -32,12 +32,12 @@
 
 namespace trainyard {
 
-// A part of a tensor that this rank saves. The memory must not change until WaitCopied returns.
+// A part of a tensor that this rank saves. What is copied must not change until WaitCopied returns.
 struct SourceSlice {
   std::string key;
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0, end = 0;
-  const float* data = nullptr;  // element `begin`
+  std::function<void(float* to)> copy;  // writes elements [begin, end); called by the writer's thread
 };
 
 struct WriterOptions {

@@ -88,6 +88,7 @@ struct PrecisionConfig {
 };
 
 struct ParallelConfig {
+  std::string device = "cpu";  // cpu | cuda
   std::string stage = "auto";  // auto | ddp | zero1 | zero2 | zero3
   double bucket_mib = 25;
   std::string reduce = "auto";  // auto | last | every

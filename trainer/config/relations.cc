@@ -65,6 +65,9 @@ void CheckRelations(const Config& c) {
       {c.parallel.reduce == "every" && c.parallel.stage != "zero2" && c.parallel.stage != "zero3",
        "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2 or zero3; it is " +
            c.parallel.stage},
+      {c.parallel.device == "cuda" && c.precision.reduce == "bf16",
+       "precision.reduce: bf16 sums are rounded once, and NCCL rounds each addition; with parallel.device: cuda it is "
+       "fp32"},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) throw ConfigError(rule.what);
@@ -90,7 +93,7 @@ std::vector<std::string> Doubts(const Config& c, int64_t total_steps) {
       {!plateau && !c.schedule.metric.empty(), "schedule.metric: only plateau looks at it"},
       {c.schedule.name != "constant" && !one_cycle && c.schedule.min_lr > c.optim.lr,
        Format("schedule.min_lr: %g is above optim.lr %g", c.schedule.min_lr, c.optim.lr)},
-      {c.parallel.offload != "none",
+      {c.parallel.offload != "none" && c.parallel.device == "cpu",
        "parallel.offload: ranks compute in host memory here, so there is none to save; it costs time and memory"},
       {keep > 0 && every == 0, "checkpoint.keep_every: without checkpoint.every there is nothing to keep"},
       {keep > 0 && every > 0 && keep % every != 0, "checkpoint.keep_every: of the checkpoints that every " +

@@ -14,6 +14,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
+#include "trainer/cuda/cuda_copies.h"
 #include "trainer/cuda/cuda_error.h"
 #include "trainer/cuda/flat_kernels.h"
 #include "trainer/cuda/nccl_collectives.h"
@@ -87,6 +88,7 @@ class CudaDevice : public Device {
   at::Tensor Slab(int64_t bytes) override {
     return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
   }
+  std::unique_ptr<TileCopies> MakeCopies() override { return MakeCudaCopies(device_); }
   at::Tensor Upload(const at::Tensor& host) override {
     // Pinned memory comes from LibTorch's cache, which takes it back when the copy is over.
     const at::Tensor pinned = at::empty_like(host, at::TensorOptions(host.scalar_type()).pinned_memory(true));

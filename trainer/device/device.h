@@ -14,6 +14,7 @@
 #include "trainer/comm/connect_options.h"
 #include "trainer/comm/store.h"
 #include "trainer/device/flat_math.h"
+#include "trainer/device/tile_copies.h"
 
 namespace trainyard {
 
@@ -34,6 +35,8 @@ class Device {
 
   // Host memory, (bytes) uint8, that the device copies from and to while the host and its kernels go on.
   virtual at::Tensor Slab(int64_t bytes) = 0;
+  // For an update of what lies in the host's memory. Used by one thread; the device must outlive it.
+  virtual std::unique_ptr<TileCopies> MakeCopies() = 0;
   // A copy of a host tensor, on the device. It is made beside what computes; whatever this thread enqueues afterwards
   // comes behind it. `host` may change when this returns.
   virtual at::Tensor Upload(const at::Tensor& host) = 0;

@@ -56,6 +56,7 @@ class HostDevice : public Device {
   }
   FlatMath& math() override { return HostMath(); }
   at::Tensor Slab(int64_t bytes) override { return at::empty({bytes}, at::kByte); }
+  std::unique_ptr<TileCopies> MakeCopies() override { return MakeHostCopies(); }
   at::Tensor Upload(const at::Tensor& host) override { return host; }
   void Synchronize() override {}
   std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) override {
@@ -69,6 +70,11 @@ class HostDevice : public Device {
 FlatMath& HostMath() {
   static HostFlatMath math;
   return math;
+}
+
+Device& Host() {
+  static HostDevice host;
+  return host;
 }
 
 std::unique_ptr<Device> MakeHostDevice() { return std::make_unique<HostDevice>(); }

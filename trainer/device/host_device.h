@@ -11,6 +11,9 @@ namespace trainyard {
 // Its slabs are plain memory, an upload is the tensor itself, and Gloo connects it; a world of one needs nobody.
 std::unique_ptr<Device> MakeHostDevice();
 
+// The same, for whoever needs none of their own.
+Device& Host();
+
 // Uses the rank's threads; the same bits for any number of them.
 FlatMath& HostMath();
 

@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "trainer/base/random.h"
+#include "trainer/model/device_ops.h"
 #include "trainer/model/parallel_for.h"
 
 namespace trainyard {
@@ -128,6 +129,7 @@ struct AttentionFunction : Function<AttentionFunction> {
 
 at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t heads,
                      const DropoutDraw& dropout) {
+  if (!q.is_cpu()) return device_ops::Attention(q, k, v, heads, dropout);
   return AttentionFunction::apply(q, k, v, heads, static_cast<int64_t>(dropout.key), dropout.p);
 }
 

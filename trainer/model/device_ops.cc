@@ -11,8 +11,10 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 
 #include <cmath>
 #include <limits>
@@ -50,20 +52,22 @@ at::Tensor MaskOf(const at::Tensor& visible, int64_t context, bool queries_only)
   return at::cat({rows.unsqueeze(0).expand({B, context, context + Q}), queries}, 1).unsqueeze(1);
 }
 
-// q: (B, H, rows, E), k, v: (B, H, R, E); without a mask causal. -> (B, rows, H E)
+// q: (B, H, rows, E), k, v: (B, H, R, E); `mask`: what a row sees, where it does not see everything, or, `causal`, what
+// comes before it and itself. -> (B, rows, H E)
 at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask,
-                  const DropoutDraw& dropout) {
+                  bool causal, const DropoutDraw& dropout) {
   at::Tensor attended;
   if (dropout.p == 0) {
-    attended = at::scaled_dot_product_attention(q, k, v, mask, 0, !mask.has_value());
+    attended = at::scaled_dot_product_attention(q, k, v, mask, 0, causal);
   } else {
     // The library's own dropout draws from the device's generator, which others draw from as well.
-    const int64_t rows = q.size(2);
-    const at::Tensor place = at::arange(rows, q.options().dtype(at::kLong));
-    const at::Tensor sees = mask ? *mask : place.le(place.unsqueeze(1));
-    const at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(q.size(3))));
-    const at::Tensor hidden = scores.masked_fill(sees.logical_not(), -std::numeric_limits<float>::infinity());
-    attended = at::matmul(Dropped(at::softmax(hidden, -1, at::kFloat).to(q.scalar_type()), dropout), v);
+    at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(q.size(3))));
+    if (mask || causal) {
+      const at::Tensor place = at::arange(q.size(2), q.options().dtype(at::kLong));
+      const at::Tensor sees = mask ? *mask : place.le(place.unsqueeze(1));
+      scores = scores.masked_fill(sees.logical_not(), -std::numeric_limits<float>::infinity());
+    }
+    attended = at::matmul(Dropped(at::softmax(scores, -1, at::kFloat).to(q.scalar_type()), dropout), v);
   }
   return attended.transpose(1, 2).flatten(2);
 }
@@ -82,14 +86,19 @@ at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, Att
   const std::vector<at::Tensor> parts = qkv.chunk(3, 2);
   const bool causal = visible.size(1) == 0;
   return Attend(Heads(parts[0], layout.heads), Heads(parts[1], layout.heads), Heads(parts[2], layout.heads),
-                causal ? std::nullopt : std::optional(MaskOf(visible, layout.context, false)), dropout);
+                causal ? std::nullopt : std::optional(MaskOf(visible, layout.context, false)), causal, dropout);
 }
 
 at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
                                     AttentionLayout layout, const DropoutDraw& dropout) {
   const std::vector<at::Tensor> parts = kv.chunk(2, 2);
   return Attend(Heads(q, layout.heads), Heads(parts[0], layout.heads), Heads(parts[1], layout.heads),
-                MaskOf(visible, layout.context, true), dropout);
+                MaskOf(visible, layout.context, true), false, dropout);
+}
+
+at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t heads,
+                     const DropoutDraw& dropout) {
+  return Attend(Heads(q, heads), Heads(k, heads), Heads(v, heads), std::nullopt, false, dropout);
 }
 
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
@@ -113,6 +122,29 @@ at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::op
                     at::IntArrayRef stride, at::IntArrayRef padding) {
   const std::vector<int64_t> ones(stride.size(), 1), zeros(stride.size(), 0);
   return at::convolution(x, weight, bias, stride, padding, ones, false, zeros, 1);
+}
+
+at::Tensor SampleMoments(const at::Tensor& x) {
+  const at::Tensor places = x.flatten(2);
+  return at::cat({places.mean(2), places.var(2, /*unbiased=*/false)}, 1);
+}
+
+at::Tensor MomentsTogether(const at::Tensor& rows) {
+  const int64_t C = (rows.size(1) - 1) / 2;
+  const at::Tensor wide = rows.to(at::kDouble), weight = wide.narrow(1, 0, 1).detach();
+  const at::Tensor share = weight / weight.sum().clamp_min(1);
+  const at::Tensor means = wide.narrow(1, 1, C), variances = wide.narrow(1, 1 + C, C);
+  const at::Tensor mean = (share * means).sum(0);
+  const at::Tensor variance = (share * (variances + (means - mean).square())).sum(0);
+  return at::stack({mean, variance}).to(at::kFloat);
+}
+
+at::Tensor Normalise(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& weight, const at::Tensor& bias,
+                     double eps) {
+  std::vector<int64_t> channels(static_cast<size_t>(x.dim()), 1);
+  channels[1] = x.size(1);
+  const at::Tensor slope = weight * at::rsqrt(moments[1] + eps);
+  return (x - moments[0].view(channels)) * slope.view(channels) + bias.view(channels);
 }
 
 }  // namespace device_ops

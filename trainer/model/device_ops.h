@@ -1,6 +1,6 @@
-// The operations of fused_ops.h, product.h, rows.h and convolve.h for tensors that do not lie in the host's memory:
-// ATen's own, which a device computes. They take what those take, and promise their values, not their bits. Those call
-// them; models do not.
+// The operations of fused_ops.h, attention.h, product.h, rows.h, convolve.h and global_batch_norm.h for tensors that do
+// not lie in the host's memory: ATen's own, which a device computes. They take what those take, and promise their
+// values, not their bits. Those call them; models do not.
 #ifndef TRAINYARD_TRAINER_MODEL_DEVICE_OPS_H_
 #define TRAINYARD_TRAINER_MODEL_DEVICE_OPS_H_
 
@@ -23,6 +23,8 @@ at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, Att
                            const DropoutDraw& dropout);
 at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
                                     AttentionLayout layout, const DropoutDraw& dropout);
+at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t heads,
+                     const DropoutDraw& dropout);
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
                           const DropoutDraw& dropout);
 at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps);
@@ -31,6 +33,15 @@ at::Tensor GeluTanh(const at::Tensor& x);
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
 at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                     at::IntArrayRef stride, at::IntArrayRef padding);
+
+// What GlobalBatchNorm is made of.  x: (B, C, ...) -> (B, 2 C): each channel's mean over its places, then its biased
+// variance.
+at::Tensor SampleMoments(const at::Tensor& x);
+// rows: (R, 1 + 2 C), a sample's weight and moments -> (2, C): those of all samples together; zeros without weight.
+at::Tensor MomentsTogether(const at::Tensor& rows);
+// (x - mean) / sqrt(variance + eps) weight + bias.  x: (B, C, ...), moments: (2, C), weight, bias: (C); all float32.
+at::Tensor Normalise(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& weight, const at::Tensor& bias,
+                     double eps);
 
 }  // namespace device_ops
 }  // namespace trainyard

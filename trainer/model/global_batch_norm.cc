@@ -13,6 +13,7 @@
 #include <cmath>
 #include <functional>
 
+#include "trainer/model/device_ops.h"
 #include "trainer/model/parallel_for.h"
 
 namespace trainyard {
@@ -188,11 +189,15 @@ struct Normalise : Function<Normalise> {
   }
 };
 
+at::Tensor MomentsOfSamples(const at::Tensor& x) {
+  return x.is_cpu() ? SampleMoments::apply(x) : device_ops::SampleMoments(x);
+}
+
 }  // namespace
 
 void TakePartInGather(const Pass& pass, GatherId gather, int64_t columns, GlobalBatch& batch) {
   // Rows that need a gradient, so that backward takes part as well.
-  at::Tensor rows = at::zeros({0, columns}, at::kFloat);
+  at::Tensor rows = at::zeros({0, columns}, batch.nothing.options());
   rows.requires_grad_(true);
   batch.nothing = batch.nothing + pass.Gather(gather, rows).sum() * 0;
 }
@@ -214,8 +219,8 @@ at::Tensor GlobalBatchNorm::Moments(const Pass& pass, const at::Tensor& x, Globa
     return at::stack({pass[mean], pass[variance]});
   }
   const at::Tensor wide = x.to(at::kFloat).contiguous();
-  const at::Tensor rows = pass.Gather(gather, at::cat({batch.present.unsqueeze(1), SampleMoments::apply(wide)}, 1));
-  const at::Tensor moments = Together::apply(rows);
+  const at::Tensor rows = pass.Gather(gather, at::cat({batch.present.unsqueeze(1), MomentsOfSamples(wide)}, 1));
+  const at::Tensor moments = rows.is_cpu() ? Together::apply(rows) : device_ops::MomentsTogether(rows);
   const at::NoGradGuard no_graph;
   const double values = rows.select(1, 0).sum().item<double>() * static_cast<double>(Planes(wide).places);
   const double unbiased = values > 1 ? values / (values - 1) : 1;
@@ -227,7 +232,9 @@ at::Tensor GlobalBatchNorm::Moments(const Pass& pass, const at::Tensor& x, Globa
 
 at::Tensor GlobalBatchNorm::operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& moments) const {
   const at::Tensor wide = x.to(at::kFloat).contiguous();
-  return Normalise::apply(wide, moments, pass[weight], pass[bias], eps).to(x.scalar_type());
+  const at::Tensor normal = wide.is_cpu() ? Normalise::apply(wide, moments, pass[weight], pass[bias], eps)
+                                          : device_ops::Normalise(wide, moments, pass[weight], pass[bias], eps);
+  return normal.to(x.scalar_type());
 }
 
 }  // namespace trainyard

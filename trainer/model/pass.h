@@ -21,6 +21,8 @@ class Weights {
  public:
   virtual ~Weights() = default;
   virtual const ModelDeclaration& declaration() const = 0;
+  // A tensor of the host's where forward computes, as Device::Upload.
+  virtual at::Tensor Upload(const at::Tensor& host) { return host; }
   // In its shape and the type that forward computes with; requires a gradient if it is trained. Valid while its unit
   // is open.
   virtual at::Tensor Parameter(ParameterId id) = 0;
@@ -53,6 +55,9 @@ class Pass {
   at::Tensor operator[](BufferId id) const { return weights_->Buffer(id); }
   // From the next forward on; what a step that is skipped has staged leaves no trace. REQUIRES: training.
   void Stage(BufferId id, const at::Tensor& value) const { weights_->StageBuffer(id, value); }
+
+  // What a batch holds, where forward computes: a copy, or the tensor itself where that is the host's memory.
+  at::Tensor Upload(const at::Tensor& host) const { return weights_->Upload(host); }
 
   // What a place draws from. No operation of a model may draw from anything else.
   uint64_t Fork(Place place) const { return HashKey(key_, place.index); }

@@ -51,6 +51,7 @@ struct AddToEachFunction : Function<AddToEachFunction> {
 
 // x: (B, rows, columns) -> (B, columns)
 at::Tensor SumRowsOfSamples(const at::Tensor& x) {
+  if (!x.is_cpu()) return x.sum(1);
   at::Tensor sums = at::empty({x.size(0), x.size(2)}, x.options());
   for (int64_t b = 0; b < x.size(0); ++b) sums.select(0, b).copy_(SumRows(x.select(0, b)));
   return sums;
@@ -125,6 +126,6 @@ at::Tensor ScaleRows(const at::Tensor& x, const at::Tensor& w) { return ScaleRow
 at::Tensor AddToEach(const at::Tensor& x, const at::Tensor& r) { return AddToEachFunction::apply(x, r); }
 at::Tensor ScaleSamples(const at::Tensor& x, const at::Tensor& w) { return ScaleSamplesFunction::apply(x, w); }
 at::Tensor AddToSamples(const at::Tensor& x, const at::Tensor& w) { return AddToSamplesFunction::apply(x, w); }
-at::Tensor SumOfEach(const at::Tensor& x) { return SumOfEachFunction::apply(x); }
+at::Tensor SumOfEach(const at::Tensor& x) { return x.is_cpu() ? SumOfEachFunction::apply(x) : x.flatten(1).sum(1); }
 
 }  // namespace trainyard

@@ -5,16 +5,16 @@
 #include <stdexcept>
 #include <utility>
 
-#include "trainer/kernels/kernels.h"
-#include "trainer/model/parallel_for.h"
-
 namespace trainyard {
 namespace {
 
-constexpr int64_t kCut = 64;            // elements; leaves the kernel's vectors whole
-constexpr int64_t kLeastPerTask = 256;  // cuts: 16,384 elements are worth a thread
+constexpr int64_t kCut = 64;  // elements; leaves the kernel's vectors whole
 
 }  // namespace
+
+float ClipScale(double norm, double clip) {
+  return clip > 0 ? static_cast<float>(std::min(1.0, clip / (norm + 1e-6))) : 1.0f;
+}
 
 AdamW::AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges) : config_(config), ranges_(std::move(ranges)) {
   for (const UpdateRange& range : ranges_) {
@@ -23,7 +23,7 @@ AdamW::AdamW(const OptimConfig& config, std::vector<UpdateRange> ranges) : confi
   }
 }
 
-void AdamW::Step(const AdamWBuffers& buffers, int64_t begin, int64_t end, const AdamWStep& step) const {
+void AdamW::Step(FlatMath& math, const AdamWBuffers& buffers, int64_t begin, int64_t end, const AdamWStep& step) const {
   const double beta1 = config_.betas[0], beta2 = config_.betas[1], number = static_cast<double>(step.number);
   kernels::AdamWArgs args{
       .param = buffers.master,
@@ -45,10 +45,7 @@ void AdamW::Step(const AdamWBuffers& buffers, int64_t begin, int64_t end, const 
     const int64_t first = std::max(range.begin, begin) - begin, last = std::min(range.end, end) - begin;
     args.lr = static_cast<float>(step.lr * range.lr);
     args.weight_decay = static_cast<float>(range.weight_decay);
-    // Elements do not depend on each other, so threads change no bit.
-    if (first < last)
-      ParallelFor(first / kCut, last / kCut, kLeastPerTask,
-                  [&](int64_t from, int64_t to) { kernels::Kernels().adamw(args, from * kCut, to * kCut); });
+    if (first < last) math.AdamW(args, first, last);
   }
 }
 

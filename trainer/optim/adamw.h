@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/device/flat_math.h"
 
 namespace trainyard {
 
@@ -23,6 +24,9 @@ struct AdamWBuffers {
   float* average = nullptr;  // with optim.ema_decay
 };
 
+// torch.nn.utils.clip_grad_norm_: min(1, clip / (norm + 1e-6)); 1 when clip is 0.
+float ClipScale(double norm, double clip);
+
 // One update.
 struct AdamWStep {
   int64_t number = 1;    // from 1; skipped steps are not counted
@@ -36,8 +40,8 @@ class AdamW {
 
   // Updates elements [begin, end), multiples of 64, of master and moments, and moves their average towards the new
   // master: decay x average + (1 - decay) x master (torch.optim.swa_utils.get_ema_avg_fn). `buffers` begin with the
-  // element `begin`. The same bits for any number of threads, and however the elements are cut.
-  void Step(const AdamWBuffers& buffers, int64_t begin, int64_t end, const AdamWStep& step) const;
+  // element `begin`, in the memory that `math` is for. The same bits however the elements are cut.
+  void Step(FlatMath& math, const AdamWBuffers& buffers, int64_t begin, int64_t end, const AdamWStep& step) const;
 
  private:
   const OptimConfig config_;

@@ -6,9 +6,10 @@
 
 namespace trainyard {
 
-Buffers::Buffers(const ModelDeclaration& declaration) : declaration_(declaration), staged_(declaration.buffers.size()) {
+Buffers::Buffers(const ModelDeclaration& declaration, at::Device device)
+    : declaration_(declaration), staged_(declaration.buffers.size()) {
   for (const BufferSpec& spec : declaration.buffers)
-    committed_.push_back(at::full(spec.shape, spec.initial, at::kFloat));
+    committed_.push_back(at::full(spec.shape, spec.initial, at::TensorOptions(at::kFloat).device(device)));
 }
 
 at::Tensor Buffers::Get(BufferId id) const {
@@ -18,7 +19,7 @@ at::Tensor Buffers::Get(BufferId id) const {
 
 void Buffers::Stage(BufferId id, const at::Tensor& value) {
   const auto i = static_cast<size_t>(id.index);
-  staged_[i] = value.detach().to(at::kFloat).reshape(declaration_.buffers[i].shape).clone();
+  staged_[i] = value.detach().to(committed_[i].options()).reshape(declaration_.buffers[i].shape).clone();
 }
 
 void Buffers::Discard() { staged_.assign(staged_.size(), at::Tensor()); }
@@ -29,7 +30,7 @@ void Buffers::Reduce(Collectives& collectives) {
   // its policy leaves out does as well.
   int64_t total = 0;
   for (const BufferSpec& spec : declaration_.buffers) total += 1 + spec.numel();
-  at::Tensor sums = at::zeros({total}, at::kDouble);
+  at::Tensor sums = at::zeros({total}, committed_[0].options().dtype(at::kDouble));
   int64_t at = 0;
   for (size_t i = 0; i < staged_.size(); ++i) {
     const BufferSpec& spec = declaration_.buffers[i];

@@ -14,7 +14,7 @@ namespace trainyard {
 // Not for concurrent use. `declaration` must outlive it.
 class Buffers {
  public:
-  explicit Buffers(const ModelDeclaration& declaration);
+  Buffers(const ModelDeclaration& declaration, at::Device device);
   bool empty() const { return committed_.empty(); }
 
   // Float32, in its shape. What was staged in this step is seen by its later micro-batches.

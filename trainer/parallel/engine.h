@@ -18,6 +18,8 @@
 
 #include "trainer/comm/collectives.h"
 #include "trainer/config/config.h"
+#include "trainer/device/convert.h"
+#include "trainer/device/device.h"
 #include "trainer/model/pass.h"
 #include "trainer/parallel/memory_plan.h"
 #include "trainer/parallel/publisher.h"
@@ -58,12 +60,13 @@ struct UpdateResult {
 };
 
 // Elements [begin, end) of a row-major tensor that a rank holds, float32; it is saved and loaded under its key:
-// model.<p> (the master), adamw.exp_avg.<p>, adamw.exp_avg_sq.<p>, ema.<p>, buffer.<b>.
+// model.<p> (the master), adamw.exp_avg.<p>, adamw.exp_avg_sq.<p>, ema.<p>, buffer.<b>. `values`: (end - begin), a view
+// of what the engine has, on its device or in the host's memory.
 struct StateSlice {
   std::string key;
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0, end = 0;
-  std::span<float> values;
+  at::Tensor values;
   bool replicated = false;  // every rank holds the same
 };
 
@@ -91,7 +94,7 @@ class Engine : public Weights {
   // Of the step that was finished last: the share of buckets whose sum was there when backward ended, [0, 1].
   virtual double overlap() const = 0;
 
-  // What this rank saves and loads; of one key several, where it owns parts. The spans stay valid; after writing to
+  // What this rank saves and loads; of one key several, where it owns parts. The views stay valid; after writing to
   // them, call Publish.
   virtual std::vector<StateSlice> Slices() = 0;
   // Sets this rank's part of a parameter and of its average, trained or frozen, from a whole tensor. Who sets it on one
@@ -113,11 +116,12 @@ class Engine : public Weights {
   virtual ModelValues Release() = 0;
 };
 
-// Allocates everything and fills it with what a stage before has left, or with the initial values of `seed`. Throws
-// ConfigError for a pattern of optim.groups that matches no declared parameter, and std::logic_error for one of
-// `trainable`. PlanMemory and PlanHandOver say what it takes.
+// Allocates everything on `device`, whose tensors `collectives` are for, and fills it with what a stage before has
+// left, or with the initial values of `seed`. Both must outlive the engine. Throws ConfigError for a pattern of
+// optim.groups that matches no declared parameter, and std::logic_error for one of `trainable`. PlanMemory and
+// PlanHandOver say what it takes.
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
-                                   Collectives& collectives, ModelValues from = {});
+                                   Device& device, Collectives& collectives, ModelValues from = {});
 
 }  // namespace trainyard
 

@@ -1,43 +1,16 @@
 #include "trainer/parallel/flat_state.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 #include "trainer/model/initialize.h"
-#include "trainer/model/parallel_for.h"
-#include "trainer/model/with_kernels.h"
 
 namespace trainyard {
-namespace {
 
-constexpr int64_t kElementsPerTask = 16384;  // at least
-
-std::span<float> Part(const at::Tensor& flat, int64_t begin, int64_t size) {
-  return Floats(flat).subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
-}
-
-}  // namespace
-
-std::span<float> Floats(const at::Tensor& flat) { return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())}; }
-
-void Convert(std::span<const float> from, const at::Tensor& to) {
-  if (to.data_ptr() == static_cast<const void*>(from.data())) return;  // the same memory
-  if (to.scalar_type() == at::kFloat) {
-    float* floats = to.data_ptr<float>();
-    return ParallelFor(0, static_cast<int64_t>(from.size()), kElementsPerTask, [&](int64_t begin, int64_t end) {
-      std::copy(from.data() + begin, from.data() + end, floats + begin);
-    });
-  }
-  WithKernels(to.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
-    auto* halves = static_cast<T*>(to.mutable_data_ptr());
-    ParallelFor(0, static_cast<int64_t>(from.size()), kElementsPerTask,
-                [&](int64_t begin, int64_t end) { kernels.round(from.data() + begin, halves + begin, end - begin); });
-  });
-}
-
-FlatState::FlatState(FlatLayout layout, const FlatStateOptions& options)
-    : layout_(std::move(layout)), sharded_(!options.shard.empty()) {
+FlatState::FlatState(FlatLayout layout, const FlatStateOptions& options, Device& device)
+    : layout_(std::move(layout)), device_(device), sharded_(!options.shard.empty()) {
   const int64_t total = layout_.total();
   int64_t size = 0;
   for (const Range& range : sharded_ ? options.shard : std::vector<Range>{{0, total}}) {
@@ -46,19 +19,21 @@ FlatState::FlatState(FlatLayout layout, const FlatStateOptions& options)
   }
   const bool apart = options.precision != Precision::kFp32 || options.offload, in_units = options.in_units;
   const at::ScalarType type = TypeOf(DType::kCompute, options.precision);
-  master = at::zeros({apart || in_units ? size : total}, at::kFloat);
-  gradient = at::zeros({options.reduce == Reduce::kEvery ? size : total}, at::kFloat);
-  for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, at::kFloat);
-  if (options.averages) average = at::zeros({size}, at::kFloat);
-  if (apart) compute_ = at::zeros({in_units ? size : total}, type);
-  if (in_units) units_.emplace(layout_, type);
+  const auto there = at::TensorOptions(at::kFloat).device(device.device());
+  const auto updated = options.offload ? at::TensorOptions(at::kFloat) : there;
+  master = at::zeros({apart || in_units ? size : total}, updated);
+  gradient = at::zeros({options.reduce == Reduce::kEvery ? size : total}, there);
+  for (at::Tensor* moments : {&exp_avg, &exp_avg_sq}) *moments = at::zeros({size}, updated);
+  if (options.averages) average = at::zeros({size}, updated);
+  if (apart) compute_ = at::zeros({in_units ? size : total}, there.dtype(type));
+  if (in_units) units_.emplace(layout_, type, device.device());
   int64_t wide = 0;
   for (const ParameterSpec& spec : layout_.parameters()) {
     const bool stays = type != at::kFloat && (sharded_ || options.offload) && spec.dtype == DType::kFloat32;
     wide_offsets_.push_back(stays ? wide : -1);
     if (stays) wide += (spec.numel() + kBlock - 1) / kBlock * kBlock;
   }
-  if (wide > 0) wide_ = at::zeros({wide}, at::kFloat);
+  if (wide > 0) wide_ = at::zeros({wide}, there);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const ParameterSpec& spec = layout_.parameters()[i];
     const bool in_wide = wide_offsets_[i] >= 0;
@@ -82,79 +57,74 @@ std::vector<OwnedPiece> FlatState::OwnedOf(Range range) const {
   return pieces;
 }
 
-std::span<float> FlatState::MasterOf(const OwnedPiece& piece) const {
-  return Part(master, master_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
-}
-
-std::span<float> FlatState::GradientOf(const OwnedPiece& piece) const { return Floats(GradientTensor(piece)); }
-
-at::Tensor FlatState::GradientTensor(const OwnedPiece& piece) const {
-  return gradient.narrow(0, gradient_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
-}
-
-at::Tensor FlatState::MasterTensor(const OwnedPiece& piece) const {
+at::Tensor FlatState::MasterOf(const OwnedPiece& piece) const {
   return master.narrow(0, master_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
 }
 
-at::Tensor FlatState::ComputeTensor(const OwnedPiece& piece) const {
+at::Tensor FlatState::GradientOf(const OwnedPiece& piece) const {
+  return gradient.narrow(0, gradient_is_whole() ? piece.flat.begin : piece.at, piece.flat.size());
+}
+
+at::Tensor FlatState::MomentsOf(const at::Tensor& moments, const OwnedPiece& piece) {
+  return moments.narrow(0, piece.at, piece.flat.size());
+}
+
+at::Tensor FlatState::ComputeOf(const OwnedPiece& piece) const {
   return compute_.narrow(0, units_ ? piece.at : piece.flat.begin, piece.flat.size());
 }
 
-std::span<float> FlatState::MomentsOf(const at::Tensor& moments, const OwnedPiece& piece) {
-  return Part(moments, piece.at, piece.flat.size());
-}
-
 AdamWBuffers FlatState::UpdateBuffers(const OwnedPiece& piece) const {
-  return {MasterOf(piece).data(), MomentsOf(exp_avg, piece).data(), MomentsOf(exp_avg_sq, piece).data(),
-          GradientOf(piece).data(), average.defined() ? MomentsOf(average, piece).data() : nullptr};
+  const auto floats = [](const at::Tensor& tensor) { return tensor.data_ptr<float>(); };
+  return {floats(MasterOf(piece)), floats(MomentsOf(exp_avg, piece)), floats(MomentsOf(exp_avg_sq, piece)),
+          floats(GradientOf(piece)), average.defined() ? floats(MomentsOf(average, piece)) : nullptr};
 }
 
 void FlatState::SwapAverages() {
-  for (const OwnedPiece& piece : owned_) std::ranges::swap_ranges(MasterOf(piece), MomentsOf(average, piece));
+  for (const OwnedPiece& piece : owned_) Swap(MasterOf(piece), MomentsOf(average, piece));
 }
 
 void FlatState::Initialize(uint64_t seed) {
-  std::vector<float> room;
+  const bool in_gradient = gradient_is_whole() && gradient.is_cpu();
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const Range range = layout_.range(i);
-    if (!gradient_is_whole()) room.resize(static_cast<size_t>(range.size()));
-    const std::span<float> values = gradient_is_whole() ? Part(gradient, range.begin, range.size()) : std::span(room);
-    FillInitial(layout_.parameters()[i], seed, values);
+    const at::Tensor values =
+        in_gradient ? gradient.narrow(0, range.begin, range.size()) : at::empty({range.size()}, at::kFloat);
+    FillInitial(layout_.parameters()[i], seed, Floats(values));
     Set(i, values);
   }
   gradient.zero_();
 }
 
-void FlatState::Set(size_t parameter, std::span<const float> values) {
+void FlatState::Set(size_t parameter, const at::Tensor& values) {
   const Range range = layout_.range(parameter);
-  if (master_is_whole()) std::ranges::copy(values, Part(master, range.begin, range.size()).begin());
+  if (master_is_whole()) Convert(values, master.narrow(0, range.begin, range.size()), device_);
   for (const OwnedPiece& piece : OwnedOf(range)) {
-    const std::span<const float> mine =
-        values.subspan(static_cast<size_t>(piece.flat.begin - range.begin), static_cast<size_t>(piece.flat.size()));
-    if (!master_is_whole()) std::ranges::copy(mine, MasterOf(piece).begin());
-    if (average.defined()) std::ranges::copy(mine, MomentsOf(average, piece).begin());
+    const at::Tensor mine = values.narrow(0, piece.flat.begin - range.begin, piece.flat.size());
+    if (!master_is_whole()) Convert(mine, MasterOf(piece), device_);
+    if (average.defined()) Convert(mine, MomentsOf(average, piece), device_);
   }
   if (compute_.defined() && units_) {
-    for (const OwnedPiece& piece : OwnedOf(range)) Convert(MasterOf(piece), ComputeTensor(piece));
+    for (const OwnedPiece& piece : OwnedOf(range)) Convert(MasterOf(piece), ComputeOf(piece), device_);
   }
   // The leaf is the master, or apart from it.
-  if (!units_ || wide_offsets_[parameter] >= 0) Convert(values, leaves_[parameter].detach().view({range.size()}));
+  if (!units_ || wide_offsets_[parameter] >= 0) Convert(values, leaves_[parameter].detach(), device_);
 }
 
 void FlatState::RefreshOwned() {
   if (!compute_.defined()) return;
-  for (const OwnedPiece& piece : owned_) Convert(MasterOf(piece), ComputeTensor(piece));
+  for (const OwnedPiece& piece : owned_) Convert(MasterOf(piece), ComputeOf(piece), device_);
   RefreshWide();
 }
 
 void FlatState::RefreshWide() {
   if (!wide_.defined()) return;
-  std::ranges::fill(Floats(wide_), -0.f);
+  wide_.variable_data().fill_(-0.f);
   for (size_t i = 0; i < layout_.parameters().size(); ++i) {
     const Range range = layout_.range(i);
     if (wide_offsets_[i] < 0) continue;
     for (const OwnedPiece& piece : OwnedOf(range))
-      Convert(MasterOf(piece), wide_.narrow(0, wide_offsets_[i] + piece.flat.begin - range.begin, piece.flat.size()));
+      Convert(MasterOf(piece), wide_.narrow(0, wide_offsets_[i] + piece.flat.begin - range.begin, piece.flat.size()),
+              device_);
   }
 }
 

@@ -7,9 +7,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "trainer/device/convert.h"
+#include "trainer/device/device.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/parallel/memory_plan.h"
@@ -39,11 +40,13 @@ struct FlatStateOptions {
 
 class FlatState {
  public:
-  // Allocates everything, 64-byte aligned and zero, padding included. The leaves are views of the
-  // master, or, apart from it, copies in the type of `precision` (except those declared as DType::kFloat32).
-  FlatState(FlatLayout layout, const FlatStateOptions& options);
+  // Allocates everything, 64-byte aligned and zero, padding included: on `device`, which must outlive it, but for what
+  // `offload` leaves to the host. The leaves are views of the master, or, apart from it, copies in the type of
+  // `precision` (except those declared as DType::kFloat32).
+  FlatState(FlatLayout layout, const FlatStateOptions& options, Device& device);
 
   const FlatLayout& layout() const { return layout_; }
+  Device& device() const { return device_; }
   bool sharded() const { return sharded_; }
 
   // Float32. The gradient: (total), or (owned) with kEvery. The moments: (owned). The averages: (owned), undefined
@@ -57,13 +60,12 @@ class FlatState {
   const std::vector<OwnedPiece>& owned() const { return owned_; }
   // The parts of `range` that the rank owns, ascending.
   std::vector<OwnedPiece> OwnedOf(Range range) const;
-  std::span<float> MasterOf(const OwnedPiece& piece) const;
-  std::span<float> GradientOf(const OwnedPiece& piece) const;
-  static std::span<float> MomentsOf(const at::Tensor& moments, const OwnedPiece& piece);
-  // Views of a piece: of its gradient, its master, and what forward computes with. REQUIRES: compute() is defined.
-  at::Tensor GradientTensor(const OwnedPiece& piece) const;
-  at::Tensor MasterTensor(const OwnedPiece& piece) const;
-  at::Tensor ComputeTensor(const OwnedPiece& piece) const;
+  // Views of a piece: of its master, its gradient, of (owned) tensors as the moments are, and of what forward computes
+  // with. REQUIRES, of the last: compute() is defined.
+  at::Tensor MasterOf(const OwnedPiece& piece) const;
+  at::Tensor GradientOf(const OwnedPiece& piece) const;
+  static at::Tensor MomentsOf(const at::Tensor& moments, const OwnedPiece& piece);
+  at::Tensor ComputeOf(const OwnedPiece& piece) const;
   // What the optimizer works on: element 0 is the piece's first.
   AdamWBuffers UpdateBuffers(const OwnedPiece& piece) const;
 
@@ -80,12 +82,14 @@ class FlatState {
   const at::Tensor& wide() const { return wide_; }
   bool IsWide(size_t parameter) const { return wide_offsets_[parameter] >= 0; }
 
-  // Sets every parameter to its Initial, the same for every world size. Uses `gradient` where that is whole.
+  // Sets every parameter to its Initial, the same for every world size. Uses `gradient` where that is whole and the
+  // host's.
   void Initialize(uint64_t seed);
   // Exchanges the averages with what is owned of the master.
   void SwapAverages();
-  // Sets the whole of a parameter: what the rank owns of its master and average, and what forward computes with.
-  void Set(size_t parameter, std::span<const float> values);
+  // Sets the whole of a parameter, float32 (numel), wherever it lies: what the rank owns of its master and average, and
+  // what forward computes with.
+  void Set(size_t parameter, const at::Tensor& values);
   // After what is owned of the master has changed: that part of what forward computes with. The rest of `wide` becomes
   // -0, which leaves every float as it is when it is added to it.
   void RefreshOwned();
@@ -94,6 +98,7 @@ class FlatState {
 
  private:
   FlatLayout layout_;
+  Device& device_;
   bool sharded_;
   std::vector<OwnedPiece> owned_;
   std::optional<UnitMemory> units_;
@@ -101,11 +106,6 @@ class FlatState {
   std::vector<int64_t> wide_offsets_;  // of each parameter in `wide`; -1: it is not there
   std::vector<at::Tensor> leaves_;
 };
-
-std::span<float> Floats(const at::Tensor& flat);
-
-// A parameter's values in the type that forward computes with, from float32.
-void Convert(std::span<const float> from, const at::Tensor& to);
 
 }  // namespace trainyard
 

@@ -30,9 +30,13 @@ struct GatherFunction : torch::autograd::Function<GatherFunction> {
   }
 };
 
-GatherSchedule::GatherSchedule(const ModelDeclaration& declaration, int64_t rows, Collectives& collectives,
-                               std::function<void()> over)
-    : columns_(declaration.gathers), rows_(rows), collectives_(collectives), over_(std::move(over)) {}
+GatherSchedule::GatherSchedule(const ModelDeclaration& declaration, int64_t rows, at::Device device,
+                               Collectives& collectives, std::function<void()> over)
+    : columns_(declaration.gathers),
+      rows_(rows),
+      floats_(at::TensorOptions(at::kFloat).device(device)),
+      collectives_(collectives),
+      over_(std::move(over)) {}
 
 void GatherSchedule::BeginStep(int64_t micro_batches) {
   next_ = 0;
@@ -68,7 +72,7 @@ at::Tensor GatherSchedule::Gather(GatherId id, const at::Tensor& x) {
 at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::vector<int64_t>& counts) {
   Require(id, false);
   const int64_t columns = columns_[static_cast<size_t>(id.index)], n = rows.size(0), size = 1 + rows_ * columns;
-  at::Tensor in = at::zeros({size}, at::kFloat), out = at::empty({size * collectives_.size()}, at::kFloat);
+  at::Tensor in = at::zeros({size}, floats_), out = at::empty({size * collectives_.size()}, floats_);
   in[0] = n;
   in.narrow(0, 1, n * columns).copy_(rows.flatten());
   const auto ticket = collectives_.AllGather(in, out, Format("gather %d", id.index));
@@ -86,7 +90,7 @@ at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::ve
 at::Tensor GatherSchedule::SumGradient(GatherId id, const at::Tensor& gradient, const std::vector<int64_t>& counts) {
   Require(id, true);
   const int64_t columns = columns_[static_cast<size_t>(id.index)];
-  at::Tensor padded = at::zeros({collectives_.size(), rows_, columns}, at::kFloat);
+  at::Tensor padded = at::zeros({collectives_.size(), rows_, columns}, floats_);
   int64_t row = 0;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
     padded.select(0, static_cast<int64_t>(rank))
@@ -111,7 +115,7 @@ void GatherSchedule::CompleteNext() {
   const size_t turn = next_ % (2 * columns_.size());
   const bool backward = turn >= columns_.size();
   const GatherId id{static_cast<int32_t>(backward ? 2 * columns_.size() - 1 - turn : turn)};
-  const at::Tensor nothing = at::zeros({0, columns_[static_cast<size_t>(id.index)]}, at::kFloat);
+  const at::Tensor nothing = at::zeros({0, columns_[static_cast<size_t>(id.index)]}, floats_);
   std::vector<int64_t> counts;
   if (backward) {
     SumGradient(id, nothing, counts);

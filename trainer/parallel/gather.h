@@ -18,8 +18,8 @@ namespace trainyard {
 // that failed, takes part in what is left with no rows. Used by one thread; everything must outlive it.
 class GatherSchedule {
  public:
-  // `rows`: the most that a rank gives at once. `over` is called after each that belongs to a backward.
-  GatherSchedule(const ModelDeclaration& declaration, int64_t rows, Collectives& collectives,
+  // `rows`: the most that a rank gives at once, on `device`. `over` is called after each that belongs to a backward.
+  GatherSchedule(const ModelDeclaration& declaration, int64_t rows, at::Device device, Collectives& collectives,
                  std::function<void()> over);
 
   void BeginStep(int64_t micro_batches);
@@ -47,7 +47,8 @@ class GatherSchedule {
   at::Tensor SumGradient(GatherId id, const at::Tensor& gradient, const std::vector<int64_t>& counts);
 
   const std::vector<int64_t>& columns_;
-  int64_t rows_;
+  const int64_t rows_;
+  const at::TensorOptions floats_;
   Collectives& collectives_;
   std::function<void()> over_;
   size_t next_ = 0, total_ = 0;

@@ -137,8 +137,10 @@ at::Tensor GatheredUnits::RunUse(ScheduledUse use, const UnitFunction& fn, at::T
 }
 
 std::vector<int64_t> GatheredUnits::Ask(int64_t wanted) {
-  at::Tensor all = at::empty({collectives_.size()}, at::kLong);
-  collectives_.Wait(collectives_.AllGather(at::full({1}, wanted, at::kLong), all, "which unit is next"));
+  const auto options = at::TensorOptions(at::kLong).device(state_.device().device());
+  at::Tensor all = at::empty({collectives_.size()}, options);
+  collectives_.Wait(collectives_.AllGather(at::full({1}, wanted, options), all, "which unit is next"));
+  all = all.cpu();
   return {all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel()};
 }
 

@@ -6,16 +6,8 @@
 #include <utility>
 
 #include "trainer/base/error.h"
-#include "trainer/model/parallel_for.h"
-#include "trainer/model/with_kernels.h"
 
 namespace trainyard {
-namespace {
-
-constexpr int64_t kElementsPerTask = 16384;  // at least
-
-}  // namespace
-
 struct GradientHooks::Hook : torch::autograd::PostAccumulateGradHook {
   Hook(GradientHooks* owner, size_t leaf) : owner(owner), leaf(leaf) {}
   void operator()(const at::Tensor&) override {
@@ -53,18 +45,13 @@ std::vector<std::vector<size_t>> BucketsOf(const FlatLayout& layout, const std::
   return of;
 }
 
-void AddGradient(const at::Tensor& values, at::Tensor to, bool first) {
+void AddGradient(Device& device, const at::Tensor& values, at::Tensor to, bool first) {
   if (values.scalar_type() == at::kFloat) {
     first ? to.copy_(values) : to.add_(values);
     return;
   }
   if (first) to.zero_();
-  WithKernels(values.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
-    const auto* from = static_cast<const T*>(values.const_data_ptr());
-    auto* floats = to.data_ptr<float>();
-    ParallelFor(0, values.numel(), kElementsPerTask,
-                [&](int64_t begin, int64_t end) { kernels.add(from + begin, floats + begin, end - begin); });
-  });
+  device.math().Add(values.const_data_ptr(), values.scalar_type(), to.data_ptr<float>(), values.numel());
 }
 
 void RefuseGradient(const ParameterSpec& spec) {

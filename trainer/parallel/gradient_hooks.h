@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "trainer/device/device.h"
 #include "trainer/parallel/flat_layout.h"
 
 namespace trainyard {
@@ -34,8 +35,9 @@ class GradientHooks {
 // Of each parameter the numbers of the buckets that it overlaps, ascending.
 std::vector<std::vector<size_t>> BucketsOf(const FlatLayout& layout, const std::vector<Range>& buckets);
 
-// Adds values of the type that forward computes with to float32 ones; `first`: they take the place of what is there.
-void AddGradient(const at::Tensor& values, at::Tensor to, bool first);
+// Adds values of the type that forward computes with to float32 ones, both on `device`; `first`: they take the place of
+// what is there.
+void AddGradient(Device& device, const at::Tensor& values, at::Tensor to, bool first);
 
 // A second gradient of one backward, or one whose bucket was sent without it.
 [[noreturn]] void RefuseGradient(const ParameterSpec& spec);

@@ -7,9 +7,9 @@
 
 namespace trainyard {
 
-BF16Slots::BF16Slots(int64_t elements) {
+BF16Slots::BF16Slots(int64_t elements, Device& device) : device_(device) {
   for (at::Tensor& slot : slots_) {
-    if (elements > 0) slot = at::empty({elements}, at::kBFloat16);
+    if (elements > 0) slot = at::empty({elements}, at::TensorOptions(at::kBFloat16).device(device.device()));
   }
 }
 
@@ -17,7 +17,7 @@ int64_t BF16Slots::Bytes(int64_t elements) { return elements * static_cast<int64
 
 at::Tensor BF16Slots::Round(size_t number, const at::Tensor& values) {
   at::Tensor slot = Of(number, values.numel());
-  Convert(Floats(values), slot);
+  Convert(values, slot, device_);
   return slot;
 }
 

@@ -26,7 +26,7 @@ class BF16Slots {
  public:
   static constexpr size_t kSlots = 2;
   // `elements`: of the largest bucket; 0: there are no slots, and values are sent as they are.
-  explicit BF16Slots(int64_t elements);
+  BF16Slots(int64_t elements, Device& device);
   static int64_t Bytes(int64_t elements);
 
   bool used() const { return slots_[0].defined(); }
@@ -36,6 +36,7 @@ class BF16Slots {
   at::Tensor Of(size_t number, int64_t elements) const;
 
  private:
+  Device& device_;
   std::array<at::Tensor, kSlots> slots_;
 };
 

@@ -97,6 +97,7 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   plan.Add("gradient buckets, fp32", every ? ReduceEvery::SlotBytes(layout, shape.bucket_bytes) : 0);
   plan.Add("gradients on their way, bf16",
            shape.bf16_reduce && shape.world > 1 ? BF16Slots::Bytes(layout.LargestBucket(shape.bucket_bytes)) : 0);
+  plan.Add("sums of the gradient's norm", flat / kBlock * 8);
   plan.Add("AdamW moments, fp32", owned * 8);
   plan.Add("averaged parameters, fp32", shape.averages ? owned * 4 : 0);
   plan.Add("offloaded optimizer's tiles", shape.offload ? TileBytes(layout, shape, type, sharded) : 0);

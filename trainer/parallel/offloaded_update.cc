@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/device/host_device.h"
+
 namespace trainyard {
 namespace {
 
@@ -32,7 +34,8 @@ OffloadedUpdate::OffloadedUpdate(FlatState& state, std::unique_ptr<TileCopies> c
   const at::ScalarType type = state_.compute().scalar_type();
   for (size_t slab = 0; slab < kSlabs; ++slab) {
     gradients_[slab] = copies_->HostMemory(elements, at::kFloat);
-    if (type != at::kFloat) rounded_[slab] = copies_->HostMemory(elements, type);
+    // What is not rounded goes from the master itself, but for a device whose copies want memory of their own.
+    if (type != at::kFloat || !state_.compute().is_cpu()) rounded_[slab] = copies_->HostMemory(elements, type);
   }
 }
 
@@ -54,7 +57,7 @@ void OffloadedUpdate::Run(const AdamW& optimizer, const AdamWStep& step,
     copies_->Wait(fetched_[k % kSlabs]);
     AdamWBuffers buffers = state_.UpdateBuffers(piece);
     buffers.gradient = gradients_[k % kSlabs].const_data_ptr<float>();
-    optimizer.Step(buffers, piece.flat.begin, piece.flat.end, step);
+    optimizer.Step(HostMath(), buffers, piece.flat.begin, piece.flat.end, step);
     returned_[k % kSlabs] = Return(k);
     if (k > 0) is_back(k - 1);
   }
@@ -64,19 +67,19 @@ void OffloadedUpdate::Run(const AdamW& optimizer, const AdamWStep& step,
 void OffloadedUpdate::Fetch(size_t tile) {
   const OwnedPiece& piece = tiles_[tile].piece;
   fetched_[tile % kSlabs] =
-      copies_->Copy(state_.GradientTensor(piece), gradients_[tile % kSlabs].narrow(0, 0, piece.flat.size()));
+      copies_->Copy(state_.GradientOf(piece), gradients_[tile % kSlabs].narrow(0, 0, piece.flat.size()));
 }
 
 // The slab of rounded values is free: the tile before the last one is back.
 TileCopies::Event OffloadedUpdate::Return(size_t tile) {
   const OwnedPiece& piece = tiles_[tile].piece;
-  at::Tensor values = state_.MasterTensor(piece);
+  at::Tensor values = state_.MasterOf(piece);
   if (rounded_[0].defined()) {
     const at::Tensor rounded = rounded_[tile % kSlabs].narrow(0, 0, piece.flat.size());
-    Convert(Floats(values), rounded);
+    Convert(values, rounded, state_.device());
     values = rounded;
   }
-  return copies_->Copy(values, state_.ComputeTensor(piece));
+  return copies_->Copy(values, state_.ComputeOf(piece));
 }
 
 }  // namespace trainyard

@@ -16,9 +16,9 @@
 #include <memory>
 #include <vector>
 
+#include "trainer/device/tile_copies.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/flat_state.h"
-#include "trainer/parallel/tile_copies.h"
 
 namespace trainyard {
 

@@ -78,15 +78,15 @@ void Publisher::AwaitAll() {
 
 void Publisher::GatherMaster(size_t bucket, const at::Tensor& into) {
   const OwnedPiece& mine = state_.owned()[bucket];
-  collectives_.Wait(collectives_.AllGather(state_.master.narrow(0, mine.at, mine.flat.size()), into,
-                                           Format("master parameters %zu", bucket)));
+  const at::Tensor part = state_.master.narrow(0, mine.at, mine.flat.size()).to(into.device());
+  collectives_.Wait(collectives_.AllGather(part, into, Format("master parameters %zu", bucket)));
 }
 
 void Publisher::Read(size_t parameter, const Pieces& piece) {
   AwaitAll();
   const Range range = state_.layout().range(parameter);
   const auto give = [&](const at::Tensor& flat, int64_t begin, int64_t end) {
-    if (piece) piece(Floats(flat).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+    if (piece) ReadPieces(flat.narrow(0, begin, end - begin), piece);
   };
   if (state_.master_is_whole()) return give(state_.master, range.begin, range.end);
   std::exception_ptr error;
@@ -95,7 +95,8 @@ void Publisher::Read(size_t parameter, const Pieces& piece) {
     const int64_t begin = std::max(range.begin, bucket.begin), end = std::min(range.end, bucket.end);
     if (begin >= end) continue;
     if (read_bucket_ != b) {
-      if (!read_.defined() || read_.numel() != bucket.size()) read_ = at::empty({bucket.size()}, at::kFloat);
+      if (!read_.defined() || read_.numel() != bucket.size())
+        read_ = at::empty({bucket.size()}, state_.gradient.options());
       GatherMaster(b, read_);
       read_bucket_ = b;
     }
@@ -113,7 +114,7 @@ at::Tensor Publisher::WholeMaster() {
   AwaitAll();
   if (state_.master_is_whole()) return state_.master;
   const at::Tensor whole =
-      state_.gradient_is_whole() ? state_.gradient : at::empty({state_.layout().total()}, at::kFloat);
+      state_.gradient_is_whole() ? state_.gradient : at::empty({state_.layout().total()}, state_.gradient.options());
   for (size_t b = 0; b < buckets_.size(); ++b) GatherMaster(b, whole.narrow(0, buckets_[b].begin, buckets_[b].size()));
   return whole;
 }

@@ -3,18 +3,13 @@
 #define TRAINYARD_TRAINER_PARALLEL_PUBLISHER_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "trainer/comm/collectives.h"
 #include "trainer/parallel/flat_state.h"
 
 namespace trainyard {
-
-// Takes some values; they are gone when it returns.
-using Pieces = std::function<void(std::span<const float>)>;
 
 // Used by one thread; `state` and `collectives` must outlive it. Where a rank owns everything there is nothing to get,
 // and no collective is made.

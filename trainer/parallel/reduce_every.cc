@@ -12,7 +12,8 @@ namespace trainyard {
 ReduceEvery::ReduceEvery(FlatState& state, Collectives& collectives, const ReducerOptions& options)
     : state_(state),
       collectives_(collectives),
-      rounded_(options.bf16 && collectives.size() > 1 ? state.layout().LargestBucket(options.bucket_bytes) : 0),
+      rounded_(options.bf16 && collectives.size() > 1 ? state.layout().LargestBucket(options.bucket_bytes) : 0,
+               state.device()),
       hooks_(state.leaves(), [this](size_t parameter, const at::Tensor& g) { Arrived(parameter, g); }) {
   const FlatLayout& layout = state_.layout();
   const std::vector<Range> ranges = layout.Buckets(options.bucket_bytes);
@@ -22,7 +23,7 @@ ReduceEvery::ReduceEvery(FlatState& state, Collectives& collectives, const Reduc
     for (const size_t b : buckets_of_[p]) buckets_[b].parameters.push_back(p);
   }
   const int64_t size = layout.LargestBucket(options.bucket_bytes);
-  for (at::Tensor& slot : slots_) slot = at::zeros({size}, at::kFloat);
+  for (at::Tensor& slot : slots_) slot = at::zeros({size}, state_.gradient.options());
   came_.resize(buckets_of_.size());
   left_to_put_.resize(buckets_of_.size());
 }
@@ -95,8 +96,8 @@ void ReduceEvery::Put(size_t bucket, size_t parameter) {
   const int64_t begin = std::max(of.begin, in.begin), size = std::min(of.end, in.end) - begin;
   const at::Tensor slot = Slot(rounds_ * buckets_.size() + bucket);
   // Added to the zeros of Open: in bfloat16 the same as in ReduceLast, and a float32's -0 stays one there as well.
-  AddGradient(came_[parameter].narrow(0, begin - of.begin, size), slot.narrow(0, begin - in.begin, size),
-              came_[parameter].scalar_type() == at::kFloat);
+  AddGradient(state_.device(), came_[parameter].narrow(0, begin - of.begin, size),
+              slot.narrow(0, begin - in.begin, size), came_[parameter].scalar_type() == at::kFloat);
   if (--left_to_put_[parameter] == 0) came_[parameter].reset();
 }
 
@@ -112,7 +113,7 @@ void ReduceEvery::Retire() {
   // What is owned is ascending, buckets are not.
   const OwnedPiece& piece = state_.owned()[buckets_.size() - 1 - retired_ % buckets_.size()];
   const at::Tensor shard = state_.gradient.narrow(0, piece.at, piece.flat.size());
-  AddGradient(MineOf(retired_), shard, retired_ < buckets_.size());
+  AddGradient(state_.device(), MineOf(retired_), shard, retired_ < buckets_.size());
   ++retired_;
 }
 

@@ -9,7 +9,8 @@ namespace trainyard {
 ReduceLast::ReduceLast(FlatState& state, Collectives& collectives, const ReducerOptions& options)
     : state_(state),
       collectives_(collectives),
-      slots_(options.bf16 && collectives.size() > 1 ? state.layout().LargestBucket(options.bucket_bytes) : 0),
+      slots_(options.bf16 && collectives.size() > 1 ? state.layout().LargestBucket(options.bucket_bytes) : 0,
+             state.device()),
       hooks_(state.leaves(), [this](size_t parameter, const at::Tensor& g) { Arrived(parameter, g); }) {
   const FlatLayout& layout = state_.layout();
   const std::vector<Range> buckets = layout.Buckets(options.bucket_bytes),
@@ -44,7 +45,7 @@ void ReduceLast::Arrived(size_t parameter, const at::Tensor& gradient) {
   if (last_ && (arrived_[parameter] || std::ranges::any_of(buckets_of_[parameter], was_sent)))
     RefuseGradient(state_.layout().parameters()[parameter]);
   const Range range = state_.layout().range(parameter);
-  AddGradient(gradient, state_.gradient.narrow(0, range.begin, range.size()), !touched_[parameter]);
+  AddGradient(state_.device(), gradient, state_.gradient.narrow(0, range.begin, range.size()), !touched_[parameter]);
   touched_[parameter] = true;
   if (!last_) return;
   arrived_[parameter] = true;
@@ -85,7 +86,7 @@ void ReduceLast::Retire(size_t number) {
   retired_ = number + 1;
   if (!slots_.used()) return;
   const at::Tensor sum = slots_.Of(number, bucket.range.size());
-  AddGradient(sum.narrow(0, bucket.mine.begin - bucket.range.begin, bucket.mine.size()),
+  AddGradient(state_.device(), sum.narrow(0, bucket.mine.begin - bucket.range.begin, bucket.mine.size()),
               state_.gradient.narrow(0, bucket.mine.begin, bucket.mine.size()), true);
 }
 

@@ -24,15 +24,15 @@ int64_t UnitMemory::Bytes(const FlatLayout& layout, at::ScalarType type) {
   return largest * static_cast<int64_t>(kSlots * c10::elementSize(type));
 }
 
-UnitMemory::UnitMemory(const FlatLayout& layout, at::ScalarType type)
-    : type_(type), units_(UnitsOf(layout)), parameters_(layout.parameters()) {
+UnitMemory::UnitMemory(const FlatLayout& layout, at::ScalarType type, at::Device device)
+    : options_(at::TensorOptions(type).device(device)), units_(UnitsOf(layout)), parameters_(layout.parameters()) {
   const int64_t bytes = static_cast<int64_t>(c10::elementSize(type));
   for (size_t i = 0; i < parameters_.size(); ++i) ranges_.push_back(layout.range(i));
   for (Unit& unit : units_)
     unit.storage = at::Storage(at::Storage::use_byte_size_t(), static_cast<size_t>(unit.size * bytes),
-                               at::DataPtr(nullptr, at::kCPU), nullptr, false);
+                               at::DataPtr(nullptr, device), nullptr, false);
   const int64_t slot = Bytes(layout, type) / static_cast<int64_t>(kSlots) / bytes;
-  for (at::Tensor& memory : slots_) memory = at::empty({slot}, type);
+  for (at::Tensor& memory : slots_) memory = at::empty({slot}, options_);
 }
 
 int64_t UnitMemory::PlaceOf(const Unit& unit, int64_t flat) {
@@ -46,7 +46,7 @@ int64_t UnitMemory::PlaceOf(const Unit& unit, int64_t flat) {
 
 at::Tensor UnitMemory::Leaf(size_t i) const {
   const Unit& unit = Of(parameters_[i].unit);
-  at::Tensor leaf = at::empty({0}, type_);
+  at::Tensor leaf = at::empty({0}, options_);
   std::vector<int64_t> strides(parameters_[i].shape.size(), 1);
   for (size_t d = strides.size(); d > 1; --d) strides[d - 2] = strides[d - 1] * parameters_[i].shape[d - 1];
   leaf.set_(unit.storage, PlaceOf(unit, ranges_[i].begin), parameters_[i].shape, strides);
@@ -58,9 +58,9 @@ at::Tensor UnitMemory::In(size_t slot, UnitId unit, Range range) const {
 }
 
 void UnitMemory::Bind(size_t slot, UnitId unit) {
-  Of(unit).storage.set_data_ptr_noswap(at::DataPtr(slots_[slot].data_ptr(), at::kCPU));
+  Of(unit).storage.set_data_ptr_noswap(at::DataPtr(slots_[slot].data_ptr(), options_.device()));
 }
 
-void UnitMemory::Unbind(UnitId unit) { Of(unit).storage.set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU)); }
+void UnitMemory::Unbind(UnitId unit) { Of(unit).storage.set_data_ptr_noswap(at::DataPtr(nullptr, options_.device())); }
 
 }  // namespace trainyard

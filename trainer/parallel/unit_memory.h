@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
+#include <c10/core/TensorOptions.h>
 
 #include <array>
 #include <cstddef>
@@ -22,7 +23,7 @@ class UnitMemory {
   // One unit computes while the next one comes.
   static constexpr size_t kSlots = 2;
 
-  UnitMemory(const FlatLayout& layout, at::ScalarType type);
+  UnitMemory(const FlatLayout& layout, at::ScalarType type, at::Device device);
   // What the slots take.
   static int64_t Bytes(const FlatLayout& layout, at::ScalarType type);
 
@@ -46,7 +47,7 @@ class UnitMemory {
   Unit& Of(UnitId unit) { return units_[static_cast<size_t>(unit.index)]; }
   const Unit& Of(UnitId unit) const { return units_[static_cast<size_t>(unit.index)]; }
 
-  const at::ScalarType type_;
+  const at::TensorOptions options_;
   std::vector<Unit> units_;  // by UnitId; those that train nothing are empty
   std::vector<ParameterSpec> parameters_;
   std::vector<Range> ranges_;

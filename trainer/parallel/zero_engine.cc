@@ -9,16 +9,16 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
 
-#include "trainer/kernels/kernels.h"
+#include "trainer/device/convert.h"
 #include "trainer/model/initialize.h"
 #include "trainer/optim/adamw.h"
-#include "trainer/parallel/block_norm.h"
 #include "trainer/parallel/buffers.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/parallel/gather.h"
@@ -32,8 +32,6 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kPiece = 1 << 20;  // values
-
 // What this rank owns, ascending; empty: everything.
 std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options, const Collectives& collectives) {
   if (options.stage == ZeroStage::kDdp || collectives.size() == 1) return {};
@@ -44,31 +42,34 @@ std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options,
 
 class ZeroEngine : public Engine {
  public:
-  ZeroEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Collectives& collectives,
-             FlatLayout layout, ModelValues from)
+  ZeroEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Device& device,
+             Collectives& collectives, FlatLayout layout, ModelValues from)
       : declaration_(declaration),
+        device_(device),
         collectives_(collectives),
-        state_(layout, {.precision = options.precision,
-                        .shard = Shard(layout, options, collectives),
-                        .reduce = options.reduce,
-                        .in_units = InUnits(options.stage, collectives.size()),
-                        .averages = options.optim.ema_decay.has_value(),
-                        .offload = options.offload}),
+        state_(layout,
+               {.precision = options.precision,
+                .shard = Shard(layout, options, collectives),
+                .reduce = options.reduce,
+                .in_units = InUnits(options.stage, collectives.size()),
+                .averages = options.optim.ema_decay.has_value(),
+                .offload = options.offload},
+               device),
         every_(!state_.gradient_is_whole()),
         recompute_(options.recompute),
         reducer_(MakeGradientReducer(state_, collectives,
                                      {.bucket_bytes = options.bucket_bytes, .bf16 = options.bf16_reduce})),
         publisher_(state_, collectives, options.bucket_bytes),
         optimizer_(options.optim, UpdateRanges(options.optim, state_.layout())),
-        buffers_(declaration),
-        gathers_(declaration, options.micro_batch, collectives, [this] { ReleaseBuckets(); }) {
+        buffers_(declaration, device.device()),
+        gathers_(declaration, options.micro_batch, device.device(), collectives, [this] { ReleaseBuckets(); }),
+        blocks_(at::zeros({state_.layout().total() / kBlock}, state_.gradient.options().dtype(at::kDouble))) {
     if (state_.units())
       units_.emplace(state_, collectives, declaration.units, state_.layout().Buckets(options.bucket_bytes),
                      UnitNeighbours{.buckets_are_whole = [this](size_t n) { reducer_->SendThrough(n); },
                                     .take_part_in_gather = [this] { gathers_.CompleteNext(); },
                                     .gathers_made = [this] { return gathers_.made(); }});
-    if (options.offload) offloaded_.emplace(state_, MakeHostCopies(), options.tile_bytes);
-    blocks_.resize(static_cast<size_t>(state_.layout().total() / kBlock));
+    if (options.offload) offloaded_.emplace(state_, device.MakeCopies(), options.tile_bytes);
     const bool first = from.tensors.empty();
     if (first) state_.Initialize(seed);
     leaves_of_unit_.resize(declaration.units.size());
@@ -80,7 +81,7 @@ class ZeroEngine : public Engine {
       if (IsTrained(spec, options.trainable)) {
         held.trained = trained++;
         leaves_of_unit_[static_cast<size_t>(spec.unit.index)].push_back(state_.leaves()[*held.trained]);
-        if (!first) state_.Set(*held.trained, Floats(left));
+        if (!first) state_.Set(*held.trained, left);
       } else {
         held.still = MakeStill(spec, options.precision, seed, left, rounded);
       }
@@ -92,6 +93,7 @@ class ZeroEngine : public Engine {
   }
 
   const ModelDeclaration& declaration() const override { return declaration_; }
+  at::Tensor Upload(const at::Tensor& host) override { return device_.Upload(host); }
 
   at::Tensor Parameter(ParameterId id) override {
     const Held& held = HeldOf(id);
@@ -185,11 +187,12 @@ class ZeroEngine : public Engine {
     for (size_t i = 0; i < held_.size(); ++i) {
       const ParameterSpec& spec = declaration_.parameters[i];
       if (held_[i].still.master.defined())
-        slices.push_back({"model." + spec.name, spec.shape, 0, spec.numel(), Floats(held_[i].still.master), true});
+        slices.push_back({"model." + spec.name, spec.shape, 0, spec.numel(), held_[i].still.master, true});
     }
     for (size_t i = 0; i < declaration_.buffers.size(); ++i) {
       const BufferSpec& spec = declaration_.buffers[i];
-      slices.push_back({"buffer." + spec.name, spec.shape, 0, spec.numel(), Floats(buffers_.committed(i)), true});
+      slices.push_back(
+          {"buffer." + spec.name, spec.shape, 0, spec.numel(), buffers_.committed(i).view({spec.numel()}), true});
     }
     return slices;
   }
@@ -197,32 +200,27 @@ class ZeroEngine : public Engine {
   void SetParameter(ParameterId id, std::span<const float> values) override {
     Held& held = HeldOf(id);
     publisher_.AwaitAll();
-    if (held.trained) return state_.Set(*held.trained, values);
-    if (held.still.master.defined()) std::ranges::copy(values, Floats(held.still.master).begin());
-    Convert(values, held.still.compute);
+    const at::Tensor from =
+        at::from_blob(const_cast<float*>(values.data()), {static_cast<int64_t>(values.size())}, at::kFloat);
+    if (held.trained) return state_.Set(*held.trained, from);
+    if (held.still.master.defined()) Convert(from, held.still.master, device_);
+    Convert(from, held.still.compute, device_);
   }
 
   void Publish() override {
     publisher_.Begin();
     for (Held& held : held_) {
-      if (held.still.master.defined()) Convert(Floats(held.still.master), held.still.compute);
+      if (held.still.master.defined()) Convert(held.still.master, held.still.compute, device_);
     }
   }
 
   void Read(ParameterId id, const Pieces& piece) override {
     const Held& held = HeldOf(id);
     if (held.trained) return publisher_.Read(*held.trained, piece);
-    if (!piece) return;
-    if (held.still.master.defined()) return piece(Floats(held.still.master));
-    // Not widened as a whole: what is frozen costs two bytes, also while it is written.
-    const at::Tensor flat = held.still.compute.flatten();
-    for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
-      const at::Tensor wide = flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin)).to(at::kFloat);
-      piece(Floats(wide));
-    }
+    if (piece) ReadPieces(held.still.master.defined() ? held.still.master : held.still.compute, piece);
   }
   void Read(BufferId id, const Pieces& piece) override {
-    if (piece) piece(Floats(buffers_.committed(static_cast<size_t>(id.index))));
+    if (piece) ReadPieces(buffers_.committed(static_cast<size_t>(id.index)), piece);
   }
 
   void ShowAverages(bool averages) override {
@@ -253,7 +251,7 @@ class ZeroEngine : public Engine {
   }
 
  private:
-  // A parameter that does not change: frozen (no master), or resting until another stage trains it.
+  // A parameter that does not change: frozen (no master), or resting until another stage trains it. On the device.
   struct Still {
     at::Tensor master;   // float32 (numel), or undefined
     at::Tensor compute;  // in its shape; the master itself where that is float32
@@ -285,20 +283,14 @@ class ZeroEngine : public Engine {
     return node ? std::move(node.mapped()) : at::Tensor();
   }
 
-  static void Start(const ParameterSpec& spec, uint64_t seed, const at::Tensor& left, std::span<float> to) {
-    if (left.defined()) {
-      std::copy_n(left.data_ptr<float>(), to.size(), to.begin());
-    } else {
-      FillInitial(spec, seed, to);
-    }
-  }
-
   // `left` is kept as it is where it has its memory for itself; a part of another engine's flat buffer would keep all
-  // of that. `rounded`: room for the float32 values of what is frozen in 16 bits, the same for all: with room of its
-  // own for each, the heap would keep the holes between what stays, and a parameter would cost four bytes.
-  static Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, const at::Tensor& left,
-                         at::Tensor& rounded) {
-    const bool half = ElementBytes(spec.dtype, precision) == 2;
+  // of that. `rounded`: room in the host's memory for the float32 values of what is frozen in 16 bits, the same for
+  // all: with room of its own for each, the heap would keep the holes between what stays, and a parameter would cost
+  // four bytes.
+  Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, const at::Tensor& left,
+                  at::Tensor& rounded) const {
+    const bool half = ElementBytes(spec.dtype, precision) == 2, passing = half && !spec.trainable;
+    const at::Device there = device_.device();
     Still still;
     if (left.defined() && !spec.trainable) {
       still.compute = left.view(spec.shape);
@@ -306,14 +298,17 @@ class ZeroEngine : public Engine {
     }
     at::Tensor values = left;
     if (!left.defined() || left.storage().nbytes() != left.nbytes()) {
-      const bool passing = half && !spec.trainable;
       if (passing && (!rounded.defined() || rounded.numel() < spec.numel()))
         rounded = at::empty({spec.numel()}, at::kFloat);
-      values = passing ? rounded.narrow(0, 0, spec.numel()) : at::empty({spec.numel()}, at::kFloat);
-      Start(spec, seed, left, Floats(values));
+      values = passing          ? rounded.narrow(0, 0, spec.numel())
+               : left.defined() ? left.clone()
+                                : at::empty({spec.numel()}, at::kFloat);
+      if (!left.defined()) FillInitial(spec, seed, Floats(values));
     }
-    still.compute = half ? at::empty(spec.shape, TypeOf(spec.dtype, precision)) : values.view(spec.shape);
-    if (half) Convert(Floats(values), still.compute);
+    if (!passing) values = values.to(there);
+    still.compute = half ? at::empty(spec.shape, at::TensorOptions(TypeOf(spec.dtype, precision)).device(there))
+                         : values.view(spec.shape);
+    if (half) Convert(values, still.compute, device_);
     if (spec.trainable) still.master = values;
     return still;
   }
@@ -352,24 +347,24 @@ class ZeroEngine : public Engine {
       return publisher_.EndParts();
     }
     for (const OwnedPiece& piece : state_.owned())
-      optimizer_.Step(state_.UpdateBuffers(piece), piece.flat.begin, piece.flat.end, step);
+      optimizer_.Step(device_.math(), state_.UpdateBuffers(piece), piece.flat.begin, piece.flat.end, step);
     publisher_.Begin();
   }
 
   // Of the whole gradient, which nobody may hold: from the sums over blocks, each of which one rank owns, in their
   // order.
   double Norm() {
-    if (state_.sharded()) std::ranges::fill(blocks_, 0);
+    if (state_.sharded()) blocks_.zero_();
+    double* sums = blocks_.data_ptr<double>();
     for (const OwnedPiece& piece : state_.owned())
-      SumBlocks(state_.GradientOf(piece), std::span(blocks_).subspan(static_cast<size_t>(piece.flat.begin / kBlock),
-                                                                     static_cast<size_t>(piece.flat.size() / kBlock)));
-    if (state_.sharded())
-      collectives_.Wait(collectives_.AllReduce(
-          at::from_blob(blocks_.data(), {static_cast<int64_t>(blocks_.size())}, at::kDouble), "gradient norm"));
-    return NormOf(blocks_);
+      device_.math().SumBlocks(state_.GradientOf(piece).const_data_ptr<float>(), sums + piece.flat.begin / kBlock,
+                               piece.flat.size() / kBlock);
+    if (state_.sharded()) collectives_.Wait(collectives_.AllReduce(blocks_, "gradient norm"));
+    return device_.math().NormOf(sums, blocks_.numel());
   }
 
   const ModelDeclaration& declaration_;
+  Device& device_;
   Collectives& collectives_;
   FlatState state_;
   const bool every_;  // micro-batch's gradients are reduced
@@ -383,15 +378,15 @@ class ZeroEngine : public Engine {
   std::optional<OffloadedUpdate> offloaded_;
   Buffers buffers_;
   GatherSchedule gathers_;
+  at::Tensor blocks_;                      // float64: the gradient's sums of squares by blocks
   std::vector<Held> held_;                 // per declared parameter
-  std::vector<double> blocks_;             // of the gradient
   int64_t micro_batches_ = 0, ended_ = 0;  // of this step; the backwards that are over
 };
 
 }  // namespace
 
 std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed,
-                                   Collectives& collectives, ModelValues from) {
+                                   Device& device, Collectives& collectives, ModelValues from) {
   RequireMatchingGroups(options.optim, Trained(declaration, {}));
   for (const std::string& pattern : options.trainable) {
     if (Trained(declaration, {pattern}).empty())
@@ -399,7 +394,8 @@ std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const En
   }
   FlatLayout layout(Trained(declaration, options.trainable), collectives.size(),
                     InUnits(options.stage, collectives.size()));
-  return std::make_unique<ZeroEngine>(declaration, options, seed, collectives, std::move(layout), std::move(from));
+  return std::make_unique<ZeroEngine>(declaration, options, seed, device, collectives, std::move(layout),
+                                      std::move(from));
 }
 
 }  // namespace trainyard

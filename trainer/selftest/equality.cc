@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <bit>
 #include <functional>
 #include <map>
@@ -13,6 +14,7 @@
 
 #include "trainer/base/environment.h"
 #include "trainer/base/text.h"
+#include "trainer/device/host_device.h"
 #include "trainer/model/layers.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/train/plan.h"
@@ -76,8 +78,8 @@ Values Whole(Engine& engine, Communicator& group) {
   for (const StateSlice& slice : slices) {
     if (slice.replicated && group.rank() != 0) continue;
     std::vector<int32_t>& values = mine.at(slice.key);
-    for (size_t i = 0; i < slice.values.size(); ++i)
-      values[static_cast<size_t>(slice.begin) + i] = std::bit_cast<int32_t>(slice.values[i]);
+    const at::Tensor bits = slice.values.cpu().view(at::kInt);
+    std::copy_n(bits.const_data_ptr<int32_t>(), bits.numel(), values.begin() + slice.begin);
   }
   std::vector<int32_t> all;
   for (const auto& [key, values] : mine) all.insert(all.end(), values.begin(), values.end());
@@ -93,8 +95,8 @@ Values Whole(Engine& engine, Communicator& group) {
 // For the tests: one bit of what a stage has trained is turned over.
 void Damage(Engine& engine) {
   for (StateSlice& slice : engine.Slices()) {
-    if (slice.values.empty()) continue;
-    slice.values[0] = std::bit_cast<float>(std::bit_cast<int32_t>(slice.values[0]) ^ 1);
+    if (slice.values.numel() == 0) continue;
+    slice.values.view(at::kInt).narrow(0, 0, 1).bitwise_xor_(1);
     return;
   }
 }
@@ -108,7 +110,7 @@ Values Trained(const Way& way, Communicator& group) {
   options.bucket_bytes = way.bucket_bytes;
   options.micro_batch = kSamples;
   options.optim.weight_decay = 0.1;
-  const auto engine = MakeEngine(declaration, options, 7, group);
+  const auto engine = MakeEngine(declaration, options, 7, Host(), group);
   for (int64_t update = 1; update <= kUpdates; ++update) {
     engine->BeginStep(way.micro_batches);
     for (int64_t m = 0; m < way.micro_batches; ++m) {

@@ -1,5 +1,7 @@
 #include "trainer/train/best_weights.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -34,7 +36,10 @@ void BestWeights::Keep(Engine& engine) {
   kept_.resize(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     kept_[i].of = std::move(weights[i]);
-    kept_[i].values.assign(kept_[i].of.values.begin(), kept_[i].of.values.end());
+    at::Tensor& values = kept_[i].values;
+    if (!values.defined() || values.sizes() != kept_[i].of.values.sizes())
+      values = at::empty(kept_[i].of.values.sizes(), at::kFloat);
+    values.copy_(kept_[i].of.values);
   }
 }
 
@@ -43,7 +48,7 @@ void BestWeights::Restore(Engine& engine) const {
   for (const Kept& slice : kept_) kept[{slice.of.key, slice.of.begin}] = &slice;
   for (const StateSlice& slice : engine.Slices()) {
     const auto found = kept.find({KeptKey(slice.key), slice.begin});
-    if (found != kept.end()) std::ranges::copy(found->second->values, slice.values.begin());
+    if (found != kept.end()) slice.values.copy_(found->second->values);
   }
   engine.Publish();
 }

@@ -20,13 +20,13 @@ class BestWeights {
   // Puts them back into the engine that they were kept from, or its like; averages begin with them. REQUIRES: !empty().
   void Restore(Engine& engine) const;
   void Forget() { kept_.clear(); }
-  // To save and to load. The spans stay valid until Forget.
+  // To save and to load. The views stay valid until Forget.
   std::vector<StateSlice> Slices();
 
  private:
   struct Kept {
-    StateSlice of;  // the engine's
-    std::vector<float> values;
+    StateSlice of;      // the engine's
+    at::Tensor values;  // in the host's memory
   };
   std::vector<Kept> kept_;
 };

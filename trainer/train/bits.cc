@@ -27,11 +27,12 @@ std::string CpuModel() {
   return "unknown";
 }
 
-constexpr const char *kReduce = "parallel.reduce", *kReduceIn = "precision.reduce";
+constexpr const char *kReduce = "parallel.reduce", *kReduceIn = "precision.reduce", *kDevice = "parallel.device";
 
 std::string TextOf(const Json& bits, const std::string& name) {
   // Older checkpoints knew one way.
-  if (!bits.contains(name)) return name == kReduce ? "last" : name == kReduceIn ? "fp32" : "unknown";
+  if (!bits.contains(name))
+    return name == kReduce ? "last" : name == kReduceIn ? "fp32" : name == kDevice ? "cpu" : "unknown";
   return bits[name].is_string() ? bits[name].get<std::string>() : bits[name].dump();
 }
 
@@ -49,6 +50,7 @@ Json BitsOf(const Config& config, const Plan& plan) {
   return {{"world", plan.world},
           {"micro", plan.micro},
           {"stage", NameOf(plan.parallel.stage)},
+          {kDevice, config.parallel.device},
           {"precision", NameOf(plan.parallel.precision)},
           {kReduce, sums_often ? "every" : "last"},
           {kReduceIn, plan.parallel.bf16_reduce && plan.world > 1 ? "bf16" : "fp32"},

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -20,6 +21,7 @@
 #include "trainer/config/load.h"
 #include "trainer/train/bits.h"
 #include "trainer/train/frozen.h"
+#include "trainer/train/host_slices.h"
 #include "trainer/train/run_directory.h"
 #include "trainer/train/saved_state.h"
 
@@ -30,12 +32,12 @@ using Json = nlohmann::json;
 
 const std::string kFailed = "failed: ";  // what a rank says instead of how much it has loaded
 
-// What a checkpoint fills of those slices that `wanted` takes.
+// What a checkpoint fills of those slices, of the host's memory, that `wanted` takes.
 template <class Wanted>
 TensorTargets TargetsOf(const std::vector<StateSlice>& slices, const Wanted& wanted) {
   TensorTargets targets;
   for (const StateSlice& slice : slices) {
-    if (wanted(slice)) targets.emplace(slice.key, TensorTarget{slice.shape, slice.values, slice.begin});
+    if (wanted(slice)) targets.emplace(slice.key, TensorTarget{slice.shape, Floats(slice.values), slice.begin});
   }
   return targets;
 }
@@ -46,20 +48,29 @@ bool IsOwned(const StateSlice& slice) { return !slice.replicated; }
 const std::string kModel = "model.", kAverage = "ema.";
 
 void BeginAverages(const std::vector<StateSlice>& state) {
-  std::map<std::pair<std::string, int64_t>, std::span<float>> averages;
+  std::map<std::pair<std::string, int64_t>, at::Tensor> averages;
   for (const StateSlice& slice : state) {
     if (slice.key.starts_with(kAverage)) averages[{slice.key.substr(kAverage.size()), slice.begin}] = slice.values;
   }
   for (const StateSlice& slice : state) {
     if (!slice.key.starts_with(kModel)) continue;
     const auto average = averages.find({slice.key.substr(kModel.size()), slice.begin});
-    if (average != averages.end()) std::ranges::copy(slice.values, average->second.begin());
+    if (average != averages.end()) average->second.copy_(slice.values);
   }
 }
 
 // What leaves every other float as it is when it is added to it, a zero of either sign included.
 void FillNeutral(const TensorTargets& targets) {
   for (const auto& [key, target] : targets) std::fill(target.values.begin(), target.values.end(), -0.f);
+}
+
+// For a thread that shares the processors with a step: no threads of its own.
+void CopyOut(const at::Tensor& values, float* to) {
+  if (values.is_cpu()) {
+    std::memcpy(to, values.const_data_ptr(), values.nbytes());
+  } else {
+    at::from_blob(to, values.sizes(), at::kFloat).copy_(values);
+  }
 }
 
 int64_t CountValues(const TensorTargets& targets) {
@@ -99,8 +110,9 @@ void Checkpoints::Load() {
   const World& world = session_.world;
   auto store = std::make_shared<PrefixStore>(session_.store, "load/");
   SignsOfLife signs(store, world.rank, StopRequested);
+  HostSlices state(Loaded());
   try {
-    const int64_t read = LoadPart([&] { signs.Beat(); });
+    const int64_t read = LoadPart(state, [&] { signs.Beat(); });
     store->Set(std::to_string(world.rank), std::to_string(read));
   } catch (const std::exception& error) {
     store->Set(std::to_string(world.rank), kFailed + MessageOf(error));
@@ -113,19 +125,18 @@ void Checkpoints::Load() {
       throw PeerError(Format("rank %d could not load the weights: %s", rank, values.substr(kFailed.size()).c_str()));
     read += std::stoll(values);
   }
-  const std::vector<StateSlice> state = Loaded();
-  if (resumed_ && read != CountValues(TargetsOf(state, IsReplicated)))
+  if (resumed_ && read != CountValues(TargetsOf(state.slices(), IsReplicated)))
     throw StorageError("the ranks have not read every value of the checkpoint");
   Communicator& communicator = *session_.control;  // host memory
-  for (const StateSlice& slice : state) {
+  for (const StateSlice& slice : state.slices()) {
     if (IsOwned(slice)) continue;
-    at::Tensor values = at::from_blob(slice.values.data(), {slice.end - slice.begin}, at::kFloat);
-    communicator.Wait(resumed_ ? communicator.AllReduce(values, "loading")
-                               : communicator.Broadcast(values, 0, "loading"));
+    communicator.Wait(resumed_ ? communicator.AllReduce(slice.values, "loading")
+                               : communicator.Broadcast(slice.values, 0, "loading"));
   }
+  state.Return();
   if (resumed_ && averages_begin_) BeginAverages(State());
   // What a rank owns of a file that rank 0 alone reads, it takes from the whole.
-  const bool whole = !resumed_ && std::ranges::any_of(state, IsOwned);
+  const bool whole = !resumed_ && std::ranges::any_of(state.slices(), IsOwned);
   if (!config_.init.from.empty())
     LoadFrom(config_.init.from, whole ? LoadedPart::kEverything : LoadedPart::kFrozen, *engine_, communicator,
              session_.store);
@@ -135,13 +146,13 @@ void Checkpoints::Load() {
 
 // What this rank has to read; returns how many values of the checkpoint it has read of what every rank holds.
 // Everywhere else stand values that change no sum. What it owns it reads itself, from whichever files hold it.
-int64_t Checkpoints::LoadPart(const Tick& tick) {
+int64_t Checkpoints::LoadPart(HostSlices& state, const Tick& tick) {
   if (!resumed_) {
     if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_, tick);
+    state.Fetch();
     return 0;
   }
-  const std::vector<StateSlice> state = Loaded();
-  const TensorTargets replicated = TargetsOf(state, IsReplicated), owned = TargetsOf(state, IsOwned);
+  const TensorTargets replicated = TargetsOf(state.slices(), IsReplicated), owned = TargetsOf(state.slices(), IsOwned);
   FillNeutral(replicated);
   if (!owned.empty()) {
     OpenCheckpoint every = OpenCheckpoint::Open(source_->path);
@@ -178,7 +189,8 @@ std::vector<SourceSlice> Checkpoints::Slices() const {
       continue;
     }
     if (from < to)
-      slices.push_back({slice.key, slice.shape, slice.begin + from, slice.begin + to, slice.values.data() + from});
+      slices.push_back({slice.key, slice.shape, slice.begin + from, slice.begin + to,
+                        [values = slice.values.narrow(0, from, to - from)](float* at) { CopyOut(values, at); }});
   }
   return slices;
 }
@@ -233,7 +245,10 @@ std::optional<int64_t> LoadModel(const std::string& path, const Config& config, 
   for (StateSlice& slice : wanted) {
     if (slice.key.starts_with(kModel)) slice.key = WeightsKey(found, slice.key.substr(kModel.size()));
   }
-  LoadTensors(found, TargetsOf(wanted, [](const StateSlice& slice) { return !slice.key.starts_with("adamw."); }));
+  std::erase_if(wanted, [](const StateSlice& slice) { return slice.key.starts_with("adamw."); });
+  HostSlices here(std::move(wanted));
+  LoadTensors(found, TargetsOf(here.slices(), [](const StateSlice&) { return true; }));
+  here.Return();
   engine.Publish();
   return found.manifest.step;
 }
@@ -310,8 +325,8 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
   for (const StateSlice& slice : engine.Slices()) {
     const std::string name = slice.key.starts_with("buffer.") ? slice.key.substr(7) : "";
     if (name.empty() || !file.tensors().contains(name)) continue;
-    const std::vector<float> whole = file.Floats(name, tick);
-    std::copy(whole.begin() + slice.begin, whole.begin() + slice.end, slice.values.begin());
+    std::vector<float> whole = file.Floats(name, tick);
+    slice.values.copy_(at::from_blob(whole.data() + slice.begin, slice.values.sizes(), at::kFloat));
   }
 } catch (const DataError& error) {  // what a person has named, not what a run was to train on
   throw ConfigError(field + ": " + error.what());

@@ -13,6 +13,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/train/best_weights.h"
+#include "trainer/train/host_slices.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/resume.h"
 #include "trainer/train/session.h"
@@ -49,7 +50,7 @@ class Checkpoints {
   std::vector<StateSlice> State() const;
   // What is read from the chosen checkpoint.
   std::vector<StateSlice> Loaded() const;
-  int64_t LoadPart(const Tick& tick);
+  int64_t LoadPart(HostSlices& state, const Tick& tick);
   void Begin(const TrainState& train);
   std::vector<SourceSlice> Slices() const;
 

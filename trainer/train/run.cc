@@ -9,7 +9,10 @@
 #include "trainer/base/memory.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/comm/store.h"
 #include "trainer/config/relations.h"
+#include "trainer/device/open_device.h"
 #include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/evaluator.h"
@@ -72,13 +75,15 @@ struct Alone {
         config(SetUp(grounds)),
         task(BuildTask(config)),
         stages(PlanStages(config, PlanOf(config, grounds, *task, 0))),
-        communicator(MakeSingleCommunicator()) {
+        device(OpenDevice(config.parallel.device, 0)),
+        collectives(device->Connect(std::make_shared<MemoryStore>(), {})),
+        control(MakeSingleCommunicator()) {
     // One engine, and no checkpoint: less than a run takes, whose other stages never come here.
     const MemoryBudget budget = BudgetOf(grounds.hardware);
     const int64_t engine_bytes = PlanEngine(task->model(), plan().parallel, stages.back().stage.trainable).total();
     if (static_cast<uint64_t>(engine_bytes) > budget.bytes)
       RequireMemory({task->model(), std::span(&stages.back().stage, 1), plan().parallel, 1}, budget);
-    engine = BuildEngine(stages.back(), *task, *communicator);
+    engine = BuildEngine(stages.back(), *task, *device, *collectives);
   }
   const Plan& plan() const { return stages.back().plan; }
 
@@ -86,7 +91,9 @@ struct Alone {
   const Config config;
   std::unique_ptr<Task> task;
   std::vector<StageRun> stages;
-  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Collectives> collectives;
+  std::unique_ptr<Communicator> control;
   std::unique_ptr<Engine> engine;  // of the last stage, whose checkpoints are evaluated
 };
 
@@ -129,7 +136,7 @@ void DryRun(const Config& given) {
   const Config& config = alone.config;
   if (!config.init.from.empty()) LoadWeights("init.from", config.init.from, *alone.engine);
   PhaseClock clock;
-  Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.communicator, clock);
+  Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.control, clock);
   TrainState train;
   const Decisions decisions = DecideFor(alone.grounds, *alone.task, 0);
   const int64_t first = alone.stages.back().first;  // the engine is of the last stage
@@ -156,12 +163,11 @@ void EvaluateCheckpoint(const Config& given, const std::string& path) {
       LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint(obey), obey), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
-    LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.communicator,
-             std::make_shared<MemoryStore>());
+    LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.control, std::make_shared<MemoryStore>());
   alone.engine->Publish();
   std::unique_ptr<Progress> bar;
-  const auto result = RunEvaluation(
-      *alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.communicator, [&](int done, int total) {
+  const auto result =
+      RunEvaluation(*alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.control, [&](int done, int total) {
         if (done > 0) return bar->Update(done, "");
         bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment(), Progress::End::kNothing);
         bar->Await(0, "evaluation");

@@ -14,7 +14,7 @@
 #include "trainer/comm/gloo.h"
 #include "trainer/comm/signs_of_life.h"
 #include "trainer/config/load.h"
-#include "trainer/device/host_device.h"
+#include "trainer/device/open_device.h"
 #include "trainer/launch/route.h"
 #include "trainer/train/run_directory.h"
 
@@ -124,7 +124,7 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   Session session;
   session.world = WorldFromEnvironment();
   const World& world = session.world;
-  session.device = MakeHostDevice();
+  session.device = OpenDevice(config.parallel.device, world.local_rank);
   if (world.size == 1) {
     JoinAlone(config, data, session);
     return session;

@@ -57,7 +57,7 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
   return runs;
 }
 
-std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
+std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Device& device, Collectives& collectives,
                                     ModelValues from) {
   return MakeEngine(task.model(),
                     {.stage = stage.plan.parallel.stage,
@@ -71,7 +71,7 @@ std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Col
                      .tile_bytes = stage.plan.parallel.tile_bytes,
                      .optim = stage.config.optim,
                      .trainable = stage.stage.trainable},
-                    static_cast<uint64_t>(stage.config.run.seed), collectives, std::move(from));
+                    static_cast<uint64_t>(stage.config.run.seed), device, collectives, std::move(from));
 }
 
 }  // namespace trainyard

@@ -28,7 +28,7 @@ struct StageRun {
 std::vector<StageRun> PlanStages(const Config& config, const Plan& plan);
 
 // The engine of a stage; `from`: what the stage before has left.
-std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Collectives& collectives,
+std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Device& device, Collectives& collectives,
                                     ModelValues from = {});
 
 }  // namespace trainyard

@@ -145,7 +145,7 @@ StepResult Step::Agree(const Local& local) {
   values[2] = local.wants_save ? 1 : 0;
   for (const LossResult& loss : local.losses) {
     values[0] += loss.share.item<double>();
-    const at::Tensor metrics = loss.metrics.contiguous();
+    const at::Tensor metrics = loss.metrics.cpu().contiguous();
     for (size_t i = kMetrics; i < values.size(); ++i) values[i] += metrics.data_ptr<double>()[i - kMetrics];
   }
   const size_t failures = values.size();

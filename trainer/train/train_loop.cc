@@ -103,7 +103,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       decisions_(DecideFor(grounds, *task_, resume.global_batch)),
       plan_(MakePlan(config, decisions_, *task_->MakeOrder(static_cast<uint64_t>(config.run.seed)))),
       stages_(PlanStages(config, plan_)),
-      engine_(BuildEngine(stage(), *task_, *session_.communicator)),
+      engine_(BuildEngine(stage(), *task_, *session_.device, *session_.communicator)),
       clock_(session_.hang ? &session_.hang->recorder() : nullptr),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
       rank_zero_(session_.store, *session_.control),
@@ -207,7 +207,7 @@ void TrainLoop::NextStage() {
   step_.reset();
   ModelValues left = engine_->Release();
   engine_.reset();  // two at once would take more than any stage does
-  engine_ = BuildEngine(next, *task_, *session_.communicator, std::move(left));
+  engine_ = BuildEngine(next, *task_, *session_.device, *session_.communicator, std::move(left));
   checkpoints_.SetEngine(*engine_);
   step_ = std::make_unique<Step>(next.config, next.plan, *task_, *engine_, *session_.control, clock_);
   train_.BeginStage(train_.stage + 1);

@@ -42,9 +42,10 @@ class HistoryEvaluation : public Evaluation {
     for (int64_t i = begin; i < end; ++i) windows.push_back(windows_.at(ids_[static_cast<size_t>(i)]));
     DistillationBatch batch;
     FillBatch(windows, batch);
-    const TransformerOutput output = model_.Forward(Pass::Evaluation(weights_), batch.input);
-    const Score action = ScoreOf(output.actions, batch.actions);
-    const Score type = compressed_ ? ScoreOf(output.types, batch.types) : Score{};
+    const Pass pass = Pass::Evaluation(weights_);
+    const TransformerOutput output = model_.Forward(pass, batch.input);
+    const Score action = ScoreOf(output.actions, pass.Upload(batch.actions));
+    const Score type = compressed_ ? ScoreOf(output.types, pass.Upload(batch.types)) : Score{};
     double* slot = slots_.data() + item * kSlotsPerItem;
     for (double value : {action.loss, action.correct, action.count, type.loss, type.correct, type.count})
       *slot++ = value;

@@ -96,9 +96,9 @@ class DistillationTask : public Task {
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const DistillationBatch&>(batch);
     const TransformerOutput output = model_.Forward(pass, b.input);
-    const HeadLoss action = LossOfHead(output.actions, b.actions, denominators[0]);
+    const HeadLoss action = LossOfHead(output.actions, pass.Upload(b.actions), denominators[0]);
     if (!compressed_) return {action.share, action.metrics};
-    const HeadLoss type = LossOfHead(output.types, b.types, denominators[1]);
+    const HeadLoss type = LossOfHead(output.types, pass.Upload(b.types), denominators[1]);
     return {action.share + options_.type_loss_weight * type.share, at::cat({action.metrics, type.metrics})};
   }
 

@@ -57,7 +57,7 @@ std::vector<int> Player::ChooseActions() {
     const TransformerOutput output = model_.Forward(Pass::Evaluation(weights_), batch.input);
     bool closed = false;
     if (may_close) {
-      const at::Tensor types = output.types.select(1, 0).argmax(-1).contiguous();
+      const at::Tensor types = output.types.select(1, 0).argmax(-1).cpu().contiguous();
       for (size_t i = 0; i < seats_.size(); ++i) {
         Seat& seat = seats_[i];
         const bool full = static_cast<int>(seat.current.size()) >= kRolloutSteps;
@@ -68,7 +68,7 @@ std::vector<int> Player::ChooseActions() {
       }
     }
     if (closed) continue;
-    const at::Tensor p = output.actions.select(1, 0).softmax(-1).contiguous();
+    const at::Tensor p = output.actions.select(1, 0).softmax(-1).cpu().contiguous();
     std::vector<int> actions;
     for (size_t i = 0; i < seats_.size(); ++i) {
       const float* row = p.data_ptr<float>() + i * kNumActions;
@@ -114,7 +114,7 @@ Policy PolicyWithoutHistory(const Transformer& model, Weights& weights, bool com
     window.queries.push_back(QueryOf({s / kGridSize, s % kGridSize}, window.rows.size()));
   DistillationBatch batch;
   FillBatch(std::span(&window, 1), batch);
-  const at::Tensor p = model.Forward(Pass::Evaluation(weights), batch.input).actions.softmax(-1).contiguous();
+  const at::Tensor p = model.Forward(Pass::Evaluation(weights), batch.input).actions.softmax(-1).cpu().contiguous();
   Policy policy;
   for (size_t s = 0; s < policy.size(); ++s)
     std::copy_n(p.data_ptr<float>() + s * kNumActions, kNumActions, policy[s].begin());

@@ -116,7 +116,9 @@ at::Tensor Transformer::Embed(const Pass& pass, const TransformerInput& input) c
   return at::cat({x_BCD, q_BQD}, 1);
 }
 
-TransformerOutput Transformer::Forward(const Pass& pass, const TransformerInput& input) const {
+TransformerOutput Transformer::Forward(const Pass& pass, const TransformerInput& batch) const {
+  const TransformerInput input{pass.Upload(batch.features), pass.Upload(batch.kinds), pass.Upload(batch.states),
+                               pass.Upload(batch.visible)};
   // By value: a unit may run once more in backward.
   at::Tensor x = pass.Unit(ends_.unit(), [=, this](at::TensorList) { return Embed(pass, input); }, {});
   for (size_t i = 0; i < layers_.size(); ++i) {

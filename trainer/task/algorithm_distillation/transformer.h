@@ -51,7 +51,8 @@ class Transformer {
   Transformer(const Scope& s, const Options& options);
   // Query i of sample b gets what the reference gives for the sequence of its visible[b][i] context
   // rows followed by the query.
-  TransformerOutput Forward(const Pass& pass, const TransformerInput& input) const;
+  // The input lies in the host's memory, the output where forward computes.
+  TransformerOutput Forward(const Pass& pass, const TransformerInput& batch) const;
 
  private:
   struct CompressionTokens {

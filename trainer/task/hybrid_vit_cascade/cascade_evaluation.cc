@@ -176,9 +176,11 @@ class CascadeEvaluation : public Evaluation {
     const auto sampled = [&](const at::Tensor& xrays, at::Tensor* before) {
       return SampleVolumes(setup_.model, setup_.weights, setup_.stage, xrays.unsqueeze(0),
                            setup_.options.sampling_steps, KeyOf(patient), before)
-          .squeeze(0);
+          .squeeze(0)
+          .cpu();
     };
     const at::Tensor volume = sampled(tensors.xrays, &previous);
+    if (previous.defined()) previous = previous.cpu();
     const at::Tensor truth = ToUnit(tensors.volume.squeeze(0));
     const auto psnr = [&truth](const at::Tensor& x) { return Psnr(ToUnit(x.squeeze(0)), truth); };
     const at::Tensor mean = setup_.means.At(setup_.stage);
@@ -285,14 +287,14 @@ at::Tensor SampleVolumes(const CascadeModel& model, Weights& weights, size_t sta
   NoisedVolume asked;
   if (stage > 0) asked.previous = UpSampled(SampleVolumes(model, weights, stage - 1, xrays, steps, key), S);
   if (previous) *previous = asked.previous;
-  const EncodedXrays encoded = model.Encode(pass, stage, xrays);
+  const EncodedXrays encoded = model.Encode(pass, stage, pass.Upload(xrays));
   const auto velocity = [&](const at::Tensor& x, const at::Tensor& t) {
     asked.x = x;
     asked.t = t;
     return model.Velocity(pass, stage, asked, encoded);
   };
   const at::Tensor noise = NormalDraws({B, 1, S, S, S}, HashKey(key, stage), "sample");
-  return Ddim(model.schedule(), steps, noise, velocity);
+  return Ddim(model.schedule(), steps, pass.Upload(noise), velocity);
 }
 
 std::unique_ptr<Evaluation> MakeCascadeEvaluation(const EvaluationSetup& setup) {

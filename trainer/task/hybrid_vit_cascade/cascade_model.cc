@@ -259,7 +259,7 @@ at::Tensor StageNet::Tokens(const Pass& pass, const at::Tensor& volume) const {
     if (i < embedding_.norms.size()) x = at::silu(embedding_.norms[i](pass, x));
   }
   at::Tensor places = pass[positions_].squeeze(0);
-  if (places_) places = places + PlaceCodes({grid_, grid_, grid_}, shape_.dim).to(places.scalar_type());
+  if (places_) places = places + PlaceCodes({grid_, grid_, grid_}, shape_.dim).to(places.options());
   return AddToEach(x.flatten(2).transpose(1, 2).contiguous(), places);
 }
 
@@ -304,17 +304,17 @@ EncodedXrays CascadeModel::Encode(const Pass& pass, size_t stage, const at::Tens
   at::Tensor context = context_ == Context::kViews ? PixelsOfViews(views) : PixelRows(features);
   if (context_ == Context::kViews) {
     const at::Tensor places = PlaceCodes({views.size(1), views.size(3), views.size(4)}, views.size(2));
-    context = AddToEach(context, places.to(context.scalar_type()));
+    context = AddToEach(context, places.to(context.options()));
   }
   return {features, context, stages_[stage].Prior(pass, features)};
 }
 
 at::Tensor CascadeModel::Velocity(const Pass& pass, size_t stage, const NoisedVolume& volume,
                                   const EncodedXrays& xrays) const {
-  const at::Tensor time = volume.t.to(at::kFloat) / static_cast<double>(schedule_.steps());
+  const at::Tensor time = pass.Upload(volume.t.to(at::kFloat) / static_cast<double>(schedule_.steps()));
   const at::Tensor condition = encoder_.Condition(pass, xrays.features, time);
   const at::Tensor said = stages_[stage].Forward(pass, volume, xrays, condition);
-  return Expectation(stage, volume) + said * Uncertainty(stage, volume.t);
+  return Expectation(stage, volume) + said * Uncertainty(stage, volume.t).to(said.device());
 }
 
 at::Tensor CascadeModel::Uncertainty(size_t stage, const at::Tensor& t) const {
@@ -324,7 +324,7 @@ at::Tensor CascadeModel::Uncertainty(size_t stage, const at::Tensor& t) const {
 }
 
 at::Tensor CascadeModel::Expectation(size_t stage, const NoisedVolume& volume) const {
-  const NoiseLevel level(schedule_, volume.t);
+  const NoiseLevel level(schedule_, volume.t, volume.x.device());
   const double variance = Deviation(stage) * Deviation(stage);
   const at::Tensor total = level.signal.square() * variance + level.noise.square();
   const at::Tensor x = volume.x * (level.signal * (1 - variance));

@@ -46,7 +46,8 @@ class CascadeTask : public Task {
     }
     const CascadeBatch& b = read ? given : nothing;
     const SampleLosses losses = LossesOf(model_, pass, stage, b, options_.intensity, options_.times());
-    const at::Tensor diffusion = (losses.diffusion * b.weight).sum(), physics = (losses.physics * b.weight).sum();
+    const at::Tensor weight = pass.Upload(b.weight);
+    const at::Tensor diffusion = (losses.diffusion * weight).sum(), physics = (losses.physics * weight).sum();
     const double samples = std::max(1.0, denominators[0]), weights = std::max(1e-12, denominators[1]);
     const at::Tensor share = diffusion / samples + physics * (options_.stage[stage].physics / samples);
     return {share, at::stack({diffusion.detach() / samples, physics.detach() / weights}).to(at::kDouble)};

@@ -52,11 +52,11 @@ at::Tensor Ddim(const NoiseSchedule& schedule, int64_t count, at::Tensor x,
   const std::vector<int64_t> steps = DdimSteps(schedule.steps(), count);
   for (size_t i = 0; i < steps.size(); ++i) {
     const at::Tensor t = at::full({x.size(0)}, steps[i], at::kLong);
-    const NoiseLevel level(schedule, t);
+    const NoiseLevel level(schedule, t, x.device());
     const at::Tensor x0 = level.CleanOf(x, velocity(x, t)).clamp_(-1, 1);
     if (i + 1 == steps.size()) return x0;
     const at::Tensor e = (x - level.signal * x0) / level.noise;
-    x = NoiseLevel(schedule, at::full({x.size(0)}, steps[i + 1], at::kLong)).Noised(x0, e);
+    x = NoiseLevel(schedule, at::full({x.size(0)}, steps[i + 1], at::kLong), x.device()).Noised(x0, e);
   }
   return x;
 }

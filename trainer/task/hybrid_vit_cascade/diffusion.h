@@ -34,8 +34,9 @@ class NoiseSchedule {
 struct NoiseLevel {
   at::Tensor signal, noise;
 
-  NoiseLevel(const NoiseSchedule& schedule, const at::Tensor& t)
-      : signal(schedule.Signal(t)), noise(schedule.Noise(t)) {}
+  // `where`: of the volumes.
+  NoiseLevel(const NoiseSchedule& schedule, const at::Tensor& t, at::Device where = at::kCPU)
+      : signal(schedule.Signal(t).to(where)), noise(schedule.Noise(t).to(where)) {}
   at::Tensor Noised(const at::Tensor& x0, const at::Tensor& e) const;
   at::Tensor Velocity(const at::Tensor& x0, const at::Tensor& e) const;
   at::Tensor CleanOf(const at::Tensor& x, const at::Tensor& v) const;
@@ -46,7 +47,7 @@ struct NoiseLevel {
 std::vector<int64_t> DdimSteps(int64_t steps, int64_t count);
 
 // Deterministic DDIM (Song et al., arXiv 2010.02502, eta 0) from the noise `x`: x0 is held in [-1, 1] in each step.
-// `velocity(x, t)`: what the network says, t: (B) int64.
+// `velocity(x, t)`: what the network says, t: (B) int64 on the host.
 at::Tensor Ddim(const NoiseSchedule& schedule, int64_t count, at::Tensor x,
                 const std::function<at::Tensor(const at::Tensor& x, const at::Tensor& t)>& velocity);
 

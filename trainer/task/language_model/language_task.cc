@@ -86,9 +86,9 @@ class LanguageTask : public Task {
 
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const LanguageBatch&>(batch);
-    const at::Tensor logits = model_.Forward(pass, b.tokens);
-    const at::Tensor sum =
-        at::cross_entropy_loss(logits.flatten(0, 1), b.targets.flatten(), {}, at::Reduction::Sum, kIgnored);
+    const at::Tensor logits = model_.Forward(pass, pass.Upload(b.tokens));
+    const at::Tensor sum = at::cross_entropy_loss(logits.flatten(0, 1), pass.Upload(b.targets).flatten(), {},
+                                                  at::Reduction::Sum, kIgnored);
     return {sum * (denominators[0] > 0 ? 1 / denominators[0] : 0), at::empty({0}, at::kDouble)};
   }
 

@@ -37,9 +37,10 @@ class LossEvaluation : public Evaluation {
     const std::vector<std::span<const Token>> windows(read.begin(), read.end());
     LanguageBatch batch;
     FillBatch(windows, setup_.windows.context(), batch);
-    const at::Tensor logits = setup_.model.Forward(Pass::Evaluation(setup_.weights), batch.tokens);
+    const Pass pass = Pass::Evaluation(setup_.weights);
+    const at::Tensor logits = setup_.model.Forward(pass, pass.Upload(batch.tokens));
     const at::Tensor loss =
-        at::cross_entropy_loss(logits.flatten(0, 1), batch.targets.flatten(), {}, at::Reduction::Sum);
+        at::cross_entropy_loss(logits.flatten(0, 1), pass.Upload(batch.targets).flatten(), {}, at::Reduction::Sum);
     slots_[static_cast<size_t>(item * kSlotsPerItem)] = loss.item<double>();
     slots_[static_cast<size_t>(item * kSlotsPerItem + 1)] = batch.denominators[0];
   }

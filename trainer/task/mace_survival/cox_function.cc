@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 struct Known : Function<Known> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor&, const at::Tensor& gradient, double sum) {
     ctx->save_for_backward({gradient});
-    at::Tensor value = at::empty({}, at::kFloat);
+    at::Tensor value = at::empty({}, gradient.options());
     value.fill_(sum);
     return value;
   }
@@ -41,7 +41,7 @@ struct Subjects {
 };
 
 Subjects Present(const at::Tensor& rows, const at::Tensor& mine) {
-  const at::Tensor all = rows.detach().contiguous(), own = mine.contiguous();
+  const at::Tensor all = rows.detach().cpu().contiguous(), own = mine.contiguous();
   const std::set<float> places(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
   Subjects subjects;
   for (int64_t r = 0; r < all.size(0); ++r) {
@@ -82,7 +82,7 @@ GatheredLoss GlobalCoxLoss(const at::Tensor& rows, const at::Tensor& mine) {
   }
   loss.pairs = CountPairs(subjects.risk, subjects.outcomes, subjects.mine);
   loss.comparable = CountPairs(subjects.risk, subjects.outcomes).comparable;
-  loss.sum = Known::apply(rows, gradient, sum);
+  loss.sum = Known::apply(rows, gradient.to(rows.device()), sum);
   return loss;
 }
 

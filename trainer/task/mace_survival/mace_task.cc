@@ -84,13 +84,14 @@ class MaceTask : public Task {
 
   LossResult Loss(const Pass& pass, const Batch& given, std::span<const double> denominators) const override {
     const auto& b = static_cast<const SurvivalBatch&>(given);
-    GlobalBatch batch{b.facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, at::kFloat)};
-    const Predictions of = model_.Forward(pass, b.volumes, batch);
+    const at::Tensor facts = pass.Upload(b.facts), present = b.facts.select(1, GatheredRow::kPresent - 1);
+    GlobalBatch batch{facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, facts.options())};
+    const Predictions of = model_.Forward(pass, pass.Upload(b.volumes), batch);
     if (options_.pretrains()) model_.StageScaling(pass, scaling_);
     const at::Tensor share = options_.pretrains() && pass.stage() == kPretraining
                                  ? FeatureLoss(pass, of, b, batch, denominators[1])
-                                 : CoxShare(pass, of, b, denominators[0]);
-    const double events = batch.present.dot(b.facts.select(1, GatheredRow::kEvent - 1)).item<double>();
+                                 : CoxShare(pass, of, facts, b, denominators[0]);
+    const double events = present.dot(b.facts.select(1, GatheredRow::kEvent - 1)).item<double>();
     return {share + batch.nothing, at::tensor({share.item<double>(), events}, at::kDouble)};
   }
 
@@ -111,8 +112,9 @@ class MaceTask : public Task {
 
  private:
   // The part of the negative log partial likelihood that this rank's events have, over risk sets of all ranks.
-  at::Tensor CoxShare(const Pass& pass, const Predictions& of, const SurvivalBatch& b, double events) const {
-    const at::Tensor rows = model_.Gather(pass, at::cat({of.risk.unsqueeze(1), b.facts}, 1));
+  at::Tensor CoxShare(const Pass& pass, const Predictions& of, const at::Tensor& facts, const SurvivalBatch& b,
+                      double events) const {
+    const at::Tensor rows = model_.Gather(pass, at::cat({of.risk.unsqueeze(1), facts}, 1));
     const GatheredLoss loss = GlobalCoxLoss(rows, b.facts.select(1, GatheredRow::kPlace - 1));
     return loss.sum * (events > 0 ? 1 / events : 0);
   }
@@ -120,7 +122,7 @@ class MaceTask : public Task {
   at::Tensor FeatureLoss(const Pass& pass, const Predictions& of, const SurvivalBatch& b, GlobalBatch& batch,
                          double samples) const {
     model_.GatherNothing(pass, batch);
-    const at::Tensor targets = (b.features - Tensor(scaling_.mean)) / Tensor(scaling_.deviation);
+    const at::Tensor targets = pass.Upload((b.features - Tensor(scaling_.mean)) / Tensor(scaling_.deviation));
     const at::Tensor errors = (of.features - targets).square().sum(1) * batch.present;
     return errors.sum() / (samples * static_cast<double>(scaling_.mean.size()));
   }

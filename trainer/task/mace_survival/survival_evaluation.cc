@@ -52,9 +52,10 @@ class SurvivalEvaluation : public Evaluation {
     if (!loader_) StartLoader();
     const Share share = loader_->Next();
     const auto& batch = static_cast<const SurvivalBatch&>(*share.at(0));
-    GlobalBatch all{batch.facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, at::kFloat)};
     const Pass pass = Pass::Evaluation(setup_.weights);
-    const Predictions of = setup_.model.Forward(pass, batch.volumes, all);
+    const at::Tensor facts = pass.Upload(batch.facts);
+    GlobalBatch all{facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, facts.options())};
+    const Predictions of = OnHost(setup_.model.Forward(pass, pass.Upload(batch.volumes), all));
     const at::Tensor errors = features() > 0 ? FeatureErrors(pass, of, batch) : at::Tensor();
     const int64_t first = (int64_t{chunk} * setup_.world + setup_.rank) * kGroup;
     for (int64_t i = 0; i < kGroup && first + i < count_; ++i) {
@@ -117,8 +118,12 @@ class SurvivalEvaluation : public Evaluation {
   }
 
   // (B): of the features, scaled as the weights say.
+  static Predictions OnHost(const Predictions& of) {
+    return {of.risk.cpu(), of.features.defined() ? of.features.cpu() : at::Tensor()};
+  }
+
   at::Tensor FeatureErrors(const Pass& pass, const Predictions& of, const SurvivalBatch& batch) const {
-    at::Tensor mean = setup_.model.mean(pass), deviation = setup_.model.deviation(pass);
+    at::Tensor mean = setup_.model.mean(pass).cpu(), deviation = setup_.model.deviation(pass).cpu();
     if (!deviation.any().item<bool>()) {  // weights that were never trained
       const auto tensor = [](const std::vector<float>& values) {
         return at::from_blob(const_cast<float*>(values.data()), {std::ssize(values)}, at::kFloat);

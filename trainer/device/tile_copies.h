@@ -1,6 +1,6 @@
 // Copies between the memory that forward and backward use and the host memory that an offloaded optimizer uses.
-#ifndef TRAINYARD_TRAINER_PARALLEL_TILE_COPIES_H_
-#define TRAINYARD_TRAINER_PARALLEL_TILE_COPIES_H_
+#ifndef TRAINYARD_TRAINER_DEVICE_TILE_COPIES_H_
+#define TRAINYARD_TRAINER_DEVICE_TILE_COPIES_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -32,4 +32,4 @@ std::unique_ptr<TileCopies> MakeHostCopies();
 
 }  // namespace trainyard
 
-#endif  // TRAINYARD_TRAINER_PARALLEL_TILE_COPIES_H_
+#endif  // TRAINYARD_TRAINER_DEVICE_TILE_COPIES_H_

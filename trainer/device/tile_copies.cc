@@ -1,4 +1,4 @@
-#include "trainer/parallel/tile_copies.h"
+#include "trainer/device/tile_copies.h"
 
 #include <ATen/ops/empty.h>
 

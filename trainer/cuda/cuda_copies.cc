@@ -1,0 +1,67 @@
+#include "trainer/cuda/cuda_copies.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <stdexcept>
+#include <utility>
+
+#include "trainer/cuda/cuda_error.h"
+
+namespace trainyard {
+namespace {
+
+class CudaCopies : public TileCopies {
+ public:
+  explicit CudaCopies(at::Device device)
+      : device_(device), stream_(c10::cuda::getStreamFromPool(false, device.index())) {}
+  // The memory of what is on its way must outlive that.
+  ~CudaCopies() override { cudaStreamSynchronize(stream_.stream()); }
+
+  at::Tensor HostMemory(int64_t elements, at::ScalarType type) override {
+    return at::empty({elements}, at::TensorOptions(type).pinned_memory(true));
+  }
+
+  Event Copy(const at::Tensor& from, const at::Tensor& to) override {
+    if (from.nbytes() != to.nbytes() || from.scalar_type() != to.scalar_type())
+      throw std::logic_error("a copy between tensors of different sizes or types");
+    const c10::cuda::CUDAGuard guard(device_.index());
+    c10::Event ready(at::kCUDA);
+    ready.record(c10::cuda::getCurrentCUDAStream(device_.index()).unwrap());
+    ready.block(stream_.unwrap());
+    RequireCuda(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(), cudaMemcpyDefault,
+                                stream_.stream()),
+                "cudaMemcpyAsync");
+    Job job{from, to, c10::Event(at::kCUDA)};
+    job.copied.record(stream_.unwrap());
+    jobs_.push_back(std::move(job));
+    return ++submitted_;
+  }
+
+  void Wait(Event event) override {
+    for (; done_ < event; ++done_) {
+      jobs_.front().copied.synchronize();
+      jobs_.pop_front();
+    }
+  }
+
+ private:
+  struct Job {
+    at::Tensor from, to;
+    c10::Event copied;
+  };
+  const at::Device device_;
+  const c10::cuda::CUDAStream stream_;
+  std::deque<Job> jobs_;
+  Event submitted_ = 0, done_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TileCopies> MakeCudaCopies(at::Device device) { return std::make_unique<CudaCopies>(device); }
+
+}  // namespace trainyard
