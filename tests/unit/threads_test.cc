@@ -26,7 +26,9 @@
 #include "trainer/device/host_device.h"
 #include "trainer/model/attention.h"
 #include "trainer/model/convolve.h"
+#include "trainer/model/elementwise.h"
 #include "trainer/model/fused_ops.h"
+#include "trainer/model/group_norm.h"
 #include "trainer/model/parallel_for.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
@@ -101,7 +103,8 @@ TEST(Threads, Product) {
                                               {37, 768, 2100},
                                               {5, 24, 100},
                                               {0, 24, 100},
-                                              {3200, 24, 100}}) {
+                                              {3200, 24, 100},
+                              {648, 96, 8}}) {
     const at::Tensor x = Random({2, rows / 2, inputs}), weight = Random({outputs, inputs}), bias = Random({outputs});
     SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " -> " << outputs);
     ExpectTheSameBits([&] { return WithGradients(Product(x, weight, bias), {x, weight, bias}); });
@@ -137,6 +140,25 @@ TEST(Threads, AttentionToEverything) {
     ExpectTheSameBits([&] { return WithGradients(Attention(q, k, v, 3, {7, p}), {q, k, v}); });
   const Tensors low = Bf16({q, k, v});
   ExpectTheSameBits([&] { return WithGradients(Attention(low[0], low[1], low[2], 3, {7, 0.2}), low); });
+}
+
+// Sizes that leave the edge of a cut anywhere in a vector.
+TEST(Threads, FunctionsOfEachValueAndOfRows) {
+  for (const int64_t n : {40000, 66550, 110592}) {
+    for (const at::Tensor& x : {Random({n}), Random({n}).to(at::kBFloat16)}) {
+      ExpectTheSameBits([&] { return WithGradients(Silu(x), {x}); });
+      ExpectTheSameBits([&] { return WithGradients(Sigmoid(x), {x}); });
+      const at::Tensor rows = x.narrow(0, 0, n / 24 * 24).view({-1, 24});
+      ExpectTheSameBits([&] { return WithGradients(Softmax(rows), {rows}); });
+    }
+  }
+}
+
+TEST(Threads, NormOfGroups) {
+  for (const auto& [channels, groups] : {std::pair(32, 8), {24, 8}, {48, 8}, {8, 8}}) {
+    const at::Tensor x = Random({3, channels, 6, 5, 6}), weight = Random({channels}), bias = Random({channels});
+    ExpectTheSameBits([&] { return WithGradients(NormOfGroups(x, groups, weight, bias, 1e-5), {x, weight, bias}); });
+  }
 }
 
 TEST(Threads, WhatIsDoneToEachSample) {

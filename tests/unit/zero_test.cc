@@ -23,7 +23,7 @@ namespace trainyard {
 namespace {
 
 // Odd sizes; a norm that stays float32, a frozen part, a parameter that gets no gradient on some ranks, a head under
-// two names, and a unit that is used twice, as is one of its parameters.
+// two names, a unit that is used twice, as is one of its parameters, and a value that two units use, one of them twice.
 struct Net {
   explicit Net(const Scope& root)
       : first(root.Unit("first")),
@@ -49,12 +49,17 @@ struct Net {
                                    {pass.Upload(x)});
     const at::Tensor z = pass.Unit(second.unit(),
                                    [=, this](at::TensorList in) {
-                                     const at::Tensor out = head(pass, norm(pass, in[0]).tanh());
+                                     // Its input once more: with what is behind it, three summands of a gradient.
+                                     const at::Tensor h = norm(pass, in[0]).tanh() + in[0] * 0.1;
+                                     const at::Tensor out = head(pass, h.to(head.ComputeType(pass)));
                                      return all ? sometimes(pass, out) : out;
                                    },
                                    {y});
     return pass.Unit(first.unit(),
-                     [=, this](at::TensorList in) { return (in[0] * pass[up.weight].sum()).square().sum(); }, {z});
+                     [=, this](at::TensorList in) {
+                       return (in[0] * pass[up.weight].sum()).square().sum() + in[1].to(at::kFloat).sin().sum();
+                     },
+                     {z, y});
   }
 
   Scope first, second;

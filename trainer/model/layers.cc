@@ -5,13 +5,13 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/group_norm.h>
 #include <ATen/ops/rsqrt.h>
 
 #include <cmath>
 
 #include "trainer/model/convolve.h"
 #include "trainer/model/device_ops.h"
+#include "trainer/model/group_norm.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 
@@ -84,7 +84,7 @@ GroupNorm::GroupNorm(const Scope& s, int64_t groups, int64_t channels, double ep
       eps(eps) {}
 
 at::Tensor GroupNorm::operator()(const Pass& pass, const at::Tensor& x) const {
-  return at::group_norm(x.to(at::kFloat), groups, pass[weight], pass[bias], eps).to(x.scalar_type());
+  return NormOfGroups(x.to(at::kFloat), groups, pass[weight], pass[bias], eps).to(x.scalar_type());
 }
 
 BatchNorm::BatchNorm(const Scope& s, int64_t channels, double eps, double momentum)

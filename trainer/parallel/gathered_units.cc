@@ -1,22 +1,17 @@
 #include "trainer/parallel/gathered_units.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 
 #include "trainer/base/text.h"
+#include "trainer/parallel/unit_border.h"
 
 namespace trainyard {
 namespace {
-
-using torch::autograd::variable_list;
 
 // What a rank asks for: a use; none, since its forward has failed or there is none; none, since it has made all of it.
 int64_t CodeOf(ScheduledUse use) { return 2 * int64_t{use.index} + (use.is_gather ? 1 : 0); }
@@ -31,34 +26,6 @@ std::optional<ScheduledUse> FirstAsked(const std::vector<int64_t>& asked) {
     if (IsUse(code)) first = std::min(first.value_or(code), code);
   }
   return first ? std::optional(UseOf(*first)) : std::nullopt;
-}
-
-// Lets gradients pass, and says so first.
-struct Border : torch::autograd::Node {
-  explicit Border(std::function<void()> function) : passed(std::move(function)) {}
-  std::string name() const override { return "UnitBorder"; }
-  variable_list apply(variable_list&& gradients) override {
-    passed();
-    return std::move(gradients);
-  }
-  std::function<void()> passed;
-};
-
-// The same values, behind a border where they have a gradient.
-std::vector<at::Tensor> Behind(at::TensorList values, std::function<void()> passed) {
-  std::vector<at::Tensor> variables, behind(values.begin(), values.end());
-  for (const at::Tensor& value : values) {
-    if (value.requires_grad()) variables.push_back(value);
-  }
-  if (variables.empty() || !at::GradMode::is_enabled()) return behind;
-  const std::shared_ptr<Border> node(new Border(std::move(passed)), torch::autograd::deleteNode);
-  node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(variables)));
-  for (at::Tensor& value : behind) {
-    if (!value.requires_grad()) continue;
-    value = value.detach();
-    torch::autograd::create_gradient_edge(value, node);
-  }
-  return behind;
 }
 
 }  // namespace
@@ -95,7 +62,7 @@ void GatheredUnits::BeginStep(int64_t micro_batches) {
 }
 
 at::Tensor GatheredUnits::Run(UnitId unit, const UnitFunction& fn, at::TensorList inputs) {
-  return Trains(unit) ? RunUse({.index = unit.index}, fn, inputs) : fn(inputs);
+  return Trains(unit) ? RunUse({.index = unit.index}, fn, inputs) : fn(Behind(inputs));
 }
 
 at::Tensor GatheredUnits::RunGather(GatherId id, const UnitFunction& fn, const at::Tensor& x) {

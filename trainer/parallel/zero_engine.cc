@@ -27,6 +27,7 @@
 #include "trainer/parallel/offloaded_update.h"
 #include "trainer/parallel/publisher.h"
 #include "trainer/parallel/recompute.h"
+#include "trainer/parallel/unit_border.h"
 #include "trainer/parallel/update_ranges.h"
 
 namespace trainyard {
@@ -107,7 +108,7 @@ class ZeroEngine : public Engine {
   }
   at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) override {
     const UnitFunction run = recompute_ && at::GradMode::is_enabled() ? Recomputing(unit, fn) : fn;
-    return units_ ? units_->Run(unit, run, inputs) : run(inputs);
+    return units_ ? units_->Run(unit, run, inputs) : run(Behind(inputs));
   }
   void EndForwards() override {
     if (units_) units_->EndForwards();

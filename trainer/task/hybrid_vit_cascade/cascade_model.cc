@@ -4,9 +4,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
-#include <ATen/ops/sigmoid.h>
-#include <ATen/ops/silu.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/upsample_trilinear3d.h>
 #include <ATen/ops/zeros.h>
 
@@ -15,6 +12,7 @@
 #include <numbers>
 
 #include "trainer/model/attention.h"
+#include "trainer/model/elementwise.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 
@@ -127,8 +125,8 @@ at::Tensor XrayEncoder::Features(const Pass& pass, const at::Tensor& xrays) cons
 at::Tensor XrayEncoder::Condition(const Pass& pass, const at::Tensor& features, const at::Tensor& t) const {
   const auto run = [=, this](at::TensorList in) {
     const at::Tensor time = in[1].unsqueeze(1).to(in[0].scalar_type());
-    const at::Tensor embedded = embed2(pass, at::silu(embed1(pass, time)));
-    return time2(pass, at::silu(time1(pass, embedded))) + to_cond(pass, MeanOverPixels(in[0]));
+    const at::Tensor embedded = embed2(pass, Silu(embed1(pass, time)));
+    return time2(pass, Silu(time1(pass, embedded))) + to_cond(pass, MeanOverPixels(in[0]));
   };
   return pass.Unit(unit.unit(), run, {features, t});
 }
@@ -154,10 +152,10 @@ DepthLifting::DepthLifting(const Scope& s, int64_t dim, int64_t size)
           (s / "depth_to_volume").Parameter("bias", {1}, {Kind::kUniform, 1 / std::sqrt(static_cast<double>(dim))})) {}
 
 at::Tensor DepthLifting::Lift(const Pass& pass, const at::Tensor& features) const {
-  at::Tensor x = at::silu(norm1(pass, conv1(pass, features)));
-  x = at::silu(norm2(pass, conv2(pass, x)));
+  at::Tensor x = Silu(norm1(pass, conv1(pass, features)));
+  x = Silu(norm2(pass, conv2(pass, x)));
   const auto depths_last = [](const at::Tensor& y) { return y.permute({0, 2, 3, 1}).contiguous().to(at::kFloat); };
-  const at::Tensor weights = depths_last(conv3(pass, x)).softmax(-1) * at::sigmoid(depths_last(mask(pass, features)));
+  const at::Tensor weights = Softmax(depths_last(conv3(pass, x))) * Sigmoid(depths_last(mask(pass, features)));
   const at::Tensor shares = weights / (weights.sum(-1, true) + 1e-8);
   const at::Tensor pixels = features.permute({0, 2, 3, 1}).contiguous();
   const at::Tensor values = Product(pixels, pass[to_volume_weight].view({1, -1}), std::nullopt).to(at::kFloat);
@@ -256,7 +254,7 @@ at::Tensor StageNet::Tokens(const Pass& pass, const at::Tensor& volume) const {
   at::Tensor x = volume.to(pass[positions_].scalar_type());
   for (size_t i = 0; i < embedding_.convolutions.size(); ++i) {
     x = embedding_.convolutions[i](pass, x);
-    if (i < embedding_.norms.size()) x = at::silu(embedding_.norms[i](pass, x));
+    if (i < embedding_.norms.size()) x = Silu(embedding_.norms[i](pass, x));
   }
   at::Tensor places = pass[positions_].squeeze(0);
   if (places_) places = places + PlaceCodes({grid_, grid_, grid_}, shape_.dim).to(places.options());
