@@ -183,6 +183,7 @@ TEST(Nccl, ACollectiveThatHangsFailsAtItsDeadlineAndIsAborted) {
                   "a collective failed: all_reduce (bucket 1): not answered within 0.5s "
                   "(parallel.collective_seconds); rank 1 never entered it");
         EXPECT_THROW((*rank).AllReduce(x, "bucket 2"), PeerError);
+        EXPECT_THROW((*rank).ThrowIfFailed(), PeerError);
         EXPECT_EQ(rank.recorder.Now().groups.at("tensors").entered, 2U);
         EXPECT_EQ(rank.recorder.Now().groups.at("tensors").ended, 1U);
       },

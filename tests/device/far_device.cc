@@ -63,7 +63,6 @@ class FarDevice : public Device {
   std::string name() const override { return "far:" + std::to_string(device_.index()); }
   DeviceMemory memory() const override { return {1 << 30, 1 << 30}; }
   FlatMath& math() override { return math_; }
-  at::Tensor Slab(int64_t bytes) override { return at::empty({bytes}, at::kByte); }
   std::unique_ptr<TileCopies> MakeCopies() override { return std::make_unique<LateCopies>(); }
   at::Tensor Upload(const at::Tensor& host) override {
     at::Tensor there = at::empty(host.sizes(), host.options().device(device_));
@@ -106,6 +105,7 @@ class FarCollectives : public Collectives {
       results_.front().there.copy_(results_.front().here);
   }
   bool Done(Ticket ticket) override { return inner_->Done(ticket); }
+  void ThrowIfFailed() override { inner_->ThrowIfFailed(); }
 
  private:
   struct Result {

@@ -2,6 +2,7 @@
 // (tests/integration/test_device.py).
 #include "common/build_info.h"
 #include "tests/device/far_device.h"
+#include "trainer/base/error.h"
 #include "trainer/device/plugin_table.h"
 
 namespace trainyard {
@@ -11,7 +12,11 @@ const PluginTable& Table() {
   static const std::string build = std::string(Build().version) + " (" + Build().commit + ")";
   static const PluginTable table{.build = build.c_str(),
                                  .count = [](std::string*) { return kFarDevices; },
-                                 .open = [](int index) { return MakeFarDevice(index).release(); }};
+                                 .open =
+                                     [](int index) {
+                                       if (index >= kFarDevices) throw ConfigError("there are eight far devices");
+                                       return MakeFarDevice(index).release();
+                                     }};
   return table;
 }
 

@@ -32,7 +32,8 @@ def on_device(tmp_path_factory):
 
 
 def launch(tmp_path, job, name, program, world=1, device="cpu", **sections):
-    config = harness.merged(job, run={"dir": str(tmp_path / name)}, parallel={"device": device}, **sections)
+    # A GPU has no deterministic pooling and interpolation of volumes, which those tasks say.
+    config = harness.merged(job, run={"dir": str(tmp_path / name), "deterministic": device == "cpu"}, parallel={"device": device}, **sections)
     path = harness.write_config(tmp_path / f"{name}.json", config)
     record = tmp_path / f"{name}.jsonl"
     result = harness.run("launch", "--nproc", world, "--config", path, "--record", record, program=program, timeout=300)
@@ -61,7 +62,9 @@ def test_a_device_trains_as_the_host_does(tmp_path, small_jobs, on_device, task,
         assert mine["loss"] == pytest.approx(host["loss"], rel=1e-4), mine["step"]
         assert mine["grad_norm"] == pytest.approx(host["grad_norm"], rel=1e-3), mine["step"]
     ours, theirs = (load_file(tmp_path / name / "export" / "model.safetensors") for name in ("far", "host"))
-    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in theirs.items()}
+    assert ours.keys() == theirs.keys()
+    # Six steps of at most lr each, in either direction where a gradient is a rounding.
+    assert all(abs(ours[k] - theirs[k]).max() < 12 * 1e-4 + 1e-4 * abs(theirs[k]).max() for k in theirs)
 
 
 def test_a_checkpoint_goes_from_one_to_the_other(tmp_path, small_jobs, on_device):
@@ -98,6 +101,10 @@ def test_it_is_evaluated_and_refused_like_another(tmp_path, small_jobs, on_devic
     path = harness.write_config(tmp_path / "refused.json", harness.merged(job, parallel={"device": "cuda"}, precision={"reduce": "bf16"}, run={"dir": str(tmp_path / "no")}))
     result = harness.run("train", "--config", path, program=program)
     assert result.returncode == 64 and "precision.reduce: bf16" in result.stderr
+    result = harness.run("launch", "--nproc", 9, "--config", tmp_path / "far.json", "--set", "batch.global=9", "--set", f"run.dir={tmp_path / 'nine'}", program=program)
+    assert result.returncode == 64 and "parallel.device: cuda: there are eight far devices" in result.stderr, result.stderr
+    if "sees no device" not in harness.run("--version").stdout and "is not there" not in harness.run("--version").stdout and "does not open" not in harness.run("--version").stdout:
+        return  # a machine with a GPU
     path = harness.write_config(tmp_path / "none.json", harness.merged(job, parallel={"device": "cuda"}, run={"dir": str(tmp_path / "no")}))
     result = harness.run("train", "--config", path)
     assert result.returncode == 64 and "parallel.device: cuda: " in result.stderr, "this machine has none of CUDA's"

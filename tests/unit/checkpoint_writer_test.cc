@@ -74,6 +74,21 @@ TEST_F(CheckpointWriterTest, RanksWriteTheirPartsAndRankZeroCommits) {
   EXPECT_EQ(zero->last()->step, 5);
 }
 
+// The engine of a stage that is over goes as soon as it is copied: while its files are written the next one is there.
+TEST_F(CheckpointWriterTest, WhatIsCopiedIsHeldNoLonger) {
+  Own({"uid", 1});
+  auto zero = Make(0, 2), one = Make(1, 2);
+  auto engine = std::make_shared<std::vector<float>>(values_);
+  const std::weak_ptr<std::vector<float>> held = engine;
+  const auto copy = [engine](float* to) { std::ranges::copy(*engine, to); };
+  zero->Begin(5, {{"model.w", {10, 10}, 0, 100, copy}}, {});
+  engine.reset();
+  zero->WaitCopied();  // it waits for rank 1 now
+  EXPECT_EQ(held.use_count(), 1) << "the test's own: the function above";
+  one->Begin(5, {}, {});
+  for (auto* writer : {zero.get(), one.get()}) writer->Finish();
+}
+
 // Who was frozen between a look at the fence and its change would change what is another's.
 TEST_F(CheckpointWriterTest, NobodyTakesTheRunOverWhileItsOwnerChangesIt) {
   Own({"uid", 1});

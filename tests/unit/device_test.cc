@@ -51,8 +51,6 @@ TEST_P(DeviceTest, AnUploadIsACopyInItsOrder) {
   for (int i = 0; i < 20; ++i) copies.push_back(There(host + i) * 2);
   device->Synchronize();
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(copies[static_cast<size_t>(i)].cpu().equal((host + i) * 2));
-  EXPECT_EQ(device->Slab(4096).numel(), 4096);
-  EXPECT_TRUE(device->Slab(1).is_cpu()) << "the host reads it";
 }
 
 TEST_P(DeviceTest, RoundsToTheNearestAndAddsExactly) {

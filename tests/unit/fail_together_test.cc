@@ -85,6 +85,12 @@ TEST(FailTogether, AnotherRanksMemoryIsNotOurs) {
   EXPECT_FALSE(FailedAllocation(PeerError(thrown[0] + ", DefaultCPUAllocator"))) << "it has not failed here";
 }
 
+TEST(FailedAllocation, KnowsTheWordsOfAGpusAllocator) {
+  const std::runtime_error error(
+      "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79 GiB");
+  EXPECT_EQ(FailedAllocation(error), "out of the GPU's memory: 2.5 GiB more could not be had");
+}
+
 TEST(FailTogether, AnErrorIsThrownAlsoWhereNobodyIsLeftToHearOfIt) {
   auto world = MakeInProcessWorld(2);
   world[0].reset();

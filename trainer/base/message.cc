@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <string_view>
 #include <system_error>
 #include <typeinfo>
+#include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
@@ -20,16 +22,30 @@ bool FailedThread(const std::exception& error) {
          system->code() == std::errc::resource_unavailable_try_again;
 }
 
+// "268435456 bytes", "2.50 GiB".
+double BytesOf(const char* text) {
+  char* unit = nullptr;
+  const double number = std::strtod(text, &unit);
+  const std::string_view rest(unit);
+  for (const auto& [name, bytes] :
+       {std::pair(" KiB", 1024.0), std::pair(" MiB", 1048576.0), std::pair(" GiB", 1073741824.0)}) {
+    if (rest.starts_with(name)) return number * bytes;
+  }
+  return number;
+}
+
 }  // namespace
 
 std::optional<std::string> FailedAllocation(const std::exception& error) {
-  if (dynamic_cast<const Error*>(&error)) return {};  // What it quotes has befallen somebody else.
-  const std::string text = error.what(), amount = "tried to allocate ";
+  if (dynamic_cast<const Error*>(&error)) return {};                    // What it quotes has befallen somebody else.
+  const std::string text = error.what(), amount = "ried to allocate ";  // "tried", or as a sentence of its own
   const bool ours = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  if (!ours && text.find("DefaultCPUAllocator") == std::string::npos) return {};
+  const bool devices = text.starts_with("CUDA out of memory");
+  if (!ours && !devices && text.find("DefaultCPUAllocator") == std::string::npos) return {};
   const size_t at = text.find(amount);
-  const double bytes = at == std::string::npos ? 0 : std::strtod(text.c_str() + at + amount.size(), nullptr);
-  return "out of memory" + (bytes > 0 ? ": " + HumanBytes(bytes) + " more could not be had" : "");
+  const double bytes = at == std::string::npos ? 0 : BytesOf(text.c_str() + at + amount.size());
+  return std::string(devices ? "out of the GPU's memory" : "out of memory") +
+         (bytes > 0 ? ": " + HumanBytes(bytes) + " more could not be had" : "");
 }
 
 std::string MessageOf(const std::exception& error) {

@@ -80,7 +80,7 @@ void CheckpointWriter::Loop() {
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || job_; });
     if (!job_) return;
-    const Job job = std::move(*job_);
+    Job job = std::move(*job_);
     job_.reset();
     lock.unlock();
     std::exception_ptr error;
@@ -100,7 +100,7 @@ std::string CheckpointWriter::Key(int64_t step, const std::string& what) {
   return Format("%lld/%s", static_cast<long long>(step), what.c_str());
 }
 
-void CheckpointWriter::CopySources(const Job& job) {
+void CheckpointWriter::CopySources(Job& job) {
   size_t total = 0;
   for (const SourceSlice& slice : job.slices) total += static_cast<size_t>(slice.end - slice.begin);
   if (slab_.size() != total) {  // The engine of another stage: its slab goes before ours is there.
@@ -115,8 +115,9 @@ void CheckpointWriter::CopySources(const Job& job) {
     }
   }
   float* to = slab_.data();
-  for (const SourceSlice& slice : job.slices) {
+  for (SourceSlice& slice : job.slices) {
     slice.copy(to);
+    slice.copy = {};  // and what it holds of an engine that may go now
     to += slice.end - slice.begin;
   }
   const std::lock_guard lock(mutex_);
@@ -159,7 +160,7 @@ Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) {
   return report;
 }
 
-void CheckpointWriter::Save(const Job& job) {
+void CheckpointWriter::Save(Job& job) {
   const auto start = std::chrono::steady_clock::now();
   CopySources(job);
   const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + TagOf(options_.writer));

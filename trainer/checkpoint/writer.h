@@ -37,7 +37,8 @@ struct SourceSlice {
   std::string key;
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0, end = 0;
-  std::function<void(float* to)> copy;  // writes elements [begin, end); called by the writer's thread
+  std::function<void(float* to)> copy;  // writes elements [begin, end); called once by the writer's thread, and gone
+                                        // before WaitCopied returns
 };
 
 struct WriterOptions {
@@ -88,8 +89,8 @@ class CheckpointWriter {
   // Throws PeerError when a newer attempt owns the directory, and so the run.
   void RequireOwner() const;
   nlohmann::json WritePart(const Job& job, const std::filesystem::path& temporary);
-  void Save(const Job& job);
-  void CopySources(const Job& job);
+  void Save(Job& job);
+  void CopySources(Job& job);
   Manifest Collect(const Job& job);
   uint64_t Commit(const Job& job, const std::filesystem::path& temporary);
   std::vector<std::filesystem::path> Announce(int64_t step);

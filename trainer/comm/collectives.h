@@ -17,7 +17,8 @@ namespace trainyard {
 //     depend on how gradients are cut into buckets. (NCCL promises it for two ranks.)
 //   - A collective that fails (a peer left, the deadline passed, this rank's memory is not enough) makes every later
 //     call fail.
-//   - Tensors are contiguous and must stay, unchanged, until Wait. One thread at a time submits and waits.
+//   - Tensors are contiguous and must stay, unchanged, until Wait. One thread at a time submits and waits: the
+//     caller's, or autograd's, for a device, while the caller waits for it.
 //   - `unit` names the content, for messages.
 class Collectives {
  public:
@@ -39,11 +40,14 @@ class Collectives {
   // Everyone gets `root`'s `x`.
   virtual Ticket Broadcast(at::Tensor x, int root, std::string unit) = 0;
 
-  // Returns when the collective and all before it are done. Throws PeerError if the others or the network
-  // failed one, OutOfMemoryError for memory, and this rank's own error as it is.
+  // Returns when the collective and all before it are done, or come before whatever this thread enqueues next. Throws
+  // PeerError if the others or the network failed one, OutOfMemoryError for memory, and this rank's own error as it is.
   virtual void Wait(Ticket ticket) = 0;
   // Whether it is done, without waiting.
   virtual bool Done(Ticket ticket) = 0;
+  // Throws as Wait does where one has failed. On a device Wait returns before a collective has run: when the host has
+  // waited for the device, no failure of those before it is unknown here.
+  virtual void ThrowIfFailed() = 0;
 };
 
 }  // namespace trainyard

@@ -96,6 +96,11 @@ void Communicator::Wait(Ticket ticket) {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+void Communicator::ThrowIfFailed() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
 bool Communicator::Done(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   return done_ > ticket;

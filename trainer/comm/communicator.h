@@ -41,6 +41,7 @@ class Communicator : public ControlPlane, public Collectives {
   Ticket Broadcast(at::Tensor x, int root, std::string unit) override;
   void Wait(Ticket ticket) override;
   bool Done(Ticket ticket) override;
+  void ThrowIfFailed() override;
 
   void AllReduceNow(std::span<double> values, const std::string& what) override;
   std::vector<int64_t> AllGatherNow(std::span<const int64_t> values, const std::string& what) override;

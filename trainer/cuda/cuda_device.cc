@@ -80,14 +80,12 @@ class CudaDevice : public Device {
   at::Device device() const override { return device_; }
   std::string name() const override { return name_; }
   DeviceMemory memory() const override {
+    const c10::cuda::CUDAGuard guard(device_.index());
     size_t free = 0, total = 0;
     RequireCuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
   }
   FlatMath& math() override { return math_; }
-  at::Tensor Slab(int64_t bytes) override {
-    return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
-  }
   std::unique_ptr<TileCopies> MakeCopies() override { return MakeCudaCopies(device_); }
   at::Tensor Upload(const at::Tensor& host) override {
     // Pinned memory comes from LibTorch's cache, which takes it back when the copy is over.

@@ -213,7 +213,7 @@ class NcclCollectives : public Collectives {
 
   void Wait(Ticket ticket) override {
     const std::lock_guard lock(mutex_);
-    ThrowIfFailed();
+    ThrowFailure();
     if (const Job* job = Find(ticket))
       RequireCuda(cudaStreamWaitEvent(options_.current_stream(), job->done, 0), "cudaStreamWaitEvent");
   }
@@ -221,6 +221,10 @@ class NcclCollectives : public Collectives {
     const std::lock_guard lock(mutex_);
     const Job* job = Find(ticket);
     return failure_ || !job || cudaEventQuery(job->done) == cudaSuccess;
+  }
+  void ThrowIfFailed() override {
+    const std::lock_guard lock(mutex_);
+    ThrowFailure();
   }
 
  private:
@@ -239,7 +243,7 @@ class NcclCollectives : public Collectives {
     return event;
   }
 
-  void ThrowIfFailed() const {
+  void ThrowFailure() const {
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -256,7 +260,7 @@ class NcclCollectives : public Collectives {
     Ticket ticket = 0;
     {
       const std::lock_guard lock(mutex_);
-      ThrowIfFailed();
+      ThrowFailure();
       ticket = submitted_++;
       cudaEvent_t done = nullptr;
       if (free_events_.empty()) {
@@ -274,7 +278,7 @@ class NcclCollectives : public Collectives {
       RequireCuda(cudaStreamWaitEvent(stream_, ready_, 0), "cudaStreamWaitEvent");
       AwaitTaken(what, communication_.Call(call));
       const std::lock_guard lock(mutex_);
-      ThrowIfFailed();
+      ThrowFailure();
       Job& job = *Find(ticket);
       RequireCuda(cudaEventRecord(job.done, stream_), "cudaEventRecord");
       job.enqueued = true;
@@ -290,12 +294,12 @@ class NcclCollectives : public Collectives {
     for (; result == ncclInProgress; result = communication_.State()) {
       std::this_thread::sleep_for(kPoll);
       const std::lock_guard lock(mutex_);
-      ThrowIfFailed();
+      ThrowFailure();
     }
     if (result == ncclSuccess) return;
     Fail(ErrorOf(result, "a collective failed: " + what + ": " + communication_.Explain(result)));
     const std::lock_guard lock(mutex_);
-    ThrowIfFailed();
+    ThrowFailure();
   }
 
   // The first failure is what everyone hears of.

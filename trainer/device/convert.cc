@@ -23,8 +23,14 @@ FlatMath& MathOf(const at::Tensor& tensor, Device& device) { return tensor.is_cp
 
 void Convert(const at::Tensor& from, const at::Tensor& to, Device& device) {
   if (to.const_data_ptr() == from.const_data_ptr()) return;  // the same memory
-  const at::Tensor here = from.to(to.device());
-  MathOf(to, device).Round(here.const_data_ptr<float>(), to.mutable_data_ptr(), to.scalar_type(), to.numel());
+  const auto round = [&](const at::Tensor& x, const at::Tensor& y) {
+    MathOf(y, device).Round(x.const_data_ptr<float>(), y.mutable_data_ptr(), y.scalar_type(), y.numel());
+  };
+  if (from.device() == to.device()) return round(from, to);
+  const at::Tensor x = from.view({from.numel()}), y = to.view({to.numel()});
+  ForPieces(y.numel(), [&](int64_t begin, int64_t size) {
+    round(x.narrow(0, begin, size).to(y.device()), y.narrow(0, begin, size));
+  });
 }
 
 void ReadPieces(const at::Tensor& tensor, const Pieces& piece) {

@@ -33,8 +33,6 @@ class Device {
   virtual DeviceMemory memory() const = 0;
   virtual FlatMath& math() = 0;
 
-  // Host memory, (bytes) uint8, that the device copies from and to while the host and its kernels go on.
-  virtual at::Tensor Slab(int64_t bytes) = 0;
   // For an update of what lies in the host's memory. Used by one thread; the device must outlive it.
   virtual std::unique_ptr<TileCopies> MakeCopies() = 0;
   // A copy of a host tensor, on the device. It is made beside what computes; whatever this thread enqueues afterwards

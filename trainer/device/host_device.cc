@@ -55,7 +55,6 @@ class HostDevice : public Device {
     return {bytes, bytes};
   }
   FlatMath& math() override { return HostMath(); }
-  at::Tensor Slab(int64_t bytes) override { return at::empty({bytes}, at::kByte); }
   std::unique_ptr<TileCopies> MakeCopies() override { return MakeHostCopies(); }
   at::Tensor Upload(const at::Tensor& host) override { return host; }
   void Synchronize() override {}

@@ -8,7 +8,7 @@
 
 namespace trainyard {
 
-// Its slabs are plain memory, an upload is the tensor itself, and Gloo connects it; a world of one needs nobody.
+// An upload is the tensor itself, and Gloo connects it; a world of one needs nobody.
 std::unique_ptr<Device> MakeHostDevice();
 
 // The same, for whoever needs none of their own.

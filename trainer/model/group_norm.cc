@@ -21,17 +21,30 @@ using torch::autograd::variable_list;
 
 int64_t PlacesOf(const at::Tensor& x) { return x.numel() / std::max<int64_t>(x.size(0) * x.size(1), 1); }
 
+// A group of a sample's channels.
+struct Group {
+  int64_t sample, index, width;
+  // x: (B, C, ...) -> (1, width, ...), and of (C) the same channels.
+  at::Tensor Of(const at::Tensor& x) const { return x.narrow(0, sample, 1).narrow(1, index * width, width); }
+  at::Tensor OfChannels(const at::Tensor& x) const { return x.narrow(0, index * width, width); }
+};
+
+template <class Run>
+void ForGroups(int64_t samples, int64_t groups, int64_t width, const Run& run) {
+  ParallelBlocks(samples * groups, 1, [&](int64_t i, int64_t) { run(Group{i / groups, i % groups, width}); });
+}
+
 struct GroupNormFunction : Function<GroupNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& given, int64_t groups, const at::Tensor& weight,
                             const at::Tensor& bias, double eps) {
     const at::Tensor x = given.contiguous(), y = at::empty_like(x);
     const at::Tensor mean = at::empty({x.size(0), groups}, x.options()), rate = at::empty_like(mean);
-    ParallelBlocks(x.size(0), 1, [&](int64_t b, int64_t) {
+    ForGroups(x.size(0), groups, x.size(1) / groups, [&](const Group& g) {
       const auto [part, of, reciprocal] =
-          at::native_group_norm(x.narrow(0, b, 1), weight, bias, 1, x.size(1), PlacesOf(x), groups, eps);
-      y.select(0, b).copy_(part[0]);
-      mean.select(0, b).copy_(of[0]);
-      rate.select(0, b).copy_(reciprocal[0]);
+          at::native_group_norm(g.Of(x), g.OfChannels(weight), g.OfChannels(bias), 1, g.width, PlacesOf(x), 1, eps);
+      g.Of(y).copy_(part);
+      mean.select(0, g.sample).narrow(0, g.index, 1).copy_(of[0]);
+      rate.select(0, g.sample).narrow(0, g.index, 1).copy_(reciprocal[0]);
     });
     ctx->save_for_backward({x, weight, mean, rate});
     ctx->saved_data["groups"] = groups;
@@ -42,13 +55,14 @@ struct GroupNormFunction : Function<GroupNormFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rate = saved[3], dy = grads[0].contiguous();
     const int64_t B = x.size(0), C = x.size(1), groups = ctx->saved_data["groups"].toInt();
     const at::Tensor dx = at::empty_like(x), dw = at::empty({B, C}, x.options()), db = at::empty_like(dw);
-    ParallelBlocks(B, 1, [&](int64_t b, int64_t) {
-      const auto [part, of_weight, of_bias] = at::native_group_norm_backward(
-          dy.narrow(0, b, 1), x.narrow(0, b, 1), mean.narrow(0, b, 1), rate.narrow(0, b, 1), weight, 1, C, PlacesOf(x),
-          groups, {true, true, true});
-      dx.select(0, b).copy_(part[0]);
-      dw.select(0, b).copy_(of_weight);
-      db.select(0, b).copy_(of_bias);
+    ForGroups(B, groups, C / groups, [&](const Group& g) {
+      const auto of_group = [&g](const at::Tensor& t) { return t.narrow(0, g.sample, 1).narrow(1, g.index, 1); };
+      const auto [part, of_weight, of_bias] =
+          at::native_group_norm_backward(g.Of(dy), g.Of(x), of_group(mean), of_group(rate), g.OfChannels(weight), 1,
+                                         g.width, PlacesOf(x), 1, {true, true, true});
+      g.Of(dx).copy_(part);
+      g.OfChannels(dw.select(0, g.sample)).copy_(of_weight);
+      g.OfChannels(db.select(0, g.sample)).copy_(of_bias);
     });
     return {dx, {}, SumRows(dw), SumRows(db), {}};
   }

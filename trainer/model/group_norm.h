@@ -1,5 +1,5 @@
-// Group normalisation (Wu and He, arXiv 1803.08494) with the same bits for any number of threads: the library's gradient
-// of groups of several channels has others (seen with AVX-512), so a sample is one thread's.
+// Group normalisation (Wu and He, arXiv 1803.08494) with the same bits for any number of threads: the library's
+// gradient of groups of several channels has others (seen with AVX-512), so a group of a sample is one thread's.
 #ifndef TRAINYARD_TRAINER_MODEL_GROUP_NORM_H_
 #define TRAINYARD_TRAINER_MODEL_GROUP_NORM_H_
 

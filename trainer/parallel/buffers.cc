@@ -41,10 +41,11 @@ void Buffers::Reduce(Collectives& collectives) {
     at += 1 + spec.numel();
   }
   collectives.Wait(collectives.AllReduce(sums, "buffers"));
+  const at::Tensor here = sums.cpu();
   at = 0;
   for (size_t i = 0; i < staged_.size(); ++i) {
     const BufferSpec& spec = declaration_.buffers[i];
-    const double ranks = sums[at].item<double>();
+    const double ranks = here[at].item<double>();
     staged_[i] =
         ranks == 0 ? at::Tensor() : (sums.narrow(0, at + 1, spec.numel()) / ranks).to(at::kFloat).reshape(spec.shape);
     at += 1 + spec.numel();

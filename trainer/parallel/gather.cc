@@ -78,10 +78,11 @@ at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::ve
   const auto ticket = collectives_.AllGather(in, out, Format("gather %d", id.index));
   ++next_;
   collectives_.Wait(ticket);
+  const at::Tensor numbers = out.view({collectives_.size(), size}).select(1, 0).cpu();
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < collectives_.size(); ++rank) {
     const at::Tensor part = out.narrow(0, rank * size, size);
-    counts.push_back(static_cast<int64_t>(part[0].item<float>()));
+    counts.push_back(static_cast<int64_t>(numbers[rank].item<float>()));
     parts.push_back(part.narrow(0, 1, counts.back() * columns).view({counts.back(), columns}));
   }
   return at::cat(parts);

@@ -13,7 +13,8 @@
 
 namespace trainyard {
 
-// For one thread. Installed in the constructor and removed in the destructor.
+// One thread at a time: the caller's, or autograd's for a device, in a backward that the caller waits for. Installed in
+// the constructor and removed in the destructor.
 class GradientHooks {
  public:
   // `arrived` gets the leaf's number and its gradient of this backward, (numel) and contiguous, in the leaf's type; the

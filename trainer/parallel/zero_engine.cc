@@ -151,6 +151,7 @@ class ZeroEngine : public Engine {
   UpdateResult Update(const UpdateInput& input) override {
     UpdateResult result;
     result.grad_norm = Norm() / input.loss_scale;
+    collectives_.ThrowIfFailed();  // of a device it is known since the norm is
     result.applied = input.finite && std::isfinite(result.grad_norm);
     if (!result.applied) {
       buffers_.Discard();

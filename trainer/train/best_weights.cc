@@ -40,6 +40,7 @@ void BestWeights::Keep(Engine& engine) {
     if (!values.defined() || values.sizes() != kept_[i].of.values.sizes())
       values = at::empty(kept_[i].of.values.sizes(), at::kFloat);
     values.copy_(kept_[i].of.values);
+    kept_[i].of.values.reset();  // the engine may go
   }
 }
 

@@ -218,7 +218,7 @@ class Decider {
   }
 
   void Environment() {
-    if (hardware_.gpus.empty()) return;
+    if (hardware_.gpus.empty() && config_.parallel.device == "cpu") return;
     if (config_.run.deterministic)
       out_.environment.push_back({"CUBLAS_WORKSPACE_CONFIG", ":4096:8", "run.deterministic"});
     out_.environment.push_back({"PYTORCH_ALLOC_CONF", "expandable_segments:True", "less of a GPU is lost to gaps"});

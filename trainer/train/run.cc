@@ -35,6 +35,7 @@ void ApplyDeterminism(const Config& config) {
   at::globalContext().setDeterministicAlgorithms(config.run.deterministic, false);
   // Buffers are written before they are read; filling them first would only cost time.
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+  at::globalContext().setAllowTF32CuDNN(false);  // fp32 is 24 bits, also in a convolution
 }
 
 // The configuration with what is decided before the data is read; this process is set up for it.
@@ -51,6 +52,7 @@ Config SetUp(const Grounds& grounds) {
 void RequireFeasible(const Config& config, const Grounds& grounds, const Task& task) {
   const Plan plan = PlanOf(config, grounds, task, 0);
   PlanStages(config, plan);
+  if (config.parallel.device != "cpu") return;  // most of it lies there, and there is no plan of that yet
   const std::vector<Stage> stages = StagesOf(config);
   RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
 }
@@ -81,7 +83,7 @@ struct Alone {
     // One engine, and no checkpoint: less than a run takes, whose other stages never come here.
     const MemoryBudget budget = BudgetOf(grounds.hardware);
     const int64_t engine_bytes = PlanEngine(task->model(), plan().parallel, stages.back().stage.trainable).total();
-    if (static_cast<uint64_t>(engine_bytes) > budget.bytes)
+    if (config.parallel.device == "cpu" && static_cast<uint64_t>(engine_bytes) > budget.bytes)
       RequireMemory({task->model(), std::span(&stages.back().stage, 1), plan().parallel, 1}, budget);
     engine = BuildEngine(stages.back(), *task, *device, *collectives);
   }

@@ -1,6 +1,8 @@
 #include "trainer/train/session.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "common/build_info.h"
@@ -108,6 +110,12 @@ void ClaimTogether(const Config& config, const Dataset& data, SignsOfLife& signs
   }
 }
 
+// The step waits for a device that nothing will wake: no exception reaches it.
+void EndStuck(const std::string& failure) {
+  std::fprintf(stderr, "%s\n", failure.c_str());
+  std::_Exit(static_cast<int>(ExitCode::kPeer));
+}
+
 // Who is frozen cannot say where it stands; so the ranks say it while their pulses are listened to.
 std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
   hang.Ask();
@@ -148,6 +156,7 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
       .rendezvous_timeout = deadline,
       .collective_timeout = collective,
       .who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()] { return WhoIsSilent(*pulse, *hang); },
+      .stuck = EndStuck,
       .recorder = &session.hang->recorder(),
       .group = "tensors"};
   session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"), options);

@@ -137,16 +137,20 @@ void Step::ForwardBackward(const Share& share, const std::vector<double>& denomi
   }
 }
 
-StepResult Step::Agree(const Local& local) {
+StepResult Step::Agree(Local& local) {
   // Loss, stop, save, metrics, then how many ranks have failed.
   constexpr size_t kMetrics = 3;
   std::vector<double> values(kMetrics + task_.train_metrics().size(), 0);
   values[1] = StopRequested() ? 1 : 0;
   values[2] = local.wants_save ? 1 : 0;
-  for (const LossResult& loss : local.losses) {
-    values[0] += loss.share.item<double>();
-    const at::Tensor metrics = loss.metrics.cpu().contiguous();
-    for (size_t i = kMetrics; i < values.size(); ++i) values[i] += metrics.data_ptr<double>()[i - kMetrics];
+  try {  // here a device says what became of the forward
+    for (const LossResult& loss : local.losses) {
+      values[0] += loss.share.item<double>();
+      const at::Tensor metrics = loss.metrics.cpu().contiguous();
+      for (size_t i = kMetrics; i < values.size(); ++i) values[i] += metrics.data_ptr<double>()[i - kMetrics];
+    }
+  } catch (...) {
+    if (!local.error) local.error = std::current_exception();
   }
   const size_t failures = values.size();
   values.push_back(local.error ? 1 : 0);

@@ -78,7 +78,7 @@ class Step {
   void ForwardBackward(const Share& share, const std::vector<double>& denominators, int64_t step, Local& local);
   // That of this step; 1 with a precision that needs none.
   LossScale ScaleOf(const TrainState& train) const;
-  StepResult Agree(const Local& local);
+  StepResult Agree(Local& local);
   void Update(TrainState& train, StepResult& result, CheckpointWriter* writer);
 
   const Config& config_;
