@@ -104,7 +104,7 @@ TEST(Threads, Product) {
                                               {5, 24, 100},
                                               {0, 24, 100},
                                               {3200, 24, 100},
-                              {648, 96, 8}}) {
+                                              {648, 96, 8}}) {
     const at::Tensor x = Random({2, rows / 2, inputs}), weight = Random({outputs, inputs}), bias = Random({outputs});
     SCOPED_TRACE(testing::Message() << rows << " rows, " << inputs << " -> " << outputs);
     ExpectTheSameBits([&] { return WithGradients(Product(x, weight, bias), {x, weight, bias}); });

@@ -63,8 +63,8 @@ struct ConvolveFunction : Function<ConvolveFunction> {
       // In float32: oneDNN's gradient of a 16-bit weight has values that nobody wrote where a kernel is wider than the
       // volume (seen with avx512_bf16: 3 x 3 x 3 over 2 x 2 x 1 places).
       const OneLibraryThread one_thread;
-      dw = geometry.Gradients(dy.to(at::kFloat), x.to(at::kFloat), weight.to(at::kFloat), {false, true})[1]
-               .to(weight.scalar_type());
+      dw = geometry.Gradients(dy.to(at::kFloat), x.to(at::kFloat), weight.to(at::kFloat), {false, true})[1].to(
+          weight.scalar_type());
     }
     // An absent bias is no input: it has no place among those that may need a gradient.
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = SumOfChannels(dy);
