@@ -19,7 +19,7 @@ namespace {
 std::string VersionIn(const std::string& words) {
   for (size_t at = words.find_first_of("0123456789"); at != std::string::npos;) {
     const size_t end = words.find_first_not_of("0123456789.", at);
-    const std::string number = words.substr(at, end - at);
+    std::string number = words.substr(at, end - at);
     if (number.find('.') != std::string::npos) return number;
     at = words.find_first_of("0123456789", end);
   }

@@ -220,7 +220,7 @@ at::Tensor GlobalBatchNorm::Moments(const Pass& pass, const at::Tensor& x, Globa
   }
   const at::Tensor wide = x.to(at::kFloat).contiguous();
   const at::Tensor rows = pass.Gather(gather, at::cat({batch.present.unsqueeze(1), MomentsOfSamples(wide)}, 1));
-  const at::Tensor moments = rows.is_cpu() ? Together::apply(rows) : device_ops::MomentsTogether(rows);
+  at::Tensor moments = rows.is_cpu() ? Together::apply(rows) : device_ops::MomentsTogether(rows);
   const at::NoGradGuard no_graph;
   const double values = rows.select(1, 0).sum().item<double>() * static_cast<double>(Planes(wide).places);
   const double unbiased = values > 1 ? values / (values - 1) : 1;

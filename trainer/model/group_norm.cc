@@ -37,7 +37,8 @@ void ForGroups(int64_t samples, int64_t groups, int64_t width, const Run& run) {
 struct GroupNormFunction : Function<GroupNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& given, int64_t groups, const at::Tensor& weight,
                             const at::Tensor& bias, double eps) {
-    const at::Tensor x = given.contiguous(), y = at::empty_like(x);
+    const at::Tensor x = given.contiguous();
+    at::Tensor y = at::empty_like(x);
     const at::Tensor mean = at::empty({x.size(0), groups}, x.options()), rate = at::empty_like(mean);
     ForGroups(x.size(0), groups, x.size(1) / groups, [&](const Group& g) {
       const auto [part, of, reciprocal] =

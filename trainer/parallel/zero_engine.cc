@@ -44,7 +44,7 @@ std::vector<Range> Shard(const FlatLayout& layout, const EngineOptions& options,
 class ZeroEngine : public Engine {
  public:
   ZeroEngine(const ModelDeclaration& declaration, const EngineOptions& options, uint64_t seed, Device& device,
-             Collectives& collectives, FlatLayout layout, ModelValues from)
+             Collectives& collectives, const FlatLayout& layout, ModelValues from)
       : declaration_(declaration),
         device_(device),
         collectives_(collectives),
@@ -396,8 +396,7 @@ std::unique_ptr<Engine> MakeEngine(const ModelDeclaration& declaration, const En
   }
   FlatLayout layout(Trained(declaration, options.trainable), collectives.size(),
                     InUnits(options.stage, collectives.size()));
-  return std::make_unique<ZeroEngine>(declaration, options, seed, device, collectives, std::move(layout),
-                                      std::move(from));
+  return std::make_unique<ZeroEngine>(declaration, options, seed, device, collectives, layout, std::move(from));
 }
 
 }  // namespace trainyard
