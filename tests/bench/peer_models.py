@@ -145,13 +145,27 @@ class StockGpt2(nn.Module):
         return self.model(tokens, use_cache=False).logits
 
 
-def batches(row, dtype):
-    torch.manual_seed(1)
+def batch_of(row, dtype):
     b, c = row["batch"], row["context"]
     if row["task"] == "language_model":
-        return [((torch.randint(0, row["vocab"], (b, c)),), torch.randint(0, row["vocab"], (b * c,))) for _ in range(8)]
+        return (torch.randint(0, row["vocab"], (b, c)),), torch.randint(0, row["vocab"], (b * c,))
     queries = c if row["loss"] == "every_position" else 1
-    return [(((torch.rand(b, c - 1, FEATURES) * 8).to(dtype), torch.randint(0, STATES, (b, queries))), torch.randint(0, ACTIONS, (b * queries,))) for _ in range(8)]
+    return ((torch.rand(b, c - 1, FEATURES) * 8).to(dtype), torch.randint(0, STATES, (b, queries))), torch.randint(0, ACTIONS, (b * queries,))
+
+
+def cross_entropy(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets)
+
+
+def parts_of(row, peer, dtype):
+    """The model, what makes a batch, and what makes a loss of the model's result and the batch's targets."""
+    if row["task"] in ("mace_survival", "hybrid_vit_cascade"):
+        from imaging_peer_models import KINDS  # MONAI takes seconds
+
+        kind = KINDS[row["task"]]
+        return kind(row, peer != "stock"), kind.batch, kind.loss
+    kinds = {"algorithm_distillation": (Stock, Hand), "language_model": (StockGpt2, HandGpt2)}[row["task"]]
+    return kinds[peer != "stock"](row), lambda row: batch_of(row, dtype), cross_entropy
 
 
 class Trainer:
@@ -159,21 +173,21 @@ class Trainer:
 
     def __init__(self, row, peer):
         self.low, self.autocast = peer.endswith("16"), row["precision"] == "bf16" and not peer.endswith("16")
-        kinds = {"algorithm_distillation": (Stock, Hand), "language_model": (StockGpt2, HandGpt2)}[row["task"]]
-        self.model = kinds[peer != "stock"](row)
+        self.model, batch, self.criterion = parts_of(row, peer, torch.bfloat16 if self.low else torch.float32)
         self.masters = list(self.model.parameters())
         if self.low:
             self.masters = [p.detach().clone().requires_grad_() for p in self.masters]
             self.model.bfloat16()
         self.optimizer = torch.optim.AdamW(self.masters, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.01, fused=True)
-        self.batches = batches(row, torch.bfloat16 if self.low else torch.float32)
+        torch.manual_seed(1)
+        self.batches = [batch(row) for _ in range(8)]
         self.forward = torch.compile(self.loss) if peer.startswith("compiled") else self.loss
         self.step_number = 0
 
     def loss(self, inputs, targets):
         with torch.autocast("cpu", dtype=torch.bfloat16) if self.autocast else contextlib.nullcontext():
-            logits = self.model(*inputs)
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets)
+            result = self.model(*inputs)
+        return self.criterion(result, targets)
 
     def step(self):
         inputs, targets = self.batches[self.step_number % len(self.batches)]
@@ -201,4 +215,5 @@ def main():
         print(json.dumps({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

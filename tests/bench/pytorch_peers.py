@@ -36,7 +36,12 @@ SHAPES = [
     {**DISTILLATION, "loss": "every_position", "context": 60, "batch": 8, "dropout": 0.0},
     {**DISTILLATION, "loss": "every_position", "context": 60, "batch": 8, "dropout": 0.1},
     {"task": "language_model", "dim": 64, "heads": 2, "layers": 2, "vocab": 257, "context": 64, "batch": 32, "dropout": 0.0},
+    {"task": "mace_survival", "batch": 24, "context": "64x64x32", "dropout": 0.0},
+    {"task": "hybrid_vit_cascade", "batch": 8, "context": "16x16x16", "dropout": 0.0},
 ]
+IMAGING = ("mace_survival", "hybrid_vit_cascade")
+SYNTH = {"algorithm_distillation": ["--source", "ad_epsilon"], "language_model": ["--size", "tiny"], "mace_survival": ["--size", "small", "--subjects", "150"],
+         "hybrid_vit_cascade": ["--size", "small", "--patients", "40"]}  # fmt: skip
 
 
 def name_of(row):
@@ -49,7 +54,7 @@ def all_rows(cpus):
 
 
 def peers_of(row, without):
-    names = ["stock", "hand", "compiled"] + (["hand16"] if row["precision"] == "bf16" else [])
+    names = ["stock", "hand", "compiled"] + (["hand16"] if row["precision"] == "bf16" and row["task"] not in IMAGING else [])
     return [name for name in names if name not in without]
 
 
@@ -93,18 +98,24 @@ class Ours:
         self.row, self.directory, self.cpus = row, directory, cpus
         self.data = directory / row["task"]
         if not self.data.exists():
-            source = ["--source", "ad_epsilon"] if row["task"] == "algorithm_distillation" else ["--size", "tiny"]
-            subprocess.run([BIN, "synth", row["task"], *source, "--out", str(self.data)], check=True, capture_output=True)
+            subprocess.run([BIN, "synth", row["task"], *SYNTH[row["task"]], "--out", str(self.data)], check=True, capture_output=True)
+
+    def task(self):
+        """The sections of the configuration that are the task's own."""
+        row = self.row
+        if row["task"] == "mace_survival":
+            return {"model": {"preset": "small"}, "data": {"cache": {"dir": str(self.directory / "cache")}}}
+        if row["task"] == "hybrid_vit_cascade":
+            return {"task": {"eval_patients": 1, "eval_samples": 1, "sampling_steps": 1}, "model": {"preset": "small", "stages": 1}}
+        model = ("context", "dim", "layers", "heads", "dropout", *(("vocab",) if row["task"] == "language_model" else ()))
+        task = {"loss": row["loss"], "eval_episodes": 0} if row["task"] == "algorithm_distillation" else {}
+        return {"task": {"eval_windows": 1, **task}, "model": {key: row[key] for key in model}}
 
     def config(self, steps):
-        row, distillation = self.row, self.row["task"] == "algorithm_distillation"
-        task = {"name": row["task"], "eval_windows": 1}
-        if distillation:
-            task.update(loss=row["loss"], eval_episodes=0)
-        model = {key: row[key] for key in ("context", "dim", "layers", "heads", "dropout", *(() if distillation else ("vocab",)))}
-        return {"task": task, "model": model, "data": {"path": str(self.data), "workers": 1}, "batch": {"global": row["batch"], "micro": row["batch"]},
-                "train": {"steps": steps, "log_every": 1}, "optim": {"lr": 1e-3, "betas": [0.9, 0.99], "clip": 1.0}, "precision": {"compute": row["precision"]},
-                "run": {"dir": str(self.directory / "run")}}
+        row, of_task = self.row, self.task()
+        return {**of_task, "task": {"name": row["task"], **of_task.get("task", {})}, "data": {"path": str(self.data), "workers": 1, **of_task.get("data", {})},
+                "batch": {"global": row["batch"], "micro": row["batch"]}, "train": {"steps": steps, "log_every": 1},
+                "optim": {"lr": 1e-3, "betas": [0.9, 0.99], "clip": 1.0}, "precision": {"compute": row["precision"]}, "run": {"dir": str(self.directory / "run")}}
 
     def run(self, steps):
         """The same, between the log's lines of two steps."""
@@ -182,4 +193,5 @@ def main():
         pathlib.Path(options.json).write_text(json.dumps(results))
 
 
-main()
+if __name__ == "__main__":
+    main()
