@@ -331,6 +331,61 @@ def test_a_result_that_cannot_be_written_costs_no_training(job, file, keep_best)
     assert [line["step"] for line in evaluations] == [10]
 
 
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_an_evaluation_that_fails_costs_no_training(job, nproc):
+    """No checkpoint was due before it. It fails on every attempt, and nothing is trained twice; once it does not, the run goes on as if it never had."""
+    sections = {"train": {"eval_every": 4}, "checkpoint": {"every": 0, "minutes": 0}}
+    fault = {"TRAINYARD_TEST_FAULT": f"evaluation:{nproc - 1}:0"}
+    record = job.directory.parent / "record.jsonl"
+    for attempt in range(2):
+        expect(job("--record", record, nproc=nproc, env=fault, **sections), 70, "injected fault in evaluation")
+        manifest = json.loads((job.directory / "checkpoints" / "step-00000004" / "manifest.json").read_text())
+        assert manifest["evaluation_pending"]
+        assert [line["step"] for line in harness.records(record)] == [1, 2, 3, 4], attempt
+    expect(job("--record", record, nproc=nproc, **sections), 0, "resuming from", "step-00000004")
+    broken = harness.records(record)
+    shutil.rmtree(job.directory)
+    record.unlink()
+    expect(job("--record", record, nproc=nproc, **sections), 0)
+    assert harness.records(record) == broken
+
+
+def test_a_checkpoint_that_cannot_be_looked_at_is_not_passed_over(job):
+    """An older one in its place would throw it away, though a server may be away for a moment. Any rank may be the one that cannot."""
+    expect(job(checkpoint={"every": 3}), 0)
+    newest = job.directory / "checkpoints" / "step-00000010"
+    shards = sorted(newest.glob("*.safetensors"))
+    assert len(shards) == 2
+    for file in (newest / "manifest.json", *shards):
+        file.rename(job.directory / "aside")
+        file.symlink_to(file)  # to itself
+        expect(job(train={"steps": 12}), 74, "step-00000010 could not be looked at", "move it away to go on from an older one")
+        file.unlink()
+        (job.directory / "aside").rename(file)
+    expect(job(train={"steps": 12}), 0, "resuming from", "step-00000010")
+
+
+def test_a_run_that_is_cut_short_is_evaluated_where_it_ends(job):
+    process = job(train={"steps": 40}, checkpoint={"every": 3}, env={"TRAINYARD_TEST_FAULT": "forward:0:8"})
+    assert process.returncode == 70, process.stderr
+    assert not (job.directory / "evaluation.json").exists()
+    result = job(train={"steps": 3})
+    expect(result, 0, "resuming from", "nothing is left to train")
+    step = max(int(path.name[5:]) for path in (job.directory / "checkpoints").glob("step-*"))
+    assert step > 3
+    assert json.loads((job.directory / "evaluation.json").read_text())["step"] == step
+
+
+def test_a_scaled_rate_is_that_of_the_ranks_it_began_with(job):
+    """batch.global is the same for any number of ranks, and so is what belongs to it."""
+    record = job.directory.parent / "record.jsonl"
+    sections = {"optim": {"lr": 1e-3, "lr_scaling": "linear"}, "checkpoint": {"every": 3}}
+    expect(job("--record", record, nproc=2, env={"TRAINYARD_TEST_FAULT": "forward:1:6"}, **sections), 70)
+    expect(job("--record", record, nproc=1, **sections), 0, "resuming from")
+    lines = harness.records(record)
+    assert len(lines) == 10 and {line["lr"] for line in lines} == {2e-3}, [line["lr"] for line in lines]
+
+
 def test_every_checkpoint_corrupt_is_never_a_fresh_start(job):
     expect(job(checkpoint={"every": 3}), 0)
     for shard in (job.directory / "checkpoints").glob("step-*/*.safetensors"):

@@ -191,6 +191,15 @@ def test_stages_have_to_make_up_the_run(tmp_path):
     assert f"train.steps: {STEPS} leaves the stage heads no step" in result.stderr
 
 
+def test_stages_that_begin_elsewhere_do_not_take_a_checkpoint_of_another(tmp_path):
+    """Its weights and moments are a stage's; another stage's batches would be a crash, or nothing would be trained at all."""
+    assert train(tmp_path, "run", 1, fault="forward:0:5").returncode == 70
+    moved = train(tmp_path, "run", 1, task={"first": 3})
+    assert moved.returncode == 64, moved.stderr
+    assert "train.steps: the checkpoint of step 5 is of the stage" in moved.stderr and "steps 1 to 3" in moved.stderr, moved.stderr
+    assert train(tmp_path, "run", 1, task={"first": 5}).returncode == 0
+
+
 def test_an_evaluation_of_what_was_saved_is_the_runs_own(tmp_path):
     """Of a checkpoint and of the exported weights: statistics of the batch norm and frozen parts included."""
     assert train(tmp_path, "source", 1, run={"seed": 5}).returncode == 0

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
 
@@ -91,3 +91,10 @@ def test_initialisation_is_monais(tmp_path):
         # Of two samples of n draws each; a deviation scatters by at most s / sqrt(n) for normal and uniform ones.
         assert mine.std() == pytest.approx(value.std().item(), rel=5 * (2 / value.numel()) ** 0.5), name
         assert abs(mine.mean() - value.mean()) < 5 * value.std() * (2 / value.numel()) ** 0.5, name
+    # A state_dict of MONAI's, as it is with its counts of whole numbers, is what a run may start from.
+    save_file(theirs, tmp_path / "theirs.safetensors")
+    config |= {"init": {"from": str(tmp_path / "theirs.safetensors")}, "run": {"dir": str(tmp_path / "from")}}
+    result = harness.run("launch", "--nproc", 1, "--config", harness.write_config(tmp_path / "from.json", config))
+    assert result.returncode == 0, result.stderr
+    taken = load_file(tmp_path / "from/export/model.safetensors")
+    assert all(torch.equal(taken[name], value) for name, value in theirs.items() if "running" not in name and "num_batches" not in name)

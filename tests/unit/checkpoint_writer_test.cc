@@ -292,6 +292,32 @@ TEST_F(CheckpointWriterTest, BadStepsArePassedOverByName) {
   EXPECT_THROW(ChooseCheckpoint(directory_), StorageError) << "never a silent fresh start";
 }
 
+// It may be good, and going on from an older one would throw it away.
+TEST_F(CheckpointWriterTest, WhatCannotBeLookedAtIsNotPassedOver) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  for (int64_t step : {10, 20}) {
+    writer->Begin(step, Slices(0, 1), {});
+    writer->Finish();
+  }
+  for (const char* name : {"manifest.json", "rank-00000-of-00001.safetensors"}) {
+    const fs::path file = directory_ / StepName(20) / name;
+    fs::rename(file, directory_ / "aside");
+    fs::create_symlink(file, file);  // a link to itself
+    try {
+      ChooseCheckpoint(directory_);
+      ADD_FAILURE() << name << " was passed over";
+    } catch (const StorageError& error) {
+      EXPECT_NE(std::string(error.what()).find("step-00000020 could not be looked at"), std::string::npos)
+          << error.what();
+    }
+    fs::remove(file);
+    EXPECT_EQ(ChooseCheckpoint(directory_).found->manifest.step, 10) << "what is not there is damage";
+    fs::rename(directory_ / "aside", file);
+  }
+  EXPECT_EQ(ChooseCheckpoint(directory_).found->manifest.step, 20);
+}
+
 TEST_F(CheckpointWriterTest, AFencedOffWriterWhoseFolderVanishedIsNotTheCause) {
   Own({"uid", 1});
   auto zero = Make(0, 2);

@@ -220,6 +220,19 @@ TEST(Config, JsonComesBackTheSame) {
   EXPECT_EQ(ToJson(Parse(ToJson(config).dump())), ToJson(config));
 }
 
+TEST(Config, RanksMayHaveTheirFilesElsewhereAndAllOfThemOrNone) {
+  const Config first = Parse(kSmall, {"train.record=/a/record", "init.from=/a/weights", "run.dir=/a"});
+  const Config elsewhere = Parse(kSmall, {"train.record=/b/record", "init.from=/b/weights", "run.dir=/b"});
+  EXPECT_TRUE(CompareRanks(ToJson(first), elsewhere).empty());
+  for (const std::string field : {"train.record", "init.from"}) {
+    const auto left_out =
+        CompareRanks(ToJson(first), Parse(kSmall, {"train.record=/b", "init.from=/b", field + "=\"\""}));
+    ASSERT_EQ(left_out.size(), 1u) << field;
+    EXPECT_EQ(left_out[0].path, field);
+    EXPECT_EQ(left_out[0].after, "null");
+  }
+}
+
 TEST(Config, ComparisonKnowsTheClasses) {
   const Config before = Parse(kSmall);
   const Config now = Parse(kSmall, {"model.dim=32", "optim.lr=1", "checkpoint.every=7"});

@@ -93,6 +93,21 @@ TEST_F(SafetensorsTest, ConvertsOtherFloats) {
   const SafetensorsFile file(path);
   EXPECT_EQ(file.Floats("h"), (std::vector<float>{1, -2.5}));
   EXPECT_EQ(file.Floats("b"), (std::vector<float>{3.140625}));
+  EXPECT_EQ(file.Numbers("b"), file.Floats("b"));
+}
+
+TEST_F(SafetensorsTest, CountsAreNumbersAndNoFloats) {
+  const std::string header =
+      R"({"l":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"i":{"dtype":"I32","shape":[1],"data_offsets":[8,12]}})";
+  const fs::path path = File(header, 12);
+  std::string content = ReadFile(path);
+  const int32_t words[] = {41, 0, -3};
+  std::memcpy(content.data() + content.size() - 12, words, 12);
+  WriteFileAtomic(path, content);
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.Numbers("l"), (std::vector<float>{41}));
+  EXPECT_EQ(file.Numbers("i"), (std::vector<float>{-3}));
+  EXPECT_THROW(file.Floats("l"), DataError);
 }
 
 }  // namespace

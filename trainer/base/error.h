@@ -70,6 +70,11 @@ struct StorageError : Error {
 struct RefusedPathError : StorageError {
   explicit RefusedPathError(const std::string& what) : StorageError(what) {}
 };
+// What lies in storage is damaged or not there, as a look at it has shown: it would be so again. Of what could not be
+// looked at nothing is known, and that is none.
+struct DamagedError : StorageError {
+  explicit DamagedError(const std::string& what) : StorageError(what) {}
+};
 // A stop was requested; whatever was trained is durable.
 struct StoppedError : Error {
   explicit StoppedError(const std::string& what) : Error(ExitCode::kStopped, what) {}

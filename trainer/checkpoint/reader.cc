@@ -11,6 +11,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
+#include "trainer/base/text.h"
 
 namespace trainyard {
 namespace {
@@ -22,9 +23,15 @@ void VerifySlices(const OpenCheckpoint& checkpoint, const std::string& name, con
       const auto entry = file.tensors().find(slice.entry);
       if (entry == file.tensors().end() || entry->second.dtype != "F32" ||
           entry->second.bytes != static_cast<uint64_t>(slice.end - slice.begin) * sizeof(float))
-        throw StorageError(file.file().path().string() + ": " + slice.entry + " does not hold what the manifest says");
+        throw DamagedError(file.file().path().string() + ": " + slice.entry + " does not hold what the manifest says");
     }
   }
+}
+
+// A file of a checkpoint. That it is not there, or is no file, is damage; that it cannot be opened says nothing of it.
+InputFile OpenStored(const fs::path& path) try { return InputFile(path); } catch (const RefusedPathError& refused) {
+  if (!fs::is_regular_file(LookAt(path))) throw DamagedError(refused.what());
+  throw;
 }
 
 enum class Checksums { kCompare, kCompared };
@@ -33,13 +40,13 @@ SafetensorsFile VerifyFile(const OpenCheckpoint& checkpoint, const std::string& 
                            const Tick& tick) {
   const fs::path path = checkpoint.path / name;
   const FileInfo& expected = checkpoint.manifest.files.at(name);
-  InputFile content(path);
+  InputFile content = OpenStored(path);
   if (content.size() != expected.bytes)
-    throw StorageError(path.string() + ": " + std::to_string(content.size()) + " bytes, the manifest says " +
+    throw DamagedError(path.string() + ": " + std::to_string(content.size()) + " bytes, the manifest says " +
                        std::to_string(expected.bytes));
   const std::string hash = checksums == Checksums::kCompare ? HexDigest(content.Checksum(tick)) : expected.xxh3;
   if (hash != expected.xxh3)
-    throw StorageError(path.string() + ": checksum " + hash + ", the manifest says " + expected.xxh3);
+    throw DamagedError(path.string() + ": checksum " + hash + ", the manifest says " + expected.xxh3);
   SafetensorsFile file(std::move(content));
   VerifySlices(checkpoint, name, file);
   return file;
@@ -51,17 +58,23 @@ std::string Problems(const fs::path& directory, const std::vector<std::string>& 
   return text + "\n  to start afresh name another checkpoint.dir";
 }
 
+// An older one in its place would throw away what it holds, if it is good.
+[[noreturn]] void RefuseUnseen(const fs::path& checkpoint, const StorageError& error) {
+  throw StorageError(checkpoint.string() + " could not be looked at, and may be good: " + error.what() +
+                     "; make it readable, or move it away to go on from an older one");
+}
+
 bool IsCheckpoint(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path / "manifest.json", ignored);
 }
 
-// The step, if it may be gone on from. Throws StorageError for one that is bad.
+// The step, if it may be gone on from. Throws DamagedError for one that is bad.
 std::optional<OpenCheckpoint> TryStep(const fs::path& directory, int64_t step, const Fence& fence, const Verify& verify,
                                       bool* unlisted) {
   OpenCheckpoint candidate = OpenCheckpoint::Open(directory / StepName(step));
   if (candidate.manifest.step != step)
-    throw StorageError("its manifest says step " + std::to_string(candidate.manifest.step));
+    throw DamagedError("its manifest says step " + std::to_string(candidate.manifest.step));
   const Standing standing = fence.Of(candidate.manifest.writer, step);
   *unlisted = standing == Standing::kUnlisted;
   if (standing != Standing::kReadable) return {};
@@ -71,10 +84,21 @@ std::optional<OpenCheckpoint> TryStep(const fs::path& directory, int64_t step, c
 
 }  // namespace
 
-OpenCheckpoint OpenCheckpoint::Open(const fs::path& path) {
-  const fs::path file = path / "manifest.json";
-  return {path, Manifest::Parse(ReadFile(file, Manifest::kMaxBytes), file.string()), {}};
+Manifest ReadManifest(const fs::path& file) {
+  const InputFile stored = OpenStored(file);
+  if (stored.size() > Manifest::kMaxBytes)
+    throw DamagedError(file.string() + ": " + HumanBytes(static_cast<double>(stored.size())) + "; expected at most " +
+                       HumanBytes(static_cast<double>(Manifest::kMaxBytes)));
+  std::string text(stored.size(), '\0');
+  stored.ReadAt(0, std::as_writable_bytes(std::span(text)));
+  try {
+    return Manifest::Parse(text, file.string());
+  } catch (const StorageError& error) {
+    throw DamagedError(error.what());
+  }
 }
+
+OpenCheckpoint OpenCheckpoint::Open(const fs::path& path) { return {path, ReadManifest(path / "manifest.json"), {}}; }
 
 std::vector<std::string> OpenCheckpoint::FileNames() const {
   std::vector<std::string> names;
@@ -127,7 +151,7 @@ void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names,
   try {
     if (error) std::rethrow_exception(error);
   } catch (const DataError& problem) {  // a header: in a checkpoint that is storage
-    throw StorageError(problem.what());
+    throw DamagedError(problem.what());
   }
 }
 
@@ -137,7 +161,7 @@ void OpenVerified(OpenCheckpoint& checkpoint) try {
       checkpoint.files.emplace(name, VerifyFile(checkpoint, name, Checksums::kCompared, {}));
   }
 } catch (const DataError& problem) {  // a header: in a checkpoint that is storage
-  throw StorageError(problem.what());
+  throw DamagedError(problem.what());
 }
 
 void VerifyAllFiles(OpenCheckpoint& checkpoint) { VerifyFiles(checkpoint, checkpoint.FileNames()); }
@@ -160,9 +184,11 @@ Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify, const s
       choice.found = TryStep(directory, step, fence, verify, &unlisted);
       if (choice.found) return choice;
       if (!unlisted) choice.skipped.push_back(StepName(step) + ": a later attempt did not go on from it");
-    } catch (const StorageError& error) {
+    } catch (const DamagedError& error) {
       any_bad = true;
       choice.skipped.push_back(StepName(step) + ": " + error.what());
+    } catch (const StorageError& error) {
+      RefuseUnseen(directory / StepName(step), error);
     }
     // A run that was told what to start from does not need the fence that once listed these.
     if (unlisted && named) choice.skipped.push_back(StepName(step) + ": no fence lists its writer");
@@ -177,9 +203,11 @@ Choice ChooseCheckpoint(const fs::path& directory, const Verify& verify, const s
       choice.found = std::move(source);
       choice.named = true;
       return choice;
-    } catch (const StorageError& error) {
+    } catch (const DamagedError& error) {
       any_bad = true;
       choice.skipped.push_back(start->source + ": " + error.what());
+    } catch (const StorageError& error) {
+      RefuseUnseen(start->source, error);
     }
   }
   if (start && *start->resumed_step > 0 && !any_bad) {

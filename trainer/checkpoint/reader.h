@@ -18,6 +18,10 @@
 
 namespace trainyard {
 
+// Throws DamagedError naming what is wrong with a manifest, also where there is none, and another StorageError where it
+// could not be read: then nothing is known of it.
+Manifest ReadManifest(const std::filesystem::path& file);
+
 // A checkpoint whose manifest is checked. Files are open once they are verified, and stay readable
 // whatever happens to their names.
 struct OpenCheckpoint {
@@ -25,7 +29,7 @@ struct OpenCheckpoint {
   Manifest manifest;
   std::map<std::string, SafetensorsFile> files;
 
-  // Throws StorageError naming what is wrong with the manifest.
+  // Throws as ReadManifest does.
   static OpenCheckpoint Open(const std::filesystem::path& path);
   std::vector<std::string> FileNames() const;
 };
@@ -34,7 +38,8 @@ struct OpenCheckpoint {
 std::vector<int64_t> ListSteps(const std::filesystem::path& directory);
 
 // Checks these files, several at once: sizes, checksums, and that each holds the slices that the
-// manifest names, in their types and sizes. Opens them. Throws StorageError naming what is wrong.
+// manifest names, in their types and sizes. Opens them. Throws DamagedError naming what is wrong, and another
+// StorageError where a file could not be read.
 void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names, const Tick& tick = {});
 
 // All files. How a choice is verified when several ranks share the work, the caller says.
@@ -49,10 +54,10 @@ struct Choice {
 };
 
 // The newest step of `directory` that is whole and readable under its fence; else what its last
-// owner went on from. Only bad steps, and steps that a later owner did not go on from, are passed over.
-// Throws StorageError, with the remedy: for a step that no fence lists, when bad steps exist and no
-// good one, and when the step that the last owner went on from is gone. None of these is a fresh start.
-// `remedy` is said of a step that no fence lists.
+// owner went on from. Only bad steps (DamagedError), and steps that a later owner did not go on from, are passed over.
+// Throws StorageError, with the remedy: for a step that could not be looked at, for one that no fence lists, when bad
+// steps exist and no good one, and when the step that the last owner went on from is gone. None of these is a fresh
+// start. `remedy` is said of a step that no fence lists.
 Choice ChooseCheckpoint(const std::filesystem::path& directory, const Verify& verify = VerifyAllFiles,
                         const std::string& remedy = kLostFenceRemedy);
 

@@ -13,20 +13,11 @@ namespace {
 // Nothing: there is no manifest, or it is bad. Throws StorageError where it could not be read: what nobody has seen is
 // no reason to put a step aside.
 std::optional<Standing> StandingOf(const fs::path& path, int64_t step, const Fence& fence) {
-  const fs::path file = path / "manifest.json";
-  std::error_code unknown;
-  if (const auto size = fs::file_size(file, unknown); !unknown && size > Manifest::kMaxBytes) return {};
-  std::string text;
   try {
-    text = ReadFile(file, Manifest::kMaxBytes);
-  } catch (const RefusedPathError&) {
-    return {};
-  }
-  try {
-    const Manifest manifest = Manifest::Parse(text, file.string());
+    const Manifest manifest = ReadManifest(path / "manifest.json");
     if (manifest.step != step) return {};
     return fence.Of(manifest.writer, step);
-  } catch (const StorageError&) {
+  } catch (const DamagedError&) {
     return {};
   }
 }

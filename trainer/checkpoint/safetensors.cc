@@ -199,4 +199,13 @@ std::vector<float> SafetensorsFile::Floats(const std::string& name, const Tick& 
                   ", expected a floating-point type");
 }
 
+std::vector<float> SafetensorsFile::Numbers(const std::string& name, const Tick& tick) const {
+  const Tensor& tensor = At(name);
+  if (tensor.dtype != "I64" && tensor.dtype != "I32") return Floats(name, tick);
+  std::vector<std::byte> data(tensor.bytes);
+  ReadFrom(tensor.begin, data, tick);
+  if (tensor.dtype == "I64") return ConvertAll<int64_t>(data, [](int64_t x) { return static_cast<float>(x); });
+  return ConvertAll<int32_t>(data, [](int32_t x) { return static_cast<float>(x); });
+}
+
 }  // namespace trainyard

@@ -75,6 +75,8 @@ class SafetensorsFile {
   void Read(const std::string& name, int64_t begin, std::span<float> to, const Tick& tick = {}) const;
   // The tensor's values as float32: F32, F64, F16 and BF16 are converted. Throws DataError.
   std::vector<float> Floats(const std::string& name, const Tick& tick = {}) const;
+  // The same, and of whole numbers too (I64, I32): PyTorch's buffers count in those.
+  std::vector<float> Numbers(const std::string& name, const Tick& tick = {}) const;
 
  private:
   const Tensor& At(const std::string& name) const;

@@ -48,4 +48,16 @@ void FailTogether(ControlPlane& control, const std::exception_ptr& error, const 
                          ValidUtf8(text).c_str()));
 }
 
+bool EveryoneLives(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ToldError&) {
+    return true;
+  } catch (const PeerError&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
 }  // namespace trainyard

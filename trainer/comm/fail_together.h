@@ -14,6 +14,9 @@ namespace trainyard {
 // rank that did.
 void FailTogether(ControlPlane& control, const std::exception_ptr& error, const std::string& what);
 
+// After a failure: whether the other ranks live, and know of it or will soon.
+bool EveryoneLives(const std::exception_ptr& error);
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_COMM_FAIL_TOGETHER_H_

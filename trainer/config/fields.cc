@@ -123,7 +123,7 @@ void OptimFields(FieldTable& t, Config& c) {
            "Which parameters decay: all, or those with two or more dimensions.");
   t.Number("optim.clip", c.optim.clip, 0, kInfinity, kSchedule, "Largest norm of the whole gradient; 0 does not clip.");
   t.Choice("optim.lr_scaling", c.optim.lr_scaling, {"none", "linear", "sqrt"}, kSchedule,
-           "Multiplies lr by the world size, or by its square root.");
+           "Multiplies lr by the number of ranks that the run began with, or by its square root.");
   Groups(t, "optim.groups", c.optim.groups, kSchedule,
          "Parameters whose name matches the pattern (* and ?) get lr x multiplier and their own decay; the first "
          "match wins.");

@@ -249,6 +249,9 @@ bool IsOfOneRank(const Field& field) {
   return names.contains(field.path);
 }
 
+// Of those, the ones that may be left out: whether they are decides what all ranks do together.
+bool MayBeLeftOut(const std::string& path) { return path == "train.record" || path == "init.from"; }
+
 std::vector<ConfigDifference> Compare(const Json& before, const Config& now,
                                       const std::function<bool(const Field&)>& counts) {
   Config copy = now;
@@ -275,7 +278,13 @@ std::vector<ConfigDifference> CompareConfig(const Json& before, const Config& no
 }
 
 std::vector<ConfigDifference> CompareRanks(const Json& first, const Config& mine) {
-  return Compare(first, mine, [](const Field& field) { return !IsOfOneRank(field); });
+  std::vector<ConfigDifference> differences =
+      Compare(first, mine, [](const Field& field) { return !IsOfOneRank(field) || MayBeLeftOut(field.path); });
+  const std::string nothing = Json().dump();
+  std::erase_if(differences, [&](const ConfigDifference& difference) {
+    return MayBeLeftOut(difference.path) && difference.before != nothing && difference.after != nothing;
+  });
+  return differences;
 }
 
 std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {

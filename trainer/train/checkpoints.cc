@@ -325,7 +325,8 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
   for (const StateSlice& slice : engine.Slices()) {
     const std::string name = slice.key.starts_with("buffer.") ? slice.key.substr(7) : "";
     if (name.empty() || !file.tensors().contains(name)) continue;
-    std::vector<float> whole = file.Floats(name, tick);
+    std::vector<float> whole = file.Numbers(name, tick);
+    RequireFinite(field + ": " + path + ": " + name, whole);
     slice.values.copy_(at::from_blob(whole.data() + slice.begin, slice.values.sizes(), at::kFloat));
   }
 } catch (const DataError& error) {  // what a person has named, not what a run was to train on

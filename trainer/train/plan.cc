@@ -146,7 +146,8 @@ Plan MakePlan(const Config& config, const Decisions& decisions, const Order& ord
                                         : (*config.train.epochs * epoch + plan.global_batch - 1) / plan.global_batch;
   plan.schedule_steps = plan.total_steps;
   plan.parallel = decisions.parallel;
-  plan.peak_lr = ScaledRate(config.optim, plan.world);
+  plan.lr_world = plan.world;
+  plan.peak_lr = ScaledRate(config.optim, plan.lr_world);
   return plan;
 }
 

@@ -27,6 +27,7 @@ struct Plan {
   // The order's items of an epoch (N), and how many of them are others in the next one (R): SmartCache's window.
   int64_t window = 0, window_replaced = 0;
   ParallelShape parallel;
+  int lr_world = 1;  // ranks that optim.lr_scaling counts: those of the run's first attempt
   double peak_lr = 0;
 
   // A rank's samples of a step, as places in the global batch. Shares differ by one sample at most, so any world size

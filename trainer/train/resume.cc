@@ -68,42 +68,50 @@ class Rounds {
   int round_ = 0;  // questions so far
 };
 
-// This rank's part of the files. Returns the problem, or an empty text.
+// What `look` finds wrong, for rank 0: nothing (""), damage (a text), or why it could not look (an object).
+Json ProblemOf(const std::function<void()>& look) {
+  try {
+    look();
+    return "";
+  } catch (const DamagedError& error) {
+    return error.what();
+  } catch (const StorageError& error) {
+    return {{"unseen", error.what()}};
+  }
+}
+
+// This rank's part of the files; what ProblemOf says of it.
 Json VerifyPart(OpenCheckpoint& checkpoint, Rounds& rounds) {
   std::vector<std::string> mine;
   const std::vector<std::string> names = checkpoint.FileNames();
   for (size_t i = 0; i < names.size(); ++i) {
     if (static_cast<int>(i) % rounds.world() == rounds.rank()) mine.push_back(names[i]);
   }
-  try {
-    VerifyFiles(checkpoint, mine, rounds.tick());
-    return "";
-  } catch (const StorageError& error) {
-    return error.what();
-  }
+  return ProblemOf([&] { VerifyFiles(checkpoint, mine, rounds.tick()); });
 }
 
-// Whether this rank sees what rank 0 has made, or, as a text, why it could not look.
+// Whether this rank sees what rank 0 has made, or, as ProblemOf says it, why it could not look.
 Json Look(const fs::path& file) {
-  try {
-    return fs::exists(LookAt(file));
-  } catch (const StorageError& error) {
-    return error.what();
-  }
+  Json sees;
+  const Json problem = ProblemOf([&] { sees = fs::exists(LookAt(file)); });
+  return sees.is_null() ? problem : sees;
 }
 
-// Throws the first that is a text and says something.
+// Of ranks' answers. What one of them could not look at may be whole, whatever another has found.
 void RequireNoProblem(const std::vector<Json>& answers) {
   for (const Json& answer : answers) {
-    if (answer.is_string() && answer != "") throw StorageError(answer.get<std::string>());
+    if (answer.is_object()) throw StorageError(answer["unseen"].get<std::string>());
+  }
+  for (const Json& answer : answers) {
+    if (answer.is_string() && answer != "") throw DamagedError(answer.get<std::string>());
   }
 }
 
-// Of one that is not of another identity. Throws StorageError when it is not of a step of this run.
+// Of one that is not of another identity. Throws DamagedError when it is not of a step of this run.
 void RequireGoodState(const OpenCheckpoint& checkpoint, const Config& config) {
   const int64_t stage = SavedStateOf(checkpoint).train.stage, stages = std::ssize(StagesOf(config));
   if (stage >= stages)
-    throw StorageError(Format("%s: stage %lld of a run that has %lld", (checkpoint.path / "manifest.json").c_str(),
+    throw DamagedError(Format("%s: stage %lld of a run that has %lld", (checkpoint.path / "manifest.json").c_str(),
                               static_cast<long long>(stage), static_cast<long long>(stages)));
 }
 
@@ -271,6 +279,7 @@ class Chooser {
     // Not this attempt's own, which says nothing about init.from while that file is gone.
     result_.fingerprint = saved.data_fingerprint;
     result_.train = saved.train;
+    if (result_.train.lr_world == 0) result_.train.lr_world = saved.bits.value("world", int64_t{0});
     const auto& tensors = found.manifest.tensors;
     const auto has = [&](const char* prefix) {
       const auto first = tensors.lower_bound(prefix);
@@ -363,12 +372,10 @@ Resume TakeOver(const Config& config, Session& session) {
       continue;
     }
     source.reset();
-    try {
+    const Json unopened = ProblemOf([&] {
       source = std::make_shared<OpenCheckpoint>(OpenCheckpoint::Open(question["verify"].get<std::string>()));
-      rounds.Reply(VerifyPart(*source, rounds));
-    } catch (const StorageError& error) {
-      rounds.Reply(error.what());
-    }
+    });
+    rounds.Reply(source ? VerifyPart(*source, rounds) : unopened);
   }
 }
 

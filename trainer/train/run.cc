@@ -10,6 +10,7 @@
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/fail_together.h"
 #include "trainer/comm/store.h"
 #include "trainer/config/relations.h"
 #include "trainer/device/open_device.h"
@@ -55,19 +56,6 @@ void RequireFeasible(const Config& config, const Grounds& grounds, const Task& t
   if (config.parallel.device != "cpu") return;  // most of it lies there, and there is no plan of that yet
   const std::vector<Stage> stages = StagesOf(config);
   RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
-}
-
-// After a failure: whether the other ranks live, and know of it or will soon.
-bool EveryoneLives(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const ToldError&) {
-    return true;
-  } catch (const PeerError&) {
-    return false;
-  } catch (...) {
-    return true;
-  }
 }
 
 // A world of one around a task, without any file: for dry runs and evaluations.

@@ -35,7 +35,7 @@ SavedState SavedStateOf(const OpenCheckpoint& checkpoint) {
   try {
     return Read(checkpoint.manifest.state, checkpoint.manifest.step);
   } catch (const std::exception& error) {
-    throw StorageError((checkpoint.path / "manifest.json").string() + ": not the state of a run at step " +
+    throw DamagedError((checkpoint.path / "manifest.json").string() + ": not the state of a run at step " +
                        std::to_string(checkpoint.manifest.step) + ": " + error.what());
   }
 }

@@ -25,7 +25,7 @@ struct SavedState {
 // Under which key a checkpoint holds what is evaluated and exported of a parameter: its average, where it has one.
 std::string WeightsKey(const OpenCheckpoint& checkpoint, const std::string& parameter);
 
-// A seal proves that a manifest is as it was written, not by whom. Throws StorageError that names the manifest and the
+// A seal proves that a manifest is as it was written, not by whom. Throws DamagedError that names the manifest and the
 // field when no run writes such a state.
 SavedState SavedStateOf(const OpenCheckpoint& checkpoint);
 

@@ -42,7 +42,7 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
     run.config.schedule = stage.schedule.value_or(config.schedule);
     run.plan.schedule_steps = run.end - run.first;
     run.plan.stage = static_cast<int>(runs.size());
-    run.plan.peak_lr = ScaledRate(run.config.optim, plan.world);
+    run.plan.peak_lr = ScaledRate(run.config.optim, plan.lr_world);
     step = run.end;
     sum += (sum.empty() ? "" : " + ") + std::to_string(steps) + " (" + stage.name + ")";
     if (stage.from_best && config.checkpoint.keep_best.empty())

@@ -25,8 +25,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What the evaluation after `step` said when it was made; empty when it is not there.
-std::string LastTable(const Config& config, int64_t step) {
+// What the evaluation after `step` said when it was made; nothing when it is not there.
+std::optional<std::string> LastTable(const Config& config, int64_t step) {
   const fs::path file = config.run.dir + "/evaluation.json";
   std::string text;
   try {
@@ -35,7 +35,30 @@ std::string LastTable(const Config& config, int64_t step) {
   }
   const Json evaluation = ParseJson(text);
   const bool ours = evaluation.is_object() && evaluation.value("step", Json()) == step;
-  return ours && evaluation.value("table", Json()).is_string() ? evaluation["table"].get<std::string>() : "";
+  if (!ours || !evaluation.value("table", Json()).is_string()) return std::nullopt;
+  return evaluation["table"].get<std::string>();
+}
+
+// optim.lr_scaling counts the ranks that the run began with: batch.global is the same whoever goes on.
+Plan PlanOf(const Config& config, const Decisions& decisions, const Task& task, TrainState& train) {
+  Plan plan = MakePlan(config, decisions, *task.MakeOrder(static_cast<uint64_t>(config.run.seed)));
+  if (train.lr_world == 0) train.lr_world = plan.world;
+  plan.lr_world = static_cast<int>(train.lr_world);
+  plan.peak_lr = ScaledRate(config.optim, plan.lr_world);
+  return plan;
+}
+
+// Where stages begin and end follows from fields that may be other ones by now; whose weights and moments a checkpoint
+// holds does not. After the last one a run may have been cut short.
+void RequireStage(const TrainState& train, const std::vector<StageRun>& stages) {
+  const StageRun& stage = stages[static_cast<size_t>(train.stage)];
+  const bool last = train.stage + 1 == std::ssize(stages);
+  if (train.step >= stage.first && (last || train.step <= stage.end)) return;
+  throw ConfigError(
+      Format("train.steps: the checkpoint of step %lld is of the stage %s, which has the steps %lld to %lld "
+             "here; give it, with train.steps and the stages' own steps, a range that %lld lies in",
+             static_cast<long long>(train.step), stage.stage.name.c_str(), static_cast<long long>(stage.first) + 1,
+             static_cast<long long>(stage.end), static_cast<long long>(train.step)));
 }
 
 // printf knows a nan with a sign, which means nothing.
@@ -101,7 +124,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       session_(std::move(session)),
       train_(resume.train),
       decisions_(DecideFor(grounds, *task_, resume.global_batch)),
-      plan_(MakePlan(config, decisions_, *task_->MakeOrder(static_cast<uint64_t>(config.run.seed)))),
+      plan_(PlanOf(config, decisions_, *task_, train_)),
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.device, *session_.communicator)),
       clock_(session_.hang ? &session_.hang->recorder() : nullptr),
@@ -110,6 +133,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   RequireSamePlan(plan_, *session_.control);
+  RequireStage(train_, stages_);
   RequireSameWindow(plan_, resume);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   ResumeBest(resume.has_best);
@@ -156,7 +180,7 @@ void TrainLoop::Run() {
   publisher_.board().Progress("training");
   if (AgreeOnStop(*session_.control, "before the first step"))
     throw StoppedError("stopped on request before the first step; nothing was trained in this attempt");
-  if (train_.evaluation_pending) Evaluate();
+  if (train_.evaluation_pending || (AtEnd() && !HasResults())) Evaluate();
   loader_ =
       MakeLoader(config_, plan_, stages_, *task_, session_.world.rank, decisions_, train_.step, plan_.total_steps);
   if (!AtEnd()) reporter_.AwaitFirstStep(train_.step);
@@ -171,6 +195,13 @@ void TrainLoop::Run() {
     clock_.Enter("other");
   }
   Finish();
+}
+
+// Fewer train.steps than the run had before may end it where nothing was evaluated.
+bool TrainLoop::HasResults() {
+  double found = session_.world.rank == 0 && LastTable(config_, train_.step) ? 1 : 0;
+  session_.control->AllReduceNow(std::span(&found, 1), "looking for the last evaluation");
+  return found > 0;
 }
 
 void TrainLoop::SettleCheckpoint(bool everyone_lives) {
@@ -272,8 +303,7 @@ void TrainLoop::ShowAverages(bool averages) {
 
 void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
   publisher_.board().Progress("evaluating");
-  const auto result = RunEvaluation(*task_, kind, train_.step, *engine_, *session_.control,
-                                    [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
+  const auto result = EvaluateOrSave(kind);
   if (!result) SaveAndStop(true);
   reporter_.ReportEvaluation(train_.step, *result);
   if (kind == EvaluationKind::kFinal) {
@@ -289,6 +319,31 @@ void TrainLoop::RunOneEvaluation(EvaluationKind kind) {
   }
   if (kind == EvaluationKind::kFinal && train_.ended_early) return;  // The periodic one has been acted upon.
   Act(result->metrics);
+}
+
+// Of an evaluation that fails, as it would again, what was trained before it is kept; the next attempt begins with it.
+std::optional<EvaluationResult> TrainLoop::EvaluateOrSave(EvaluationKind kind) {
+  try {
+    return RunEvaluation(*task_, kind, train_.step, *engine_, *session_.control,
+                         [&](int done, int total) { reporter_.EvaluationProgress(done, total); });
+  } catch (...) {
+    if (EveryoneLives(std::current_exception())) SaveUnevaluated();
+    throw;
+  }
+}
+
+void TrainLoop::SaveUnevaluated() {
+  try {
+    double all = 1;  // who has failed alone would wait for the others' parts
+    session_.control->AllReduceNow(std::span(&all, 1), "saving what could not be evaluated");
+    publisher_.board().Progress("saving");
+    train_.evaluation_pending = true;
+    checkpoints_.SaveNow(train_);
+    reporter_.ReportCheckpoint(*checkpoints_.writer());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "warning: what was trained up to step %lld is not saved: %s\n",
+                 static_cast<long long>(train_.step), error.what());
+  }
 }
 
 // Where there is no room for the result of an evaluation, there may be some for the checkpoint: what was trained is
@@ -373,7 +428,7 @@ void TrainLoop::Finish() {
   publisher_.board().Progress("done");
   reporter_.ReportComplete(train_.step);
   if (session_.world.rank != 0) return;
-  if (table_.empty()) table_ = LastTable(config_, train_.step);  // nothing was left to do
+  if (table_.empty()) table_ = LastTable(config_, train_.step).value_or("");  // nothing was left to do
   std::string text = table_.empty() ? "" : "\n" + table_;
   text += Format("\n%-12s %s\n%-12s %s/%s\n%-12s %s/export/model.safetensors\n%-12s %s/tensorboard", "run",
                  config_.run.dir.c_str(), "checkpoint", config_.checkpoint.dir.c_str(), StepName(train_.step).c_str(),

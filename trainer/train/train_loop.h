@@ -5,12 +5,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/comm/rank_zero.h"
 #include "trainer/train/best_weights.h"
 #include "trainer/train/checkpoints.h"
+#include "trainer/train/evaluator.h"
 #include "trainer/train/inputs.h"
 #include "trainer/train/reporter.h"
 #include "trainer/train/stages.h"
@@ -37,7 +39,10 @@ class TrainLoop {
   void NextStage();
   StepResult TakeStep();
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
+  bool HasResults();
   void Evaluate();
+  std::optional<EvaluationResult> EvaluateOrSave(EvaluationKind kind);
+  void SaveUnevaluated();
   void RunOneEvaluation(EvaluationKind kind);
   // Engine::ShowAverages, when no checkpoint copies any more.
   void ShowAverages(bool averages);

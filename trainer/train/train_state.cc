@@ -67,7 +67,8 @@ Json TrainState::ToJson() const {
           {"ended_early", ended_early},
           {"best", Exact(best)},
           {"best_step", best_step},
-          {"evaluation_pending", evaluation_pending}};
+          {"evaluation_pending", evaluation_pending},
+          {"lr_world", lr_world}};
 }
 
 TrainState TrainState::FromJson(const Json& json) {
@@ -84,6 +85,7 @@ TrainState TrainState::FromJson(const Json& json) {
   state.best = FromExact(json, "best");
   state.best_step = Count(json, "best_step");
   state.evaluation_pending = json.at("evaluation_pending").get<bool>();
+  state.lr_world = json.contains("lr_world") ? Count(json, "lr_world") : 0;  // older checkpoints: `bits` has it
   return state;
 }
 

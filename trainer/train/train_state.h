@@ -25,7 +25,8 @@ struct TrainState {
   bool ended_early = false;
   double best = std::numeric_limits<double>::infinity();  // of checkpoint.keep_best
   int64_t best_step = 0;
-  bool evaluation_pending = false;  // that of `step` was left out by a stop, or could not be written
+  bool evaluation_pending = false;  // that of `step` was left out by a stop, has failed, or could not be written
+  int64_t lr_world = 0;             // ranks of the first attempt, for optim.lr_scaling; 0: it is this one
 
   // What a stage counts starts anew.
   void BeginStage(int64_t next);
