@@ -322,6 +322,7 @@ def test_csv_reads_what_python_writes_and_back(probe, folder):
         ('a,b\n"l\n2",2\n1,x"y\n', "line 4: a quote inside of"),
         ("a,b\n1,\xff\n", "line 2: not UTF-8"),
         ("a,b\n1,\0\n", "line 2: a byte of zero"),
+        ("a,b\n" + "," * (1 << 24), "line 2: more than 16777216 cells up to here"),
     ],
 )
 def test_a_bad_table_names_its_line(probe, folder, content, says):

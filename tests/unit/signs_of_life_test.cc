@@ -55,6 +55,24 @@ TEST(SignsOfLife, LifeIsPassedOn) {
   store->Set("key", "");
 }
 
+TEST(SignsOfLife, WhoGetsOnIsSaidToBeAlive) {
+  auto store = std::make_shared<MemoryStore>();
+  int zero_alive = 0;
+  SignsOfLife zero(store, 0, {}, seconds(60), [&] { ++zero_alive; }), one(store, 1, {});
+  zero.Beat();
+  zero.Beat();
+  EXPECT_EQ(zero_alive, 1) << "once a second";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  one.Beat();
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    store->Set("key", "value");
+  });
+  EXPECT_EQ(zero.Wait("key", 1, "it"), "value");
+  later.join();
+  EXPECT_EQ(zero_alive, 2) << "who waits is, as long as that one is";
+}
+
 TEST(SignsOfLife, WhoeverGivesNoNewSignIsSilent) {
   auto store = std::make_shared<MemoryStore>();
   SignsOfLife zero(store, 0, {}), one(store, 1, {});

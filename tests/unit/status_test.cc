@@ -41,6 +41,18 @@ TEST(RankStatus, JsonComesBack) {
   EXPECT_EQ(RankStatus::FromJson(nlohmann::json::parse(nan.ToJson().dump())).loss, std::nullopt);
 }
 
+TEST(StatusBoard, WhatTakesLongAndGetsOnIsProgressButInTrainingStepsAre) {
+  StatusBoard board;
+  const auto stale = [](RankStatus& s) { s.last_progress_time = 1; };
+  for (const auto& [phase, moves] :
+       std::map<std::string, bool>{{"loading", true}, {"saving", true}, {"training", false}}) {
+    board.Progress(phase);
+    board.Update(stale);
+    board.Alive();
+    EXPECT_EQ(board.Get().last_progress_time > 1, moves) << phase;
+  }
+}
+
 TEST(StatusBoard, SaysHowLongTheStartTook) {
   StatusBoard board;
   EXPECT_TRUE(board.Get().ToStatusJson().at("startup").at("first_step_seconds").is_null());

@@ -72,6 +72,10 @@ bool IsCheckpoint(const fs::path& path) {
 // The step, if it may be gone on from. Throws DamagedError for one that is bad.
 std::optional<OpenCheckpoint> TryStep(const fs::path& directory, int64_t step, const Fence& fence, const Verify& verify,
                                       bool* unlisted) {
+  std::error_code error;
+  const fs::file_status there = fs::status(directory / StepName(step), error);
+  if (error == std::errc::too_many_symbolic_link_levels || (!error && !fs::is_directory(there)))
+    throw DamagedError("it is no folder");
   OpenCheckpoint candidate = OpenCheckpoint::Open(directory / StepName(step));
   if (candidate.manifest.step != step)
     throw DamagedError("its manifest says step " + std::to_string(candidate.manifest.step));

@@ -8,10 +8,11 @@
 
 namespace trainyard {
 
-RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chrono::duration<double> silence)
+RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chrono::duration<double> silence,
+                   std::function<void()> alive)
     : store_(std::make_shared<PrefixStore>(std::move(store), "rank-zero/")),
       control_(control),
-      signs_(store_, control.rank(), {}, silence) {}
+      signs_(store_, control.rank(), {}, silence, std::move(alive)) {}
 
 void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work,
                   const std::function<void()>& help) {

@@ -16,9 +16,9 @@ namespace trainyard {
 // A stop does not end it: what follows is the place where the ranks agree on that.
 class RankZero {
  public:
-  // `silence` as in SignsOfLife.
+  // `silence` and `alive` as in SignsOfLife.
   RankZero(std::shared_ptr<Store> store, ControlPlane& control,
-           std::chrono::duration<double> silence = SignsOfLife::kSilence);
+           std::chrono::duration<double> silence = SignsOfLife::kSilence, std::function<void()> alive = {});
 
   // Every rank calls it, with the same `what`: "rank 0 failed in <what>", "rank 1 waited for <what>". Rank 0 runs
   // `work`, which calls its tick at least once in a silence and no collective of `control`; the others run `help`,

@@ -28,8 +28,8 @@ bool Silence::TooLong(const std::optional<std::string>& sign, Time now) {
 }
 
 SignsOfLife::SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop,
-                         std::chrono::duration<double> silence)
-    : store_(std::move(store)), rank_(rank), stop_(std::move(stop)), silence_(silence) {}
+                         std::chrono::duration<double> silence, std::function<void()> alive)
+    : store_(std::move(store)), rank_(rank), stop_(std::move(stop)), silence_(silence), alive_(std::move(alive)) {}
 
 void SignsOfLife::ThrowIfStopped(const std::string& doing) const {
   if (stop_ && stop_()) throw StoppedError("stopped on request while " + doing);
@@ -41,6 +41,7 @@ void SignsOfLife::Beat() {
   if (last_ && Clock::now() - *last_ < std::chrono::seconds(1)) return;
   store_->Add(SignOf(rank_), 1);  // It is answered: a Set to a host that is frozen succeeds.
   last_ = Clock::now();
+  if (alive_) alive_();
 }
 
 std::vector<int> SignsOfLife::Silent(int size, std::chrono::duration<double> listen) const {

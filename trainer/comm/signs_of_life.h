@@ -36,9 +36,10 @@ class SignsOfLife {
   // How long nothing may be heard of a rank, unless said otherwise.
   static constexpr std::chrono::seconds kSilence{300};
 
-  // `stop` (may be empty) ends waiting and working with StoppedError.
+  // `stop` (may be empty) ends waiting and working with StoppedError. `alive` (may be empty) is called with each beat
+  // that reaches the store, by whichever thread beats.
   SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop,
-              std::chrono::duration<double> silence = kSilence);
+              std::chrono::duration<double> silence = kSilence, std::function<void()> alive = {});
 
   // Says that this rank gets on: called by whatever may take long. Reaches the store once a second at
   // most. Throws StoppedError.
@@ -56,6 +57,7 @@ class SignsOfLife {
   const int rank_;
   const std::function<bool()> stop_;
   const std::chrono::duration<double> silence_;
+  const std::function<void()> alive_;
   std::mutex mutex_;
   std::optional<std::chrono::steady_clock::time_point> last_;  // beat
 };

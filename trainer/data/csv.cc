@@ -39,6 +39,8 @@ class Parser {
     line = line_;
     cells.clear();
     do {
+      if (++cells_ > Csv::kMaxCells)
+        FailAt(path_, line_, Format("more than %lld cells up to here", static_cast<long long>(Csv::kMaxCells)));
       cells.push_back(text_[at_] == '"' ? QuotedCell() : PlainCell());
     } while (Comma());
     if (!AtEnd() && !EndLine())
@@ -87,7 +89,7 @@ class Parser {
   const fs::path& path_;
   std::string_view text_;
   size_t at_ = 0;
-  int64_t line_ = 1;
+  int64_t line_ = 1, cells_ = 0;
 };
 
 void RequireUtf8(const fs::path& path, const std::string& text) {

@@ -18,10 +18,11 @@ namespace trainyard {
 class Csv {
  public:
   static constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+  static constexpr int64_t kMaxCells = int64_t{1} << 24;  // an empty one is a byte of the file and 32 of memory
 
   // Commas, quotes, lines that end in LF or CRLF, a byte order mark; empty lines are skipped.
   // Throws DataError naming file and line: no header, a column without a name or named twice, another number of cells
-  // than the header's, a quote that does not end, bytes behind one, not UTF-8. Otherwise as ReadText does.
+  // than the header's, a quote that does not end, bytes behind one, not UTF-8, too many cells. Otherwise as ReadText does.
   static Csv Read(const std::filesystem::path& path);
 
   int64_t rows() const { return static_cast<int64_t>(lines_.size()); }

@@ -180,6 +180,12 @@ const std::vector<MetricSpec>& Specs() {
 
 double UnixTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
+void StatusBoard::Alive() {
+  Update([](RankStatus& s) {
+    if (s.phase != "training") s.last_progress_time = UnixTime();
+  });
+}
+
 void StatusBoard::Progress(const std::string& phase) {
   Update([&](RankStatus& s) {
     s.phase = phase;

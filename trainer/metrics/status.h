@@ -70,6 +70,8 @@ class StatusBoard {
   }
   // Any phase counts as progress: a rank that evaluates is not stalled.
   void Progress(const std::string& phase);
+  // The phase goes on: what was to be read, written or waited for gets on. While it trains, steps alone say so.
+  void Alive();
   // The ranks have met.
   void Joined(const std::string& job_uid, int64_t attempt);
   // A step is done, which is the first if none was before.

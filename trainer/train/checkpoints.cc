@@ -99,7 +99,9 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
                .rank = session.world.rank,
                .world = session.world.size,
                .retention = {config.checkpoint.keep_last, config.checkpoint.keep_every},
-               .resumed = resume.durable},
+               .resumed = resume.durable,
+               .silence = SignsOfLife::kSilence,
+               .alive = session.alive},
               session.store) {
   std::error_code ignored;
   if (!shared_) fs::create_directories(config.checkpoint.dir, ignored);
@@ -109,7 +111,7 @@ void Checkpoints::Load() {
   if (!resumed_ && config_.init.from.empty()) return;  // every rank has the same initial values
   const World& world = session_.world;
   auto store = std::make_shared<PrefixStore>(session_.store, "load/");
-  SignsOfLife signs(store, world.rank, StopRequested);
+  SignsOfLife signs(store, world.rank, StopRequested, SignsOfLife::kSilence, session_.alive);
   HostSlices state(Loaded());
   try {
     const int64_t read = LoadPart(state, [&] { signs.Beat(); });
@@ -233,7 +235,11 @@ std::optional<int64_t> LoadModel(const std::string& path, const Config& config, 
     LoadWeights("--checkpoint", path, engine);
     return {};
   }
-  const OpenCheckpoint found = FindCheckpoint("--checkpoint", path);
+  const Tick obey = [] {
+    if (StopRequested()) throw StoppedError("stopped on request while the checkpoint was read");
+  };
+  const OpenCheckpoint found = FindCheckpoint(
+      "--checkpoint", path, [&](OpenCheckpoint& checkpoint) { VerifyFiles(checkpoint, checkpoint.FileNames(), obey); });
   const SavedState saved = SavedStateOf(found);
   const std::vector<ParameterSpec>& parameters = engine.declaration().parameters;
   const bool frozen =

@@ -31,7 +31,7 @@ class Rounds {
       : rank_(session.world.rank),
         world_(session.world.size),
         store_(std::make_shared<PrefixStore>(session.store, "resume/")),
-        signs_(store_, rank_, StopRequested) {}
+        signs_(store_, rank_, StopRequested, SignsOfLife::kSilence, session.alive) {}
 
   int rank() const { return rank_; }
   int world() const { return world_; }
@@ -228,14 +228,21 @@ class Chooser {
         (said ? "" : ", or set checkpoint.resume: never"));
   }
 
-  // What an attempt that is over, or fenced off by now, had not finished.
+  // What an attempt that is over, or fenced off by now, had not finished. Large files take a network file system a
+  // while each.
   void RemoveUnfinished() {
+    const Tick tick = rounds_.tick();
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(directory_, error)) {
       const std::string name = entry.path().filename();
       const bool step = name.starts_with("step-") && name.find(".tmp-") != std::string::npos;
       std::error_code ignored;
-      if (step || name.starts_with(".nonce-")) fs::remove_all(entry.path(), ignored);
+      if (!step && !name.starts_with(".nonce-")) continue;
+      for (const auto& file : fs::directory_iterator(entry.path(), ignored)) {
+        fs::remove(file.path(), ignored);
+        tick();
+      }
+      fs::remove_all(entry.path(), ignored);
     }
   }
 

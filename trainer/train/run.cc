@@ -99,7 +99,7 @@ void RunTraining(const Config& given, StatusPublisher& publisher,
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   RequireFeasible(config, grounds, *task);
-  Session session = JoinWorld(config, task->dataset(), named);
+  Session session = JoinWorld(config, task->dataset(), named, [&publisher] { publisher.board().Alive(); });
   publisher.channel().SendHello(session.attempt, config.run.dir);
   if (!session.predecessor.empty())
     std::fprintf(stderr,

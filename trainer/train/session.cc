@@ -85,8 +85,9 @@ std::shared_ptr<Store> StoreOf(const World& world, Seconds deadline, Seconds col
 }
 
 void JoinAlone(const Config& config, const Dataset& data, Session& session) {
-  const auto obey = [] {
+  const auto obey = [&] {
     if (StopRequested()) throw StoppedError("stopped on request while the data was read");
+    if (session.alive) session.alive();
   };
   Claim(config, data, obey, session);
   session.store = std::make_shared<MemoryStore>();
@@ -128,8 +129,10 @@ std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
 
 }  // namespace
 
-Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named) {
+Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named,
+                  std::function<void()> alive) {
   Session session;
+  session.alive = std::move(alive);
   session.world = WorldFromEnvironment();
   const World& world = session.world;
   session.device = OpenDevice(config.parallel.device, world.local_rank);
@@ -139,7 +142,7 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   }
   const Seconds deadline(config.parallel.rendezvous_seconds), collective(config.parallel.collective_seconds);
   const std::shared_ptr<Store> store = StoreOf(world, deadline, collective);
-  SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested, deadline);
+  SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested, deadline, session.alive);
   ClaimTogether(config, data, signs, *store, session);
   session.store =
       std::make_shared<PrefixStore>(store, Format("attempt-%lld/", static_cast<long long>(session.attempt)));

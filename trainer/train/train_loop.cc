@@ -129,7 +129,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       engine_(BuildEngine(stage(), *task_, *session_.device, *session_.communicator)),
       clock_(session_.hang ? &session_.hang->recorder() : nullptr),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
-      rank_zero_(session_.store, *session_.control),
+      rank_zero_(session_.store, *session_.control, SignsOfLife::kSilence, session_.alive),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   RequireSamePlan(plan_, *session_.control);
