@@ -69,6 +69,39 @@ TEST(Kernels, BlockSquaresAreSumsOfSquares) {
   }
 }
 
+// 37 is no multiple of any vector's width; scores of 90 are beyond what exp takes without its largest taken off.
+TEST(Kernels, WeightsOfAttentionAreTheirDefinition) {
+  constexpr int64_t kRows = 3, kN = 37;
+  constexpr float kScale = 0.25f;
+  std::vector<float> scores(kRows * kN), dw(kRows * kN);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    scores[i] = 90 * 4 * std::sin(static_cast<float>(i));
+    dw[i] = std::cos(static_cast<float>(3 * i));
+  }
+  for (const Table* table : RunnableTables()) {
+    std::vector<float> weights = scores, again = scores, gradient = dw, lse(kRows), mean(kRows);
+    table->softmax(weights.data(), lse.data(), kRows, kN, kScale);
+    table->softmax_again(again.data(), lse.data(), kRows, kN, kScale);
+    for (int64_t row = 0; row < kRows; ++row) {
+      double most = -1e9, sum = 0, of_gradient = 0;
+      const auto at = [&](int64_t i) { return static_cast<size_t>(row * kN + i); };
+      for (int64_t i = 0; i < kN; ++i) most = std::max<double>(most, kScale * scores[at(i)]);
+      for (int64_t i = 0; i < kN; ++i) sum += std::exp(kScale * scores[at(i)] - most);
+      EXPECT_NEAR(lse[static_cast<size_t>(row)], most + std::log(sum), 1e-5 * most);
+      for (int64_t i = 0; i < kN; ++i) {
+        const double expected = std::exp(kScale * scores[at(i)] - most) / sum;
+        EXPECT_NEAR(weights[at(i)], expected, 1e-5) << table->name;  // a score of 90 has 24 bits: 5e-6 of its weight
+        EXPECT_NEAR(again[at(i)], expected, 2e-5) << table->name;
+        of_gradient += expected * dw[at(i)];
+      }
+      mean[static_cast<size_t>(row)] = static_cast<float>(of_gradient);
+    }
+    table->softmax_backward(weights.data(), gradient.data(), mean.data(), kRows, kN, kScale);
+    for (size_t i = 0; i < dw.size(); ++i)
+      EXPECT_NEAR(gradient[i], (dw[i] - mean[i / kN]) * weights[i] * kScale, 1e-7) << table->name;
+  }
+}
+
 TEST(Kernels, Bf16RoundsToNearestEven) {
   const float values[] = {1.0f, 1.00390625f, 1.01171875f, -2.5f, 3.14159265f, 0.0f};
   const uint16_t expected[] = {0x3F80, 0x3F80, 0x3F82, 0xC020, 0x4049, 0x0000};

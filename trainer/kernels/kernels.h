@@ -123,6 +123,13 @@ struct Table {
   void (*adamw)(const AdamWArgs&, int64_t begin, int64_t end);
   // sums[i] = sum of squares of x[64 i, 64 i + 64) in fp64, for i in [begin, end).
   void (*block_squares)(const float* x, double* sums, int64_t begin, int64_t end);
+  // Of `rows` rows of n scores, in place: their weights, exp(scale x - lse) with lse the logarithm of the sum of
+  // exp(scale x) over the row, which is written, or, for softmax_again, read.
+  void (*softmax)(float* x, float* lse, int64_t rows, int64_t n, float scale);
+  void (*softmax_again)(float* x, const float* lse, int64_t rows, int64_t n, float scale);
+  // The gradient of those scores, in place of dw, that of the weights w: (dw - mean) w scale, with mean the row's sum
+  // of w dw.
+  void (*softmax_backward)(const float* w, float* dw, const float* mean, int64_t rows, int64_t n, float scale);
 };
 
 // The best table that this CPU can run.

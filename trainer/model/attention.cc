@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -13,12 +12,14 @@
 #include <cmath>
 
 #include "trainer/base/random.h"
+#include "trainer/kernels/kernels.h"
 #include "trainer/model/device_ops.h"
 #include "trainer/model/parallel_for.h"
 
 namespace trainyard {
 namespace {
 
+using kernels::Kernels;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
@@ -57,7 +58,7 @@ void OverTiles(int64_t queries, Run run) {
 struct AttentionFunction : Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             int64_t heads, int64_t key, double p) {
-    const double scale = Scale(q, heads);
+    const float scale = Scale(q, heads);
     const DropoutDraw dropout{static_cast<uint64_t>(key), p};
     at::Tensor out = at::empty_like(q);
     at::Tensor lse = at::empty({q.size(0) * heads, q.size(1)}, q.options().dtype(at::kFloat));
@@ -65,10 +66,8 @@ struct AttentionFunction : Function<AttentionFunction> {
       const at::Tensor qs = Head(q, heads, head), ks = Head(k, heads, head).t(), vs = Head(v, heads, head);
       at::Tensor result = at::empty({qs.size(0), vs.size(1)}, qs.options());
       OverTiles(qs.size(0), [&](const Tile& tile) {
-        at::Tensor scores = at::mm(qs.narrow(0, tile.begin, tile.size), ks).mul_(scale);
-        const at::Tensor log_sum = scores.logsumexp(1);
-        lse.select(0, head).narrow(0, tile.begin, tile.size).copy_(log_sum);
-        at::Tensor weights = scores.sub_(log_sum.unsqueeze(1)).exp_();
+        at::Tensor weights = at::mm(qs.narrow(0, tile.begin, tile.size), ks);
+        Kernels().softmax(weights.data_ptr<float>(), LseOf(lse, head, tile), tile.size, ks.size(1), scale);
         if (p > 0) weights.mul_(Kept(weights, dropout, head, tile.index));
         at::Tensor part = result.narrow(0, tile.begin, tile.size);
         at::mm_out(part, weights, vs);
@@ -86,7 +85,7 @@ struct AttentionFunction : Function<AttentionFunction> {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4], &dout = grads[0];
     const int64_t heads = ctx->saved_data["heads"].toInt();
-    const double scale = Scale(q, heads);
+    const float scale = Scale(q, heads);
     const DropoutDraw dropout{static_cast<uint64_t>(ctx->saved_data["key"].toInt()), ctx->saved_data["p"].toDouble()};
     at::Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
     ParallelBlocks(q.size(0) * heads, 1, [&](int64_t head, int64_t) {
@@ -96,21 +95,23 @@ struct AttentionFunction : Function<AttentionFunction> {
                  dvs = at::zeros(vs.sizes(), vs.options());
       OverTiles(qs.size(0), [&](const Tile& tile) {
         const at::Tensor query = qs.narrow(0, tile.begin, tile.size), dy = dos.narrow(0, tile.begin, tile.size);
-        const at::Tensor log_sum = lse.select(0, head).narrow(0, tile.begin, tile.size).unsqueeze(1);
-        const at::Tensor weights = at::mm(query, ks.t()).mul_(scale).sub_(log_sum).exp_();
+        const at::Tensor weights = at::mm(query, ks.t());
+        Kernels().softmax_again(weights.data_ptr<float>(), LseOf(lse, head, tile), tile.size, ks.size(0), scale);
         at::Tensor dweights = at::mm(dy, vs.t());
         if (dropout.p > 0) {
           const at::Tensor kept = Kept(weights, dropout, head, tile.index);
-          dvs.add_(at::mm((weights * kept).t(), dy));
+          dvs.addmm_((weights * kept).t(), dy);
           dweights.mul_(kept);
         } else {
-          dvs.add_(at::mm(weights.t(), dy));
+          dvs.addmm_(weights.t(), dy);
         }
-        const at::Tensor mean = (dy * os.narrow(0, tile.begin, tile.size)).sum(1, true);
-        const at::Tensor dscores = dweights.sub_(mean).mul_(weights).mul_(scale);
+        // With dropout too: what it lets through is in both.
+        const at::Tensor mean = (dy * os.narrow(0, tile.begin, tile.size)).sum(1);
+        Kernels().softmax_backward(weights.const_data_ptr<float>(), dweights.data_ptr<float>(),
+                                   mean.const_data_ptr<float>(), tile.size, ks.size(0), scale);
         at::Tensor part = dqs.narrow(0, tile.begin, tile.size);
-        at::mm_out(part, dscores, ks);
-        dks.add_(at::mm(dscores.t(), query));
+        at::mm_out(part, dweights, ks);
+        dks.addmm_(dweights.t(), query);
       });
       PutHead(dq, heads, head, dqs);
       PutHead(dk, heads, head, dks);
@@ -120,8 +121,11 @@ struct AttentionFunction : Function<AttentionFunction> {
   }
 
  private:
-  static double Scale(const at::Tensor& q, int64_t heads) {
-    return 1 / std::sqrt(static_cast<double>(q.size(2) / heads));
+  static float Scale(const at::Tensor& q, int64_t heads) {
+    return 1 / std::sqrt(static_cast<float>(q.size(2) / heads));
+  }
+  static float* LseOf(const at::Tensor& lse, int64_t head, const Tile& tile) {
+    return lse.data_ptr<float>() + head * lse.size(1) + tile.begin;
   }
 };
 
