@@ -75,7 +75,7 @@ void WriteTerminationMessage(const RankStatus& status, int code, const std::stri
   RankEnd end;
   end.rank = status.rank;
   end.exit_code = code;
-  end.step = status.step;
+  end.step = status.KnownStep();
   end.checkpoint_step = status.checkpoint.step;
   end.message = message;
   const std::string problem = WriteLastWords(path, TerminationMessage(end, status.attempt, status.startup));

@@ -583,7 +583,8 @@ def test_a_rank_that_cannot_serve_its_status_says_so_to_all(tmp_path, data):
 def test_a_rank_outside_of_its_world_is_named(tmp_path):
     result = harness.run("train", "--config", tmp_path / "none", RANK=3, WORLD_SIZE=2, TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
     expect(result, 64, "RANK: 3 is not allowed")
-    assert json.loads((tmp_path / "termination").read_text())["rank"] == 3
+    message = json.loads((tmp_path / "termination").read_text())
+    assert message["rank"] == 3 and message["step"] is None
 
 
 @pytest.mark.parametrize("command, rank", [(["launch", "--nproc", 2], 0), (["launch", "--nproc", 2], 1), (["launch", "--nproc", 2, "--quiet"], 0), (["train"], 0)])

@@ -309,6 +309,20 @@ TEST(Restart, AStepThatNobodyKnowsIsNotTheSameAsAnother) {
   EXPECT_EQ(FindCondition(last.Decide().status, kFailedCondition)->reason, "MaxRestarts") << "ten are the budget";
 }
 
+// It ended before it had chosen where to start, and says so.
+TEST(Restart, AStepThatIsNullInTheLastWordsIsUnknown) {
+  Scene scene(1);
+  for (int64_t failure = 1; failure <= 10; ++failure) {
+    Scene next(1, failure);
+    next.status().restarts = scene.status().restarts;
+    next.Ended(0, 74, 1, R"({"v":1,"rank":0,"reason":"Storage","step":null,"checkpoint_step":0})");
+    scene.status() = next.Decide().status;
+    EXPECT_EQ(scene.status().attempt, failure + 1);
+    EXPECT_FALSE(scene.status().restarts.streak);
+    EXPECT_FALSE(scene.status().last_failure->step);
+  }
+}
+
 TEST(Restart, WhatRankZeroAnsweredLastStandsForAWorkerThatCouldNotSay) {
   Scene scene(1);
   scene.Ended(0, 137).end->reason = "OOMKilled";

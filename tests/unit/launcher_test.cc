@@ -121,6 +121,16 @@ TEST_F(LauncherTest, TheCauseWinsOverItsConsequences) {
   EXPECT_EQ(Termination()["tail"][0], "broken file");
 }
 
+// Three such attempts are not three at the same step.
+TEST_F(LauncherTest, TheStepIsToldOnceItIsKnown) {
+  const auto step_after = [&](const std::string& status) {
+    EXPECT_EQ(Wait(Start(1, "echo '{\"status\": " + status + "}' >&$TRAINYARD_REPORT_FD; exit 74")), 74);
+    return Termination().at("step");
+  };
+  EXPECT_EQ(step_after(R"({"phase": "starting", "step": null, "total_steps": null})"), nullptr);
+  EXPECT_EQ(step_after(R"({"phase": "training", "step": 0, "total_steps": 8})"), 0);
+}
+
 int CountOf(const std::string& text, const std::string& word) {
   int count = 0;
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;

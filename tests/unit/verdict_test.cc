@@ -42,6 +42,11 @@ TEST(TerminationMessage, HoldsTheContractsFields) {
           R"({"v":1,"attempt":4,"rank":3,"exit_code":65,"signal":0,"reason":"BadData","step":12,"checkpoint_step":10,"startup":{"step":8,"rendezvous_seconds":1.5,"first_step_seconds":null},"message":"bad data","tail":["one","two"]})"));
 }
 
+TEST(TerminationMessage, AStepThatNobodyKnowsIsNull) {
+  const auto json = nlohmann::json::parse(TerminationMessage(Exited(0, 74, 0), 1, {}));
+  EXPECT_TRUE(json.at("step").is_null());
+}
+
 TEST(TerminationMessage, NeverExceedsTheKubeletsLimit) {
   RankEnd end = Exited(0, 70, 0);
   end.message = std::string(5000, 'm');

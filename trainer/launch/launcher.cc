@@ -266,7 +266,7 @@ class Node {
     // A rank ends with 0 when the run is complete and durable: whoever was killed behind that has missed nothing.
     if (end.signalled_by_us && first_done_ > 0) end.signal = 0;
     end.exit_code = end.signal ? 128 + end.signal : WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    end.step = rank.status.step;
+    end.step = rank.status.KnownStep();
     end.checkpoint_step = rank.status.checkpoint.step;
     end.message = !rank.end_message.empty() ? rank.end_message
                   : end.signal              ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))

@@ -46,17 +46,18 @@ size_t Culprit(const std::vector<RankEnd>& ends) {
 }
 
 std::string TerminationMessage(const RankEnd& culprit, int64_t attempt, const StartupTimes& startup) {
-  nlohmann::ordered_json json = {{"v", 1},
-                                 {"attempt", attempt},
-                                 {"rank", culprit.rank},
-                                 {"exit_code", culprit.exit_code},
-                                 {"signal", culprit.signal},
-                                 {"reason", ExitReason(culprit.exit_code)},
-                                 {"step", culprit.step},
-                                 {"checkpoint_step", culprit.checkpoint_step},
-                                 {"startup", startup.ToJson()},
-                                 {"message", culprit.message},
-                                 {"tail", culprit.tail}};
+  nlohmann::ordered_json json = {
+      {"v", 1},
+      {"attempt", attempt},
+      {"rank", culprit.rank},
+      {"exit_code", culprit.exit_code},
+      {"signal", culprit.signal},
+      {"reason", ExitReason(culprit.exit_code)},
+      {"step", culprit.step ? nlohmann::ordered_json(*culprit.step) : nlohmann::ordered_json()},
+      {"checkpoint_step", culprit.checkpoint_step},
+      {"startup", startup.ToJson()},
+      {"message", culprit.message},
+      {"tail", culprit.tail}};
   // Output of a dying process may hold anything: invalid UTF-8 is replaced, not refused.
   auto text = [&] { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); };
   while (text().size() > kMaxMessageBytes && !json["tail"].empty()) json["tail"].erase(json["tail"].begin());

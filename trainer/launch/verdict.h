@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_LAUNCH_VERDICT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ struct RankEnd {
   int exit_code = 0;  // 128 + signal when killed by one
   int signal = 0;     // 0: exited by itself
   bool signalled_by_us = false;
-  double time = 0;  // seconds, any common clock
-  int64_t step = 0, checkpoint_step = 0;
+  double time = 0;              // seconds, any common clock
+  std::optional<int64_t> step;  // unknown until the rank had chosen where to start
+  int64_t checkpoint_step = 0;
   std::string message;
   std::vector<std::string> tail;  // last lines of its output
 };

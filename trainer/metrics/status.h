@@ -53,6 +53,7 @@ struct RankStatus {
   std::vector<std::string> warnings;
 
   bool Reported() const { return last_progress_time > 0; }
+  std::optional<int64_t> KnownStep() const { return total_steps > 0 ? std::optional(step) : std::nullopt; }
   // The documented fields of /status. What is unknown, or a number that is not finite, is null.
   nlohmann::json ToStatusJson() const;
   // Everything: what a rank hands to its launcher.
