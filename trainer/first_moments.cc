@@ -10,7 +10,12 @@ namespace {
 // signals wait for launch and for InstallStopHandlers, and main lets them through for the rest.
 // Nothing is initialised yet, a sanitizer's memory neither: a plain system call.
 __attribute__((no_sanitize("address", "thread"))) void BlockStopSignals() {
-  const unsigned long mask = (1ul << (SIGTERM - 1)) | (1ul << (SIGINT - 1));
+  unsigned long mask = (1ul << (SIGTERM - 1)) | (1ul << (SIGINT - 1));
+  // As StopSignalSet has it. The kernel's own struct, of which the handler comes first.
+  unsigned long hangup[8] = {};
+  if (syscall(SYS_rt_sigaction, SIGHUP, nullptr, hangup, sizeof mask) == 0 &&
+      hangup[0] != reinterpret_cast<unsigned long>(SIG_IGN))
+    mask |= 1ul << (SIGHUP - 1);
   syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, nullptr, sizeof mask);
 }
 

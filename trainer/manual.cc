@@ -74,9 +74,10 @@ Manual Launch() {
       .description =
           "Starts the ranks of this node as processes, watches them, and ends with the exit code of the one that was "
           "the "
-          "cause. It looks at the configuration once, before anything starts. SIGTERM or Ctrl-C ends the run behind "
-          "the "
-          "step that it is in, with a checkpoint; a second one at once.\n\n"
+          "cause. It looks at the configuration once, before anything starts. SIGTERM, Ctrl-C or a terminal that "
+          "closes "
+          "(SIGHUP, unless it is ignored, as by nohup) ends the run behind the "
+          "step that it is in, with a checkpoint; a second SIGTERM or Ctrl-C at once.\n\n"
           "On several nodes it runs once on each. The nodes and who is the first come from --nnodes, --node-rank and "
           "--master, else from PET_* or, without PET_NNODES, from WORLD_SIZE, or from SLURM. The first one's launcher "
           "serves the store on MASTER_PORT.\n\n"

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import signal
 import struct
@@ -55,11 +56,12 @@ def wait_for_training(port):
     harness.wait_until(training, PATIENCE, "training in /status")
 
 
-def in_a_terminal(*arguments, **extra):
-    """The process, and the terminal's other side."""
+def in_a_terminal(*arguments, before=lambda: None, **extra):
+    """The process, and the terminal's other side. It calls `before` first."""
     ours, theirs = pty.openpty()
 
     def own():
+        before()
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -110,6 +112,70 @@ def test_two_signals_within_two_seconds(tmp_path, job, alone):
         harness.kill(process.pid)
     if not alone:
         assert json.loads((tmp_path / "termination").read_text())["reason"] == "Signal15"
+
+
+@pytest.fixture
+def long_job(tmp_path, data):
+    """Many short steps."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 1000000})
+    return harness.write_config(tmp_path / "job.json", config)
+
+
+def listens_to_a_hangup():
+    """In the new process: whoever runs the tests may have said nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("command", [["launch", "--nproc", 2], ["train"]])
+def test_a_lost_connection_stops_the_run_with_a_checkpoint(tmp_path, long_job, command):
+    port = harness.free_port()
+    process, terminal = in_a_terminal(*command, "--config", long_job, before=listens_to_a_hangup, TRAINYARD_STATUS_PORT=port)
+    try:
+        wait_for_training(port)
+        os.close(terminal)
+        assert process.wait(timeout=PATIENCE) == 75
+    finally:
+        harness.kill(process.pid)
+    assert list((tmp_path / "run" / "checkpoints").glob("step-*/manifest.json"))
+
+
+def test_a_hangup_behind_ctrl_c_does_not_ask_again(tmp_path, job):
+    """The step lasts on, and so does what it will save."""
+    port = harness.free_port()
+    process = subprocess.Popen([harness.BIN, "launch", "--nproc", "2", "--config", str(job)], preexec_fn=listens_to_a_hangup, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env=harness.environment(TRAINYARD_STATUS_PORT=port))
+    output = Output(process.stdout.fileno())
+    try:
+        wait_for_training(port)
+        process.send_signal(signal.SIGINT)
+        output.wait("launch: SIGINT: stopping after this step")
+        time.sleep(0.7)
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.7)
+        assert process.poll() is None, output.text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE) == 143
+    finally:
+        harness.kill(process.pid)
+
+
+def test_under_nohup_a_hangup_is_nothing(tmp_path, long_job):
+    port = harness.free_port()
+    environment = harness.environment(TRAINYARD_STATUS_PORT=port)
+    process = subprocess.Popen(["nohup", harness.BIN, "launch", "--nproc", "2", "--config", str(long_job)], env=environment,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_training(port)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in [process.pid, *map(int, children)]:
+            os.kill(pid, signal.SIGHUP)
+        time.sleep(1)
+        wait_for_training(port)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE) == 75
+    finally:
+        harness.kill(process.pid)
 
 
 def test_a_dry_run_simply_ends(job):

@@ -20,6 +20,13 @@ static_assert(std::atomic<int64_t>::is_always_lock_free);
 StopWords words;  // written before there is a handler
 std::atomic<const char*> last_words{""};
 
+void Handle(const struct sigaction& action) {
+  const sigset_t signals = StopSignalSet();
+  for (int number : {SIGTERM, SIGINT, SIGHUP}) {
+    if (sigismember(&signals, number)) sigaction(number, &action, nullptr);
+  }
+}
+
 void Say(const char* text) {
   const int kept = errno;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
@@ -38,6 +45,15 @@ void OnSignal(int number, siginfo_t* info, void*) {
 
 }  // namespace
 
+sigset_t StopSignalSet() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int number : {SIGTERM, SIGINT}) sigaddset(&signals, number);
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
 StopSignal StopSignalNow(int number, int code) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -45,6 +61,7 @@ StopSignal StopSignalNow(int number, int code) {
 }
 
 bool AsksAgain(const StopSignal& first, const StopSignal& next) {
+  if (next.number == SIGHUP) return false;
   return (first.from_terminal && next.from_terminal) || next.ms - first.ms >= kOneStopMs;
 }
 
@@ -54,8 +71,7 @@ void InstallStopHandlers(const StopWords& said) {
   action.sa_sigaction = OnSignal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  Handle(action);
   signal(SIGPIPE, SIG_IGN);
   UnblockStopSignals();
 }
@@ -68,16 +84,12 @@ void EndOnStop(const char* text) {
     _exit(128 + number);
   };
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  Handle(action);
 }
 
 void UnblockStopSignals() {
-  sigset_t stop_signals;
-  sigemptyset(&stop_signals);
-  sigaddset(&stop_signals, SIGTERM);
-  sigaddset(&stop_signals, SIGINT);
-  pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
+  const sigset_t signals = StopSignalSet();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 bool StopRequested() { return first_stop.load() != 0; }

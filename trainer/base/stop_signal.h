@@ -1,10 +1,15 @@
-// SIGTERM and SIGINT as a request to stop, obeyed at points that all ranks pass in the same order.
+// SIGTERM, SIGINT and SIGHUP as a request to stop, obeyed at points that all ranks pass in the same order.
 #ifndef TRAINYARD_TRAINER_BASE_STOP_SIGNAL_H_
 #define TRAINYARD_TRAINER_BASE_STOP_SIGNAL_H_
+
+#include <signal.h>
 
 #include <cstdint>
 
 namespace trainyard {
+
+// SIGTERM, SIGINT, and SIGHUP (a terminal or a connection that is lost) unless it is ignored, as nohup has it.
+sigset_t StopSignalSet();
 
 struct StopSignal {
   int number = 0;
@@ -16,7 +21,8 @@ StopSignal StopSignalNow(int number, int code);
 
 // Whether `next` asks for an end at once, after `first` has asked for a stop. One stop may arrive on
 // two paths within moments: a terminal signals the whole process group, and whoever started us
-// forwards; so for half a second only a second Ctrl-C counts, since the terminal sends each one once.
+// forwards; so for half a second only a second Ctrl-C counts, since the terminal sends each one once. A terminal that
+// is lost never asks again: it may have been closed behind a Ctrl-C.
 bool AsksAgain(const StopSignal& first, const StopSignal& next);
 
 struct StopWords {

@@ -10,6 +10,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/message.h"
+#include "trainer/base/stop_signal.h"
 #include "trainer/launch/report_channel.h"
 
 extern char** environ;
@@ -58,10 +59,7 @@ Child StartChild(const ChildOptions& options) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(128 + SIGKILL);
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGTERM);
-    sigaddset(&blocked, SIGINT);
+    const sigset_t blocked = StopSignalSet();
     sigprocmask(SIG_SETMASK, &blocked, nullptr);
     dup2(output[1], STDOUT_FILENO);
     dup2(output[1], STDERR_FILENO);

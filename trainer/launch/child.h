@@ -23,7 +23,7 @@ struct Child {
 };
 
 // Starts the process in a process group of its own (a terminal's Ctrl-C reaches the launcher only),
-// with SIGKILL at the launcher's death, SIGTERM and SIGINT blocked until it has installed its
+// with SIGKILL at the launcher's death, StopSignalSet blocked until it has installed its
 // handlers (base/stop_signal.h), and the report channel's descriptor in its environment. Throws Error(kInternal) when
 // the system refuses.
 Child StartChild(const ChildOptions& options);

@@ -53,7 +53,9 @@ constexpr std::chrono::seconds kTerminalPatience(1);  // at the end, for a termi
 constexpr size_t kTerminalBytes = size_t{16} << 20;
 constexpr double kRefusalSeconds = 10;  // how far apart the nodes of a world may start and still hear of it
 
-const char* NameOf(int stop_signal) { return stop_signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+const char* NameOf(int stop_signal) {
+  return stop_signal == SIGINT ? "SIGINT" : stop_signal == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
 
 struct Rank {
   Child child;
@@ -329,18 +331,19 @@ class Node {
 };
 
 int BlockSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
+  sigset_t set = StopSignalSet();
+  sigaddset(&set, SIGCHLD);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
 bool StopPending() {
-  sigset_t pending;
+  sigset_t pending, asked;
+  const sigset_t signals = StopSignalSet();
   sigpending(&pending);
-  return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+  sigandset(&asked, &pending, &signals);
+  return !sigisemptyset(&asked);
 }
 
 // Until the launchers of all nodes are done with the store: this node's is. Or until `stop`.

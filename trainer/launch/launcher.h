@@ -47,7 +47,7 @@ struct StoreFactory {
   std::function<std::unique_ptr<Store>(const std::string& address, int port)> connect;
 };
 
-// Returns the exit code. Blocks SIGTERM, SIGINT and SIGCHLD in the calling thread for good: call it
+// Returns the exit code. Blocks StopSignalSet and SIGCHLD in the calling thread for good: call it
 // from main, before any thread is started. A stop that is pending when it is called is obeyed.
 // Throws ConfigError, PeerError (69: a port is in use), StoppedError before there are ranks.
 int Launch(const LaunchOptions& options, const StoreFactory& stores);
