@@ -39,6 +39,9 @@ class CheckpointWriterTest : public testing::Test {
                                                             .silence = silence},
                                               std::make_shared<PrefixStore>(store_, std::to_string(attempt) + "/"));
   }
+  fs::path Unfinished(const Writer& writer, int64_t step) const {
+    return directory_ / (StepName(step) + ".tmp-" + TagOf(writer));
+  }
   // The part of "model.w" that a rank of `world` saves.
   std::vector<SourceSlice> Slices(int rank, int world) {
     const int64_t begin = 100 * rank / world, end = 100 * (rank + 1) / world;
@@ -165,8 +168,7 @@ class WatchedStore : public MemoryStore {
 
 TEST_F(CheckpointWriterTest, ARankBeatsWhileItWrites) {
   Own({"uid", 1});
-  const auto store =
-      std::make_shared<WatchedStore>(directory_ / "step-00000005.tmp-uid-1" / "rank-00001-of-00002.safetensors");
+  const auto store = std::make_shared<WatchedStore>(Unfinished({"uid", 1}, 5) / "rank-00001-of-00002.safetensors");
   CheckpointWriter writer({.directory = directory_, .writer = {"uid", 1}, .rank = 1, .world = 2}, store);
   writer.Begin(5, Slices(1, 2), {});
   while (!store->Get("checkpoint/5/1")) std::this_thread::yield();
@@ -322,7 +324,7 @@ TEST_F(CheckpointWriterTest, AFencedOffWriterWhoseFolderVanishedIsNotTheCause) {
   Own({"uid", 1});
   auto zero = Make(0, 2);
   zero->Begin(5, Slices(0, 2), {});
-  const fs::path temporary = directory_ / "step-00000005.tmp-uid-1";
+  const fs::path temporary = Unfinished({"uid", 1}, 5);
   while (!fs::exists(temporary / "rank-00000-of-00002.safetensors")) std::this_thread::yield();
   Own({"uid", 2});
   fs::remove_all(temporary);  // as the new owner does
@@ -332,12 +334,35 @@ TEST_F(CheckpointWriterTest, AFencedOffWriterWhoseFolderVanishedIsNotTheCause) {
   EXPECT_THROW(one->Finish(), PeerError);
 }
 
+// Both begin alike, are at their first attempt, and save the same step.
+TEST_F(CheckpointWriterTest, AFencedOffWriterLeavesTheNewOwnersFolderAlone) {
+  const Writer a{"experiment-a", 1}, b{"experiment-b", 1};
+  Own(a);
+  CheckpointWriter one({.directory = directory_, .writer = b, .rank = 1, .world = 2}, store_);
+  Own(b);
+  one.Begin(5, Slices(1, 2), {});
+  while (!store_->Get("checkpoint/5/1")) std::this_thread::yield();
+  const auto parts = [&] {
+    std::set<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
+      if (entry.path().extension() == ".safetensors") files.insert(entry.path());
+    }
+    return files;
+  };
+  const std::set<fs::path> before = parts();
+  ASSERT_EQ(before.size(), 1u);
+  CheckpointWriter old({.directory = directory_, .writer = a}, std::make_shared<MemoryStore>());
+  old.Begin(5, Slices(0, 1), {});
+  EXPECT_THROW(old.Finish(), PeerError);
+  EXPECT_EQ(parts(), before);
+}
+
 TEST_F(CheckpointWriterTest, CommitAndTakingOverExcludeEachOther) {
   Own({"uid", 1});
   auto lock = std::make_unique<FenceLock>(directory_);
   auto writer = Make(0, 1);
   writer->Begin(5, Slices(0, 1), {});
-  while (!fs::exists(directory_ / "step-00000005.tmp-uid-1" / "manifest.json")) std::this_thread::yield();
+  while (!fs::exists(Unfinished({"uid", 1}, 5) / "manifest.json")) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // longer only makes the check stricter
   EXPECT_TRUE(ListSteps(directory_).empty()) << "committed while somebody may take the fence over";
   EXPECT_THROW(Fence::Take(directory_, {"uid", 2}, [] { return true; }), StoppedError) << "it must wait";

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/hash.h"
 #include "trainer/checkpoint/reader.h"
 
 namespace trainyard {
@@ -24,7 +26,9 @@ std::optional<Standing> StandingOf(const fs::path& path, int64_t step, const Fen
 
 }  // namespace
 
-std::string TagOf(const Writer& writer) { return writer.job_uid.substr(0, 8) + "-" + std::to_string(writer.attempt); }
+std::string TagOf(const Writer& writer) {
+  return HexDigest(Xxh3Of(std::span(writer.job_uid))) + "-" + std::to_string(writer.attempt);
+}
 
 std::vector<fs::path> ListAside(const fs::path& directory) {
   std::vector<std::pair<fs::file_time_type, fs::path>> aside;

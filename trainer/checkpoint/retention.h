@@ -17,10 +17,11 @@ struct Retention {
   int64_t keep_every = 0;  // and those divisible by this; 0: none
 };
 
-// Copies of steps that were moved aside (step-N.bad-<uid8>-<attempt>) and stay: the newest ones.
+// Copies of steps that were moved aside (step-N.bad-<tag>) and stay: the newest ones.
 inline constexpr size_t kAsideKept = 2;
 
-// "<uid8>-<attempt>", by which the folders of an attempt are told apart.
+// "<16 digits>-<attempt>", by which the folders of an attempt are told apart from those of every other one: the digits
+// are of the whole uid, which anybody may choose and which may begin like another one.
 std::string TagOf(const Writer& writer);
 
 // The folders that were moved aside, the newest first.

@@ -1,6 +1,6 @@
 // Saves checkpoints behind training's back: a thread copies, writes and commits.
 //
-//   step-00001000.tmp-<uid8>-<attempt>/   while it is written
+//   step-00001000.tmp-<tag>/              while it is written
 //   step-00001000/                        once it is complete (rename)
 //   latest                                the name of the newest committed step
 //
