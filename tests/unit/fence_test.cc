@@ -102,5 +102,12 @@ TEST_F(FenceFileTest, TheLockIsHeldByOneAndWaitsNotForEver) {
   FenceLock(directory_, {}, std::chrono::milliseconds(20));
 }
 
+// Only a file system that has no locks is gone on with unlocked.
+TEST(Fence, WhatAnErrorOfFlockSays) {
+  for (int error : {EWOULDBLOCK, EINTR}) EXPECT_EQ(LockAnswerOf(error), LockAnswer::kHeld) << error;
+  for (int error : {EOPNOTSUPP, ENOTSUP, ENOSYS, EINVAL}) EXPECT_EQ(LockAnswerOf(error), LockAnswer::kNoLocks) << error;
+  for (int error : {ENOLCK, EIO, ESTALE, EACCES, EBADF}) EXPECT_EQ(LockAnswerOf(error), LockAnswer::kTrouble) << error;
+}
+
 }  // namespace
 }  // namespace trainyard

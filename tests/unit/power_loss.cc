@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <fstream>
 #include <iterator>
@@ -21,6 +23,7 @@ namespace fs = std::filesystem;
 std::mutex mutex;
 std::string root;  // empty: nothing is written down
 int syncs = 0, left_out = -1;
+int lock_error = 0, failing_locks = 0;
 std::vector<Event> events;
 
 template <class F>
@@ -92,6 +95,12 @@ std::vector<Event> Stop() {
 }
 
 int Syncs() { return syncs; }
+
+void FailLocks(int error, int calls) {
+  const std::lock_guard lock(mutex);
+  lock_error = error;
+  failing_locks = calls;
+}
 
 void Announce(const std::string& text) { Note({Event::kAnnounce, text, "", ""}); }
 
@@ -223,6 +232,18 @@ namespace {
 
 mode_t ModeOf(int flags, va_list arguments) { return (flags & O_CREAT) ? va_arg(arguments, mode_t) : 0; }
 
+int Lock(int fd, int operation) {
+  {
+    const std::lock_guard lock(mutex);
+    if (failing_locks > 0) {
+      --failing_locks;
+      errno = lock_error;
+      return -1;
+    }
+  }
+  return Real<int(int, int)>("flock")(fd, operation);
+}
+
 int Renamed(int result, const std::optional<std::string>& from, const char* to) {
   if (result == 0 && from) Note({Event::kRename, *from, to, ""});
   return result;
@@ -251,6 +272,7 @@ int openat(int directory, const char* path, int flags, ...) {
   va_end(arguments);
   return Open("openat", directory, path, flags, mode);
 }
+int flock(int fd, int operation) noexcept { return Lock(fd, operation); }
 int fsync(int fd) { return Sync(fd, "fsync"); }
 int fdatasync(int fd) { return Sync(fd, "fdatasync"); }
 int mkdir(const char* path, mode_t mode) noexcept {

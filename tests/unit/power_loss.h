@@ -1,6 +1,6 @@
 // What a power loss would leave of a directory, at any moment of a test.
 //
-// power_loss.cc takes the place of the C library's open, mkdir, rename, unlink, fsync and others in
+// power_loss.cc takes the place of the C library's open, mkdir, rename, unlink, fsync, flock and others in
 // the test's process, and writes down what they do below one directory. From that log a moment can be
 // rebuilt as the strictest file system would leave it: of a file what was there at its last fsync, of
 // a directory's entries those at its last fsync, and of the changes since then any set that the test asks for.
@@ -29,6 +29,8 @@ void Start(const std::filesystem::path& root, int leave_out);
 std::vector<Event> Stop();
 // How many there were, the one that was left out included.
 int Syncs();
+// The next so many calls of flock fail with `error`.
+void FailLocks(int error, int calls);
 // Notes in the log that the test was told something.
 void Announce(const std::string& text);
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <set>
 
 #include "trainer/base/error.h"
@@ -130,6 +131,24 @@ TEST_F(PowerLossTest, NoFsyncCanBeLeftOut) {
     const std::vector<power_loss::Event> log = Play(left_out);
     EXPECT_NE(FirstProblem(log), "") << "fsync " << left_out << " of " << syncs << " could be left out";
   }
+}
+
+TEST_F(PowerLossTest, ALockThatCannotBeGivenIsNoPermission) {
+  constexpr auto kSoon = std::chrono::milliseconds(50);
+  fs::create_directories(root_);
+  for (int error : {ENOLCK, EIO}) {
+    power_loss::FailLocks(error, 1'000'000);
+    EXPECT_THROW(FenceLock(root_, {}, kSoon), StorageError) << error;
+    EXPECT_THROW(FenceLock(
+                     root_, [] { return true; }, kSoon),
+                 StoppedError)
+        << error;
+    power_loss::FailLocks(error, 3);  // for a moment
+    const FenceLock held(root_, {}, std::chrono::seconds(20));
+    EXPECT_THROW(FenceLock(root_, {}, kSoon), PeerError) << error;
+  }
+  power_loss::FailLocks(EOPNOTSUPP, 2);
+  const FenceLock one(root_), other(root_);
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ namespace trainyard {
 namespace {
 
 using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTroublePatience(10);
 
 void Write(const fs::path& directory, const Fence& fence) {
   Json owners = Json::array();
@@ -141,21 +144,48 @@ void Fence::AsOwner(const fs::path& directory, const Writer& writer, const std::
   change();
 }
 
+LockAnswer LockAnswerOf(int error) {
+  switch (error) {
+    case EWOULDBLOCK:
+    case EINTR:
+      return LockAnswer::kHeld;
+    case EOPNOTSUPP:
+    case ENOSYS:
+    case EINVAL:
+      return LockAnswer::kNoLocks;
+    default:
+      return LockAnswer::kTrouble;
+  }
+}
+
 FenceLock::FenceLock(const fs::path& directory, const std::function<bool()>& stop,
                      std::chrono::duration<double> deadline) {
   const fs::path file = directory / "fence.lock";
-  const auto end = std::chrono::steady_clock::now() + deadline;
   fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) throw StorageError("cannot open " + file.string() + ": " + std::strerror(errno));
+  try {
+    Acquire(file, stop, deadline);
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+}
+
+void FenceLock::Acquire(const fs::path& file, const std::function<bool()>& stop,
+                        std::chrono::duration<double> deadline) const {
+  const Clock::time_point begin = Clock::now();
   while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return;  // no locks here
-    const bool stopped = stop && stop();
-    if (stopped || std::chrono::steady_clock::now() > end) {
-      close(fd_);
-      if (stopped) throw StoppedError("stopped on request while waiting for " + file.string());
+    const int error = errno;
+    const LockAnswer answer = LockAnswerOf(error);
+    if (answer == LockAnswer::kNoLocks) return;
+    if (stop && stop()) throw StoppedError("stopped on request while waiting for " + file.string());
+    const auto waited = Clock::now() - begin;
+    if (answer == LockAnswer::kTrouble && waited > std::min<std::chrono::duration<double>>(deadline, kTroublePatience))
+      throw StorageError("cannot lock " + file.string() + ": " + std::strerror(error) +
+                         "; without the lock an older attempt might still write there");
+    if (waited > deadline)
       throw PeerError("waited " + HumanSeconds(deadline.count()) + " for " + file.string() +
                       ", which another attempt holds: one that is frozen in the middle of a commit must end first");
-    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

@@ -71,13 +71,23 @@ struct Fence {
   static void RequireOwner(const std::filesystem::path& directory, const Writer& writer);
 };
 
+// What an error of flock says to whoever wants the fence's lock.
+enum class LockAnswer {
+  kHeld,     // by another one, or a signal came: try again
+  kNoLocks,  // this file system has none
+  kTrouble   // it has, and cannot give one now: a server that is away, or too many locks
+};
+LockAnswer LockAnswerOf(int error);
+
 // Held by one process at a time while it takes the fence over, or commits a step and removes others:
 // a commit comes before a taking over, and is then seen by the choice, or it is refused.
-// Where the file system has no locks (docs/formats.md) nothing is held.
+// Where the file system has no locks (docs/formats.md) nothing is held; where it only fails to give one, that is an
+// error, since another attempt may hold it.
 class FenceLock {
  public:
   // Waits for another holder, which needs milliseconds unless it is frozen. Throws PeerError at the
-  // deadline, StoppedError as soon as `stop` (may be empty) returns true.
+  // deadline, StoppedError as soon as `stop` (may be empty) returns true; StorageError when the file system still fails
+  // at the deadline, or in ten seconds.
   explicit FenceLock(const std::filesystem::path& directory, const std::function<bool()>& stop = {},
                      std::chrono::duration<double> deadline = std::chrono::seconds(120));
   ~FenceLock();
@@ -85,6 +95,8 @@ class FenceLock {
   FenceLock& operator=(const FenceLock&) = delete;
 
  private:
+  void Acquire(const std::filesystem::path& file, const std::function<bool()>& stop,
+               std::chrono::duration<double> deadline) const;
   int fd_ = -1;
 };
 
