@@ -156,6 +156,7 @@ int Train(const CommonOptions& options, bool dry_run) {
 }
 
 int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlags nodes, bool quiet) {
+  RequireRereadable(options.config);
   const Config config = Load(options);  // A mistake is named once, before any process is started.
   std::optional<int> procs;
   if (nproc == "auto") {

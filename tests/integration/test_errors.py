@@ -212,6 +212,15 @@ def test_a_run_says_what_is_most_likely_not_meant(tmp_path, data):
     assert "warning" not in plain.stderr, plain.stderr
 
 
+@pytest.mark.parametrize("by", ["flag", "variable"])
+def test_a_configuration_from_a_pipe(tmp_path, by):
+    """The launcher would read it, and leave its ranks nothing; nobody even waits for a writer."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = harness.run("launch", "--config", pipe, timeout=30) if by == "flag" else harness.run("launch", timeout=30, TRAINYARD_CONFIG=pipe)
+    expect(result, 64, f"--config: {pipe} is a pipe", "write it to a file and name that")
+
+
 @pytest.mark.parametrize("kind", ["fifo", "device"])
 def test_data_that_never_ends(job, tmp_path, kind):
     folder = harness.synth(tmp_path / "npy", "--format", "npy")

@@ -1,9 +1,12 @@
 #include "trainer/launch/preflight.h"
 
 #include <algorithm>
+#include <string>
 
 #include "common/cpus.h"
+#include "trainer/base/environment.h"
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -16,6 +19,16 @@ void RequireSensible(const NodeWorld& world) {
         Format("--nproc (PET_NPROC_PER_NODE): %d ranks are too many for this node; at most %d, eight a "
                "CPU (%s)",
                world.procs, most, cpus.why.c_str()));
+}
+
+void RequireRereadable(const std::string& path) {
+  const fs::path file = ResolveVolume(path.empty() ? EnvText("TRAINYARD_CONFIG") : path);
+  std::error_code ignored;
+  const fs::file_type type = fs::status(file, ignored).type();
+  if (type != fs::file_type::fifo && type != fs::file_type::socket) return;
+  throw ConfigError(Format(
+      "--config: %s is a pipe, and every rank reads the configuration once more: write it to a file and name that",
+      file.c_str()));
 }
 
 }  // namespace trainyard

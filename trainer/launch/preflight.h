@@ -2,6 +2,8 @@
 #ifndef TRAINYARD_TRAINER_LAUNCH_PREFLIGHT_H_
 #define TRAINYARD_TRAINER_LAUNCH_PREFLIGHT_H_
 
+#include <string>
+
 #include "trainer/launch/world.h"
 
 namespace trainyard {
@@ -9,6 +11,10 @@ namespace trainyard {
 // Throws ConfigError when there are more ranks than the node's CPUs can mean: eight a CPU, and at
 // least 16.
 void RequireSensible(const NodeWorld& world);
+
+// Throws ConfigError for a configuration that is a pipe or a socket: the launcher and each rank read it, and what comes
+// from there comes once. `path`: --config; empty: TRAINYARD_CONFIG. What is not there is left to who reads it.
+void RequireRereadable(const std::string& path);
 
 }  // namespace trainyard
 
