@@ -91,7 +91,7 @@ Manual Launch() {
            {"WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, RANK",
             "The nodes, without PET_NNODES: WORLD_SIZE over LOCAL_WORLD_SIZE (1), which is --nproc, and GROUP_RANK, or "
             "RANK over LOCAL_WORLD_SIZE."},
-           {"SLURM_NNODES, SLURM_NODEID, SLURM_JOB_NODELIST, SLURM_JOB_ID",
+           {"SLURM_NNODES, SLURM_NODEID, SLURM_STEP_NODELIST, SLURM_JOB_NODELIST, SLURM_JOB_ID",
             "The nodes, without either: the first host of the list is the master, on port 20000 + the job's number "
             "modulo 10000 (docs/slurm.md)."},
            {"GOMP_SPINCOUNT, OMP_WAIT_POLICY",
@@ -117,7 +117,7 @@ Manual Train() {
            {"TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT",
             "From a launcher: it serves the store, and tells one start from the next."},
            {"SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID, SLURM_NNODES, SLURM_TASKS_PER_NODE, "
-            "SLURM_JOB_NODELIST, SLURM_JOB_ID",
+            "SLURM_STEP_NODELIST, SLURM_JOB_NODELIST, SLURM_JOB_ID",
             "The rank, without RANK and WORLD_SIZE."}},
           Joined(ConfigVariables(), RunVariables())),
       .files = RunFiles(),

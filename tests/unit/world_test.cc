@@ -34,6 +34,7 @@ class WorldTest : public testing::Test {
                              "SLURM_NNODES",
                              "SLURM_TASKS_PER_NODE",
                              "SLURM_JOB_NODELIST",
+                             "SLURM_STEP_NODELIST",
                              "SLURM_JOB_ID"}) {
       unsetenv(name);
     }
@@ -81,6 +82,9 @@ TEST_F(WorldTest, Slurm) {
   EXPECT_EQ(world.local_size, 4);
   EXPECT_EQ(world.master_addr, "gpu07");
   EXPECT_EQ(world.master_port, 23456);
+  Set({{"SLURM_STEP_NODELIST", "gpu[08,11]"}});
+  EXPECT_EQ(WorldFromEnvironment().master_addr, "gpu08") << "the step's, which does without the job's first node";
+  EXPECT_EQ(NodeWorldFromEnvironment().master_addr, "gpu08");
 }
 
 TEST_F(WorldTest, SlurmsNodesMayHaveUnequalNumbersOfRanks) {
@@ -130,9 +134,14 @@ TEST_F(WorldTest, RanksAreWholeNodesOfThem) {
 }
 
 TEST_F(WorldTest, NodeLists) {
-  EXPECT_EQ(FirstSlurmHost("node1"), "node1");
-  EXPECT_EQ(FirstSlurmHost("a,b"), "a");
-  EXPECT_EQ(FirstSlurmHost("n[3,5-6],m"), "n3");
+  const auto first = [](const std::string& list) { return FirstSlurmHost("SLURM_JOB_NODELIST", list); };
+  EXPECT_EQ(first(""), "");
+  EXPECT_EQ(first("node1"), "node1");
+  EXPECT_EQ(first("a,b"), "a");
+  EXPECT_EQ(first("n[3,5-6],m"), "n3");
+  EXPECT_EQ(first("a-b.c,n[3,5-6]x"), "a-b.c") << "what comes behind the first is not read";
+  for (const char* list : {"rack[0-1]_blade[0-2]", "n[3-5]-ib,m", "n[3-5", "n[]", "n3]"})
+    EXPECT_THROW(first(list), ConfigError) << list;
 }
 
 TEST_F(WorldTest, PodsOfTheContract) {

@@ -34,8 +34,10 @@ int SlurmPort() { return static_cast<int>(20000 + EnvInt64("SLURM_JOB_ID", 0, IN
 std::string SlurmMaster(int nodes) {
   const std::string master = EnvText(env::kMasterAddr);
   if (!master.empty() || nodes == 1) return master.empty() ? "127.0.0.1" : master;
-  std::string first = FirstSlurmHost(EnvText("SLURM_JOB_NODELIST"));
-  RequireAddress(first, "SLURM_NNODES is more than 1 and SLURM_JOB_NODELIST is empty");
+  // A step may have fewer nodes than the job.
+  const char* name = EnvText("SLURM_STEP_NODELIST").empty() ? "SLURM_JOB_NODELIST" : "SLURM_STEP_NODELIST";
+  std::string first = FirstSlurmHost(name, EnvText(name));
+  RequireAddress(first, "SLURM_NNODES is more than 1, and SLURM_STEP_NODELIST and SLURM_JOB_NODELIST are empty");
   return first;
 }
 
@@ -128,10 +130,18 @@ void ReadMaster(const std::string& master, NodeWorld& node) {
 
 }  // namespace
 
-std::string FirstSlurmHost(const std::string& node_list) {
-  const size_t end = node_list.find_first_of(",[");
+std::string FirstSlurmHost(const char* name, const std::string& node_list) {
+  const size_t end = node_list.find_first_of(",[]");
   if (end == std::string::npos || node_list[end] == ',') return node_list.substr(0, end);
-  return node_list.substr(0, end) + node_list.substr(end + 1, node_list.find_first_of(",-]", end + 1) - end - 1);
+  const size_t number = end + 1, behind = node_list.find_first_not_of("0123456789", number);
+  const size_t close = node_list.find(']', number);
+  if (node_list[end] == ']' || behind == number || close == std::string::npos ||
+      (close + 1 < node_list.size() && node_list[close + 1] != ','))
+    throw ConfigError(
+        Format("%s: %s is not allowed; expected a list like node[03-05,7],b1, with nothing behind a bracket. The first "
+               "host can be named in %s",
+               name, node_list.c_str(), env::kMasterAddr));
+  return node_list.substr(0, end) + node_list.substr(number, behind - number);
 }
 
 World WorldFromEnvironment() {

@@ -46,8 +46,9 @@ struct NodeFlags {
 // where these contradict each other.
 NodeWorld NodeWorldFromEnvironment(const NodeFlags& flags = {});
 
-// The first host of SLURM's compressed node list: "node[03-05,7],b1" -> "node03".
-std::string FirstSlurmHost(const std::string& node_list);
+// The first host of SLURM's compressed node list: "node[03-05,7],b1" -> "node03". Throws ConfigError with the `name` of
+// its variable for a first entry of another form, as "rack[0-1]_blade[0-2]".
+std::string FirstSlurmHost(const char* name, const std::string& node_list);
 
 }  // namespace trainyard
 
