@@ -255,6 +255,8 @@ def test_what_ls_shows(job):
     result = harness.run("checkpoint", "ls", job.checkpoints)
     assert f"bad: {shard.name} has 1000 bytes instead of {len(whole)}" in result.stdout and "readable" not in result.stdout.split("step-00000010")[1].split("\n")[0]
     shard.write_bytes(whole)
+    step = job.checkpoints / "step-00000010"
+    expect(harness.run("checkpoint", "ls", step), 64, f"{step} is one checkpoint; expected the directory that holds it")
 
 
 def test_whatever_eval_is_pointed_at(job, tmp_path):

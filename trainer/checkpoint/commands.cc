@@ -76,6 +76,10 @@ bool VerifyStep(const fs::path& path, const Fence* fence) {
 
 int ListCheckpoints(const fs::path& path) {
   const fs::path directory = CheckpointsAt("checkpoint ls", path);
+  if (ListSteps(directory).empty())
+    throw ConfigError(
+        "checkpoint ls: " + directory.string() +
+        " is one checkpoint; expected the directory that holds it, or a run's (`checkpoint verify` looks into one)");
   const Fence fence = Fence::Read(directory);
   std::printf("%-16s %10s %8s %-10s %s\n", "step", "bytes", "attempt", "job", "state");
   for (int64_t step : ListSteps(directory)) ListStep(directory, step, fence);
