@@ -63,7 +63,7 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // Starts saving. Waits first for the one in flight, and throws its error.
-  // `state` is the manifest's, the same on every rank.
+  // `state` is the manifest's: rank 0's; what the others give, who do not know all of it, is not read.
   void Begin(int64_t step, std::vector<SourceSlice> slices, nlohmann::json state);
   // Returns when the sources of the checkpoint in flight may change.
   void WaitCopied();
