@@ -125,6 +125,7 @@ def test_a_run_may_start_with_the_second_stage_from_the_best_of_the_first(tmp_pa
 
 def test_stages_are_checked(tmp_path, thorax):
     for sections, words in (
+        ({"model": {"token_grid": 10, "stage1": {"size": 10}, "stage2": {"size": 20}}}, "model.stage1.size: 10 is not allowed; expected an integer from 11 to 512"),
         ({"model": {"stage2": {"size": 20}}}, "model.stage2.size: 20 is not model.token_grid 6 times a power of two"),
         ({"model": {"stage1": {"dim": 48}}}, "model.stage1.dim: 48 is not a multiple of 32"),
         ({"model": {"stage2": {"size": 12}}}, "model.stage2.size: 12 is not above the 12"),

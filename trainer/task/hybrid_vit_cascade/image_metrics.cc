@@ -6,11 +6,13 @@
 #include <cmath>
 
 #include "trainer/model/rows.h"
+#include "trainer/task/hybrid_vit_cascade/options.h"
 
 namespace trainyard::hvc {
 namespace {
 
 constexpr int64_t kRadius = 5, kWindow = 2 * kRadius + 1;
+static_assert(kMinSize >= kWindow);
 
 std::array<double, kWindow> Weights() {
   constexpr double kDeviation = 1.5;

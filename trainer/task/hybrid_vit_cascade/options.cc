@@ -108,7 +108,7 @@ void Options::Declare(FieldTable& t) {
              "Steps of this stage; auto: an equal part of what the others leave of train.steps.");
     t.Number("task." + name + ".physics", stage[i].physics, 0, 100, kIdentity,
              "Weight of the physics loss in this stage.");
-    model_int("model." + name + ".size", stage[i].size, 4, 512, "Voxels of a side of this stage's volumes",
+    model_int("model." + name + ".size", stage[i].size, kMinSize, 512, "Voxels of a side of this stage's volumes",
               of(&StageShape::size));
     model_int("model." + name + ".dim", stage[i].dim, 32, 4096, "Width of its tokens; a multiple of 32 and the heads",
               of(&StageShape::dim));

@@ -14,6 +14,7 @@
 namespace trainyard::hvc {
 
 constexpr int64_t kMaxStages = 3;
+constexpr int64_t kMinSize = 11;  // what an evaluation measures the SSIM in (image_metrics.h)
 
 // One network of the cascade: a diffusion model of volumes of size^3 voxels.
 struct StageShape {
