@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 
 namespace trainyard {
 namespace {
@@ -44,6 +45,24 @@ TEST(SampleCache, TheRanksOfANodeShareAFolderOfTheRunAndThePreparation) {
   unsetenv("LOCAL_RANK");
   EXPECT_EQ(CacheOptionsOf(config, {.rate = 0.5}, 20, 100, "").folder, "");
   EXPECT_EQ(CacheOptionsOf(config, {.rate = 0.5}, 20, 100, "").shares, 1);
+}
+
+TEST(SampleCache, ARunInAnotherWorkingDirectoryIsAnotherRun) {
+  Config config;
+  config.run.dir = "runs/a";
+  const CacheConfig cache{.rate = 0.5, .replace = 0.2, .bytes = {}, .dir = "/scratch"};
+  const fs::path here = fs::current_path();
+  const auto folder_in = [&](const fs::path& directory) {
+    fs::current_path(directory);
+    fs::path folder = CacheOptionsOf(config, cache, 20, 100, "area 2 x 2").folder;
+    fs::current_path(here);
+    return folder;
+  };
+  EXPECT_NE(folder_in("/tmp"), folder_in("/usr"));
+  config.run.dir = "./runs/a";
+  const fs::path same = folder_in("/tmp");
+  config.run.dir = "/tmp/runs/a";
+  EXPECT_EQ(folder_in("/usr"), same);
 }
 
 }  // namespace
