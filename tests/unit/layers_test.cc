@@ -9,6 +9,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/device/host_device.h"
 #include "trainer/model/convolve.h"
+#include "trainer/model/max_pool.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
@@ -202,6 +203,26 @@ TEST(Layers, CausalAttentionSeesThePast) {
   const at::Tensor expected =
       at::scaled_dot_product_attention(part(0), part(1), part(2), {}, 0, true).transpose(1, 2).reshape({2, 9, 16});
   EXPECT_LT((CausalAttention(qkv, 2, {}) - expected).abs().max().item<double>(), 1e-5);
+}
+
+// Values of a few steps, so that most windows have several largest ones; odd and even sizes, also of one place.
+TEST(Layers, MaxPool3dIsTorchs) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::vector<int64_t>& sizes :
+         {std::vector<int64_t>{2, 3, 9, 8, 11}, {1, 2, 1, 2, 3}, {3, 1, 16, 5, 6}}) {
+      const at::Tensor values = (at::randn(sizes) * 2).round().relu().to(type);
+      const at::Tensor ours = values.clone().requires_grad_(), theirs = values.clone().requires_grad_();
+      const at::Tensor y = MaxPool3d(ours), expected = at::max_pool3d(theirs, {3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+      EXPECT_TRUE(at::equal(y, expected));
+      const at::Tensor dy = at::randn(y.sizes()).to(type).round();  // sums of whole numbers have no order
+      y.backward(dy);
+      expected.backward(dy);
+      EXPECT_TRUE(at::equal(ours.grad(), theirs.grad())) << type << " " << at::IntArrayRef(sizes);
+    }
+  }
+  at::Tensor x = at::zeros({1, 1, 4, 4, 4});
+  x[0][0][3][3][3] = std::nan("");
+  EXPECT_TRUE(at::isnan(MaxPool3d(x)).equal(at::isnan(at::max_pool3d(x, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}))));
 }
 
 }  // namespace

@@ -130,6 +130,9 @@ struct Table {
   // The gradient of those scores, in place of dw, that of the weights w: (dw - mean) w scale, with mean the row's sum
   // of w dw.
   void (*softmax_backward)(const float* w, float* dw, const float* mean, int64_t rows, int64_t n, float scale);
+  // Of n values and their places, those in `other` at the places at[i] + more where they are larger, equal at an
+  // earlier place, or NaN.
+  void (*take_larger)(float* value, int32_t* place, const float* other, const int32_t* at, int32_t more, int64_t n);
 };
 
 // The best table that this CPU can run.

@@ -227,6 +227,17 @@ void SoftmaxRowsBackward(const float* w, float* dw, const float* mean, int64_t r
   }
 }
 
+void TakeLarger(float* value, int32_t* place, const float* other, const int32_t* at, int32_t more, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float mine = value[i], its = other[i];
+    const int32_t here = place[i], there = at[i] + more;
+    const bool takes = (its > mine) | (its != its) | ((its == mine) & (there < here));
+    value[i] = takes ? its : mine;
+    place[i] = takes ? there : here;
+  }
+}
+
 template <class T>
 void Round(const float* x, T* y, int64_t n) {
 #pragma omp simd
@@ -262,6 +273,7 @@ const Table kTable = {
     SoftmaxRows,
     SoftmaxRowsAgain,
     SoftmaxRowsBackward,
+    TakeLarger,
 };
 }  // namespace TRAINYARD_KERNELS_NAMESPACE
 

@@ -1,7 +1,6 @@
 #include "trainer/task/mace_survival/resnet3d.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/max_pool3d.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/relu.h>
 
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "trainer/model/convolve.h"
+#include "trainer/model/max_pool.h"
 
 namespace trainyard::mace {
 namespace {
@@ -116,7 +116,7 @@ at::Tensor ResNet3d::operator()(const Pass& pass, const at::Tensor& x, GlobalBat
   at::Tensor y = pass.Unit(stem_.unit(), [=, this](at::TensorList in) { return first_.conv(pass, in[0]); }, {x});
   const at::Tensor moments = first_.norm.Moments(pass, y, batch);
   const auto pool = [=, this](at::TensorList in) {
-    return at::max_pool3d(at::relu(first_.norm(pass, in[0], in[1])), {3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    return MaxPool3d(at::relu(first_.norm(pass, in[0], in[1])));
   };
   y = pass.Unit(stem_.unit(), pool, {y, moments});
   for (const ResidualBlock& block : blocks_) y = block(pass, y, batch);
