@@ -11,6 +11,7 @@
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
+#include "trainer/checkpoint/retention.h"
 #include "trainer/comm/signs_of_life.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/places.h"
@@ -248,8 +249,7 @@ class Chooser {
 
   bool EveryoneSeesTheDirectory() {
     if (rounds_.world() == 1) return true;
-    const std::string nonce =
-        Format(".nonce-%s-%lld", writer_.job_uid.substr(0, 8).c_str(), static_cast<long long>(writer_.attempt));
+    const std::string nonce = ".nonce-" + TagOf(writer_);
     WriteFileAtomic(directory_ / nonce, "\n");
     const std::vector<Json> answers = rounds_.Ask({{"look", nonce}}, [] { return true; });
     std::error_code ignored;
