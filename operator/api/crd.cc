@@ -54,7 +54,7 @@ class SchemaBuilder {
   void Moment(const char* name, std::optional<Time>&, const FieldText& text) {
     Add(name, text, {{"type", "string"}, {"format", "date-time"}});
   }
-  void Free(const char* name, Json&, const FieldText& text) {
+  void Free(const char* name, Json&, const Size&, const FieldText& text) {
     Add(name, text,
         {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}, {"x-kubernetes-map-type", "atomic"}});
   }
@@ -149,7 +149,7 @@ class ReferenceBuilder {
     Row(name, type, text);
   }
   void Moment(const char* name, std::optional<Time>&, const FieldText& text) { Row(name, "time", text); }
-  void Free(const char* name, Json&, const FieldText& text) { Row(name, "object", text); }
+  void Free(const char* name, Json&, const Size&, const FieldText& text) { Row(name, "object", text); }
   void Integers(const char* name, std::vector<int64_t>&, Range, const FieldText& text) {
     Row(name, "list of integers", text);
   }

@@ -6,7 +6,7 @@
 //   Number(name, double&, FieldText)        Boolean(name, bool&, FieldText)
 //   Text(name, string&, Allowed, FieldText)  Moment(name, optional<Time>&, FieldText)
 //   IntegerOrAuto(name, optional<int64_t>&, Range, FieldText)
-//   Free(name, Json&, FieldText): an object that is not looked into
+//   Free(name, Json&, Size, FieldText): an object that is not looked into
 //   Integers(name, vector&, Range, FieldText), Texts(name, vector&, FieldText)
 //   Object(name, T& or optional<T>&, FieldText), List(name, vector<T>&, FieldText): Fields(visitor, T) describes T
 #ifndef TRAINYARD_OPERATOR_API_FIELDS_H_
@@ -28,6 +28,12 @@ struct Range {
 struct Allowed {
   std::vector<std::string_view> values;
   int64_t max_length = 0;  // 0: not limited
+};
+
+// How large an object may be as JSON: it is kept for as long as there is its job.
+struct Size {
+  size_t max_bytes = 0;
+  const char* instead = "";  // what to do with a larger one
 };
 
 struct FieldText {
@@ -116,7 +122,7 @@ void Fields(V& v, Deadlines& d) {
 
 template <class V>
 void Fields(V& v, Checkpoint& c) {
-  v.Free("volume", c.volume,
+  v.Free("volume", c.volume, Size{.max_bytes = 64 << 10},
          {"A volume source (such as persistentVolumeClaim) that every worker mounts at path; TRAINYARD_CHECKPOINT_DIR "
           "names it. Absent: the template has its own, or none.",
           false, kNotWhileRunning});
@@ -158,11 +164,13 @@ void Fields(V& v, JobSpec& s) {
                    "or nvidia.com/mig-*, else 1. Default auto.",
                    false, kNotWhileRunning});
   v.Free("config", s.config,
+         Size{.max_bytes = 64 << 10, .instead = "; mount a larger one as a file and name it in the template's command"},
          {"The trainer's configuration (docs/config.md), at most 64 KiB as JSON. It reaches the worker as a file, "
           "named by TRAINYARD_CONFIG. Absent: the command in the template names its own.",
           false, kNotWhileRunning});
-  v.Free("template", s.pod_template,
-         {"Pod template of a worker. The container named trainer, or the first, gets the worker environment. "
+  v.Free("template", s.pod_template, Size{.max_bytes = 256 << 10},
+         {"Pod template of a worker, at most 256 KiB as JSON. The container named trainer, or the first, gets the "
+          "worker environment. "
           "restartPolicy is Never.",
           true, kNotWhileRunning});
   v.Object("restart", s.restart, {"What happens after a failure."});

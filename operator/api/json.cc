@@ -75,10 +75,18 @@ class Decoder {
     if (value->is_string()) member = ParseTime(value->get_ref<const std::string&>());
     if (!member) Wrong(At(name), *value, "a time as RFC 3339 has it");
   }
-  void Free(const char* name, Json& member, const FieldText& text) {
+  // One that is too large is not kept, so that a few of them do not fill the operator's memory.
+  void Free(const char* name, Json& member, const Size& size, const FieldText& text) {
     const Json* value = Find(name, text, "an object");
     if (!value) return;
-    value->is_object() ? void(member = *value) : Wrong(At(name), *value, "an object");
+    if (!value->is_object()) return Wrong(At(name), *value, "an object");
+    const size_t bytes = value->dump(-1, ' ', false, Json::error_handler_t::replace).size();
+    if (bytes <= size.max_bytes) {
+      member = *value;
+    } else {
+      errors_.push_back({FieldError::Kind::kInvalid, At(name), std::to_string(bytes) + " bytes as JSON",
+                         "at most " + std::to_string(size.max_bytes) + " bytes" + size.instead});
+    }
   }
   void Integers(const char* name, std::vector<int64_t>& member, Range range, const FieldText& text) {
     const Json* value = Find(name, text, "a list of integers");
@@ -193,7 +201,7 @@ class Encoder {
   void Moment(const char* name, std::optional<Time>& member, const FieldText&) {
     if (member) object[name] = FormatTime(*member);
   }
-  void Free(const char* name, Json& member, const FieldText&) {
+  void Free(const char* name, Json& member, const Size&, const FieldText&) {
     if (!member.is_null()) object[name] = member;
   }
   void Integers(const char* name, std::vector<int64_t>& member, Range, const FieldText&) {

@@ -22,8 +22,6 @@ namespace {
 
 using Kind = FieldError::Kind;
 
-constexpr size_t kMaxConfigBytes = 64 << 10;
-
 // The names that the operator sets itself; a template may not.
 constexpr std::array kContractNames = {env::kMasterAddr,
                                        env::kMasterPort,
@@ -122,15 +120,6 @@ void CheckRules(const Restart& restart, std::vector<FieldError>& errors) {
     errors.push_back(
         {Kind::kInvalid, "spec.restart.backoff.maxSeconds", std::to_string(restart.backoff.max_seconds),
          "at least spec.restart.backoff.initialSeconds, which is " + std::to_string(restart.backoff.initial_seconds)});
-  }
-}
-
-void CheckConfig(const JobSpec& spec, std::vector<FieldError>& errors) {
-  if (spec.config.is_null()) return;
-  const size_t bytes = spec.config.dump(-1, ' ', false, Json::error_handler_t::replace).size();
-  if (bytes > kMaxConfigBytes) {
-    errors.push_back({Kind::kInvalid, "spec.config", std::to_string(bytes) + " bytes as JSON",
-                      "at most 65536 bytes; mount a larger one as a file and name it in the template's command"});
   }
 }
 
@@ -275,7 +264,6 @@ std::vector<FieldError> Validate(const TrainingJob& job) {
     errors.push_back({Kind::kInvalid, name.field, Shown(job.name),
                       "at most 40 characters of a-z, 0-9 and -, from a letter to a letter or digit"});
   }
-  CheckConfig(job.spec, errors);
   CheckTemplate(job.spec, errors);
   CheckRules(job.spec.restart, errors);
   CheckCheckpoint(job.spec.checkpoint, errors);

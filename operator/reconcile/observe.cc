@@ -22,6 +22,12 @@ int64_t SizeOf(const TrainingJob& job) {
 JobRecord JobFromApi(const nlohmann::json& object) {
   JobRecord record;
   record.job = api::JobFromJson(object, record.errors);
+  if (IsFinished(record.job.status)) {
+    record.job.spec.config = nullptr;
+    record.job.spec.pod_template = nullptr;
+    record.errors.clear();
+    return record;
+  }
   // Checks that build on well-formed fields come only when the fields are.
   if (record.errors.empty()) record.errors = api::Validate(record.job);
   return record;

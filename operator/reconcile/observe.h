@@ -9,7 +9,8 @@
 
 namespace trainyard::reconcile {
 
-// What the operator keeps of a TrainingJob.
+// What the operator keeps of a TrainingJob. Of one that has ended nothing will be made: neither its template and
+// config, which are most of its text, nor what is wrong with its spec.
 struct JobRecord {
   TrainingJob job;
   std::vector<api::FieldError> errors;  // of decoding and validation

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "operator/reconcile/record_bytes.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -37,6 +38,40 @@ TEST(JobFromApi, NumbersOfAStatusThatCannotBeAreNotThere) {
     EXPECT_EQ(record.job.status.attempt, 0) << huge;
     EXPECT_EQ(record.job.status.suspended_seconds, 0) << huge;
     EXPECT_EQ(SortPods(record, {}).current.size(), 2u) << huge;
+  }
+}
+
+// A few jobs of a megabyte each are no more to keep than their errors.
+TEST(JobFromApi, WhatIsTooLargeIsNotKept) {
+  for (const bool wrong : {false, true}) {
+    Json object = JobObject("job", 2);
+    if (wrong) object["spec"]["restart"] = 1;  // no later check is made
+    object["spec"]["config"]["values"] = std::vector<int>(500'000, 1);
+    object["spec"]["template"]["spec"]["containers"][0]["args"] = std::vector<int>(500'000, 1);
+    object["spec"]["checkpoint"]["volume"]["values"] = std::vector<int>(500'000, 1);
+    const JobRecord record = JobFromApi(object);
+    EXPECT_TRUE(record.job.spec.config.is_null());
+    EXPECT_TRUE(record.job.spec.pod_template.is_null());
+    EXPECT_TRUE(record.job.spec.checkpoint.volume.is_null());
+    EXPECT_EQ(record.errors.size(), wrong ? 4u : 3u);
+    EXPECT_LT(BytesOf(record), 10'000);
+  }
+}
+
+TEST(JobFromApi, OfAJobThatHasEndedNoTemplateIsKept) {
+  for (const char* type : {"Complete", "Failed"}) {
+    Json object = JobObject("job", 2);
+    object["spec"]["config"]["a"] = 1;
+    object["spec"]["restart"] = 1;  // what only a newer operator calls wrong
+    object["status"] = {{"attempt", 1}, {"phase", type}, {"conditions", {{{"type", type}, {"status", "True"}}}}};
+    const JobRecord record = JobFromApi(object);
+    EXPECT_TRUE(record.job.spec.config.is_null());
+    EXPECT_TRUE(record.job.spec.pod_template.is_null());
+    const Plan plan = MakePlan(SortPods(record, {}), kNow);
+    EXPECT_EQ(plan.status.phase, type);
+    EXPECT_EQ(plan.status.conditions.size(), 1u) << "nobody calls it invalid";
+    object["status"]["conditions"][0]["status"] = "False";
+    EXPECT_FALSE(JobFromApi(object).job.spec.pod_template.is_null());
   }
 }
 

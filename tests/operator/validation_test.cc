@@ -142,7 +142,22 @@ TEST(Validation, AConfigHas64KiB) {
   job["spec"]["config"] = {{"x", std::string((64 << 10) - 8, 'a')}};
   EXPECT_TRUE(CheckJob(job).empty());
   job["spec"]["config"]["x"] = std::string((64 << 10) - 7, 'a');
-  EXPECT_EQ(CheckJob(job).size(), 1u);
+  ASSERT_EQ(CheckJob(job).size(), 1u);
+  EXPECT_EQ(
+      CheckJob(job)[0],
+      "spec.config: 65537 bytes as JSON is not allowed; allowed: at most 65536 bytes; mount a larger one as a file "
+      "and name it in the template's command");
+}
+
+TEST(Validation, ATemplateHas256KiB) {
+  Json job = reconcile::JobObject("job", 1);
+  Json& text = job["spec"]["template"]["metadata"]["annotations"]["a"] = "";
+  const size_t rest = job["spec"]["template"].dump().size();
+  text = std::string((256 << 10) - rest, 'a');
+  EXPECT_TRUE(CheckJob(job).empty());
+  text = std::string((256 << 10) - rest + 1, 'a');
+  ASSERT_EQ(CheckJob(job).size(), 1u);
+  EXPECT_EQ(CheckJob(job)[0], "spec.template: 262145 bytes as JSON is not allowed; allowed: at most 262144 bytes");
 }
 
 TEST(ProcsPerWorker, AutoIsTheSumOfDevices) {
