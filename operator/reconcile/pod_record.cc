@@ -82,8 +82,24 @@ std::optional<Time> StartOf(const Json& state) {
   return ParseTime(Text(running.is_object() ? running : Field(state, "terminated"), "startedAt"));
 }
 
+const Json* StatusPortOf(const Json& container) {
+  for (const Json& variable : List(container, "env")) {
+    if (Text(variable, "name") == env::kStatusPort) return &variable;
+  }
+  return nullptr;
+}
+
+// Whatever a webhook has put before it, the trainer is the container that the operator gave a port. A pod of an older
+// operator's has none.
+const Json* TrainerOf(const Json& pod) {
+  for (const Json& container : List(Field(pod, "spec"), "containers")) {
+    if (StatusPortOf(container)) return &container;
+  }
+  return api::TrainerContainer(pod);
+}
+
 void ReadContainers(const Json& pod, const Json& status, TextPool& texts, PodRecord& record) {
-  const Json* container = api::TrainerContainer(pod);
+  const Json* container = TrainerOf(pod);
   const std::string trainer = container ? Text(*container, "name") : "";
   // An init container that failed is the end of the worker, unless it is a sidecar, which the kubelet starts
   // again.
@@ -115,12 +131,9 @@ bool AllEnded(const Json& pod, const Json& status) {
 
 // What the operator gave it. Any user may make such a pod, with any text in it.
 int StatusPort(const Json& trainer) {
-  for (const Json& variable : List(trainer, "env")) {
-    if (Text(variable, "name") != env::kStatusPort) continue;
-    const int64_t port = Number(Text(variable, "value")).value_or(0);
-    return port <= 65535 ? static_cast<int>(port) : 0;
-  }
-  return 0;
+  const Json* variable = StatusPortOf(trainer);
+  const int64_t port = variable ? Number(Text(*variable, "value")).value_or(0) : 0;
+  return port <= 65535 ? static_cast<int>(port) : 0;
 }
 
 }  // namespace
@@ -154,7 +167,7 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
     if (!record.forced && asked >= record.created.value_or(asked)) record.deleted_at = asked;
   }
   record.ip = Text(status, "podIP");
-  if (const Json* trainer = api::TrainerContainer(pod)) record.status_port = StatusPort(*trainer);
+  if (const Json* trainer = TrainerOf(pod)) record.status_port = StatusPort(*trainer);
   ReadConditions(status, texts, record);
   ReadContainers(pod, status, texts, record);
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.
@@ -171,7 +184,7 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   return record;
 }
 
-// IsSidecar, TrainerContainer and StatusPort read of the containers name, restartPolicy and env.
+// IsSidecar, TrainerOf and StatusPort read of the containers name, restartPolicy and env.
 kube::FieldPaths UnreadOfPods() {
   kube::FieldPaths paths = {"spec.affinity", "spec.securityContext", "spec.tolerations",
                             "spec.topologySpreadConstraints", "spec.volumes"};

@@ -92,6 +92,24 @@ TEST(PodRecord, WhatIsNotReadDecidesNothing) {
   }
 }
 
+// As a mesh's webhook does, whose proxy is to run first. The proxy runs on, and has a Ready and an end of its own.
+TEST(PodRecord, AContainerThatAWebhookPutsFirstIsNotTheTrainer) {
+  const Json env = Json::array({{{"name", "TRAINYARD_STATUS_PORT"}, {"value", "9400"}}});
+  const Json pod = {
+      {"spec", {{"containers", {{{"name", "proxy"}, {"env", Json::array()}}, {{"name", "main"}, {"env", env}}}}}},
+      {"status",
+       {{"phase", "Running"},
+        {"containerStatuses",
+         {{{"name", "proxy"}, {"state", {{"running", {{"startedAt", "2026-03-01T11:00:00Z"}}}}}},
+          {{"name", "main"},
+           {"state", {{"terminated", {{"exitCode", 65}, {"startedAt", "2026-03-01T12:00:00Z"}}}}}}}}}}};
+  const PodRecord record = PodFromJson(pod);
+  EXPECT_EQ(record.status_port, 9400);
+  ASSERT_TRUE(record.end);
+  EXPECT_EQ(record.end->exit_code, 65);
+  EXPECT_EQ(record.started_at, kNow);
+}
+
 // A kubelet tells of the ends first, and of the phase when it has taken the pod apart: seconds later on a busy machine.
 // A pod that was deleted in between would lose its logs.
 TEST(PodRecord, IsOverWhenEveryContainerHasEnded) {
