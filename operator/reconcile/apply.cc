@@ -61,6 +61,7 @@ Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& out
   Status first = DeletePods(job, plan, outcome.problem);
   Keep(first, Relabel(job, plan, outcome.problem));
   if (plan.drops_groups) Keep(first, groups_.Drop(job));
+  if (plan.drops_master) Keep(first, services_.DropMaster(job, [&] { return ConfirmRest(job); }));
   if (!first.ok() || !outcome.problem.reason.empty()) return first;
   return Create(job, plan, outcome);
 }
@@ -212,6 +213,17 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   }
   NoteConfirmed(job, plan.status.attempt, asked);
   return Status::Ok();
+}
+
+// A suspended job may have been resumed since our copy of it; one that has ended stays so.
+Status Executor::ConfirmRest(const TrainingJob& job) {
+  if (IsFinished(job.status)) return Status::Ok();
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  if (!live.ok()) return live.status().With("confirm the suspension");
+  std::vector<api::FieldError> ignored;
+  const TrainingJob read = api::JobFromJson(*live, ignored);
+  if (read.uid == job.uid && read.spec.suspend && read.status.attempt == job.status.attempt) return Status::Ok();
+  return Status(Code::kConflict, "the job has moved on: its cached copy is old");
 }
 
 void Executor::NoteConfirmed(const TrainingJob& job, int64_t attempt, Instant asked) {

@@ -77,6 +77,7 @@ class Executor {
   Status Relabel(const TrainingJob& job, const Plan& plan, Problem& problem);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
+  Status ConfirmRest(const TrainingJob& job);
   void NoteConfirmed(const TrainingJob& job, int64_t attempt, Instant asked);
   Status ConfirmAlone(const TrainingJob& job, int64_t attempt);
   Status Create(const TrainingJob& job, const Plan& plan, Outcome& outcome);

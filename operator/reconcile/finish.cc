@@ -30,7 +30,14 @@ void End(const Observed& observed, Plan& plan, const char* phase, Time now) {
     ClearCondition(status, type, phase, "", now, observed.job.generation);
 }
 
+// Those that are on their way out may still look for each other.
+bool AnyRuns(const std::vector<Pod>& pods) {
+  return std::any_of(pods.begin(), pods.end(), [](const Pod& pod) { return pod && !pod->over; });
+}
+
 }  // namespace
+
+bool HadMaster(const TrainingJob& job) { return job.status.attempt > 0 && job.spec.rendezvous != api::kByName; }
 
 bool IsFinished(const api::JobStatus& status) {
   return IsTrue(status, kCompleteCondition) || IsTrue(status, kFailedCondition);
@@ -70,10 +77,11 @@ Plan KeepFinished(const Observed& observed, Plan plan, Time now) {
   plan.status.observed_generation = observed.job.generation;
   DeleteInTime(observed.job, plan, now);
   plan.drops_groups = GangOf(observed.job);  // not before the end is written: it waits for nothing
-  const std::string& policy = observed.job.spec.clean_pod_policy;
-  if (policy == "None") return plan;
   std::vector<Pod> pods = observed.stale;
   pods.insert(pods.end(), observed.current.begin(), observed.current.end());
+  plan.drops_master = !plan.delete_job && HadMaster(observed.job) && !AnyRuns(pods);
+  const std::string& policy = observed.job.spec.clean_pod_policy;
+  if (policy == "None") return plan;
   for (const Pod& pod : pods) {
     if (pod && !pod->deleting && (policy == "All" || !pod->over)) plan.deletes.push_back({pod->name, pod->uid});
   }

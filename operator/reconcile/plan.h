@@ -72,6 +72,7 @@ struct Plan {
   bool needs_services = false;       // the attempt's workers look for each other, or may
   bool needs_group = false;          // the attempt's workers have a gang (gang.h), and not all of them are placed
   bool drops_groups = false;         // the job had one, and has no use for it any more
+  bool drops_master = false;         // nothing of the job runs any more: others need the address of <job>-master
   api::JobStatus status;
   std::vector<JobEvent> events;  // sent once the status is written
   bool delete_job = false;

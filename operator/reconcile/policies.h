@@ -94,6 +94,8 @@ Plan Suspend(const Observed& observed, Plan plan, Time now);
 Plan Resume(const Observed& observed, Plan plan, Time now);
 
 // finish.cc
+// Whether there may be a <job>-master.
+bool HadMaster(const TrainingJob& job);
 bool IsFinished(const api::JobStatus& status);
 bool HasSucceeded(const Observed& observed);
 Plan Succeed(const Observed& observed, Plan plan, Time now);

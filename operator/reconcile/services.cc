@@ -61,17 +61,28 @@ Status Services::EnsureNames(const TrainingJob& job, Seen& seen, Problem& proble
   return status;
 }
 
+Status Services::ObtainMaster(const TrainingJob& job, const Seen& seen, const Json& wanted, Json& service,
+                              Problem& problem) {
+  masters_.Forget(job.Key());  // one may be there, whatever the answer
+  const bool expected = seen.master_at || seen.attempt > 1 || job.status.workers.created > 0;
+  Status status = Obtain(client_, kube::kServices, job, wanted, expected, service, problem);
+  if (status.Is(Code::kInvalid) && wanted["spec"].contains("clusterIP"))
+    status = Obtain(client_, kube::kServices, job, MasterService(job, seen.attempt, ""), false, service, problem);
+  if (status.ok() && problem.reason.empty()) {
+    const std::string uid = json::Text(json::Field(service, "metadata"), "uid");
+    masters_.Keep(job.Key(), {.uid = job.uid, .attempt = 0, .service_uid = uid, .gone = false});
+  }
+  return status;
+}
+
 Status Services::EnsureMaster(const TrainingJob& job, const ConfirmFunction& confirm, Seen& seen, Problem& problem) {
   if (IsFresh(seen.master_at)) return Status::Ok();
   const Instant asked = clock_.Steady();
-  const bool expected = seen.master_at || seen.attempt > 1 || job.status.workers.created > 0;
   // Pods of this attempt have the address already: one that comes back has it again, if it is still free.
   const bool same = job.status.attempt == seen.attempt;
   const Json wanted = MasterService(job, seen.attempt, same ? job.status.master.address : "");
   Json service;
-  Status status = Obtain(client_, kube::kServices, job, wanted, expected, service, problem);
-  if (status.Is(Code::kInvalid) && wanted["spec"].contains("clusterIP"))
-    status = Obtain(client_, kube::kServices, job, MasterService(job, seen.attempt, ""), false, service, problem);
+  Status status = ObtainMaster(job, seen, wanted, service, problem);
   if (!status.ok() || !problem.reason.empty()) return status;
   if (TargetOf(service) != TargetOf(wanted)) {
     if (status = confirm(); !status.ok()) return status;
@@ -91,6 +102,41 @@ Status Services::EnsureMaster(const TrainingJob& job, const ConfirmFunction& con
   seen.address = address;
   seen.master_at = asked;
   return Status::Ok();
+}
+
+Result<std::string> Services::FindMaster(const TrainingJob& job, const ConfirmFunction& confirm) {
+  const Result<Json> found = client_.Get(kube::kServices, job.ns, api::MasterServiceName(job.name));
+  if (found.status().Is(Code::kNotFound)) return std::string();
+  if (!found.ok()) return found.status();
+  if (!OwnedBy(*found, job.uid) || IsGoing(*found)) return std::string();
+  if (Status status = confirm(); !status.ok()) return status;
+  return json::Text(json::Field(*found, "metadata"), "uid");
+}
+
+Status Services::DropMaster(const TrainingJob& job, const ConfirmFunction& confirm) {
+  Master master = masters_.Recall(job, 0);
+  if (master.gone) return Status::Ok();
+  Status status;
+  if (master.service_uid.empty()) {
+    Result<std::string> found = FindMaster(job, confirm);
+    status = found.status();
+    if (found.ok()) master.service_uid = *found;
+  }
+  const std::string name = api::MasterServiceName(job.name);
+  if (!master.service_uid.empty()) {
+    status = client_.Delete(kube::kServices, job.ns, name, {.uid = master.service_uid});
+    // Another uid has the name: the one we meant is gone.
+    if (status.Is(Code::kNotFound) || status.Is(Code::kConflict)) status = Status::Ok();
+  }
+  if (!status.ok() && !status.Is(Code::kForbidden)) return status.With("delete service " + name);
+  seen_.Forget(job.Key());
+  masters_.Keep(job.Key(), {.uid = job.uid, .attempt = 0, .service_uid = "", .gone = true});
+  return Status::Ok();
+}
+
+void Services::Forget(const std::string& key) {
+  seen_.Forget(key);
+  masters_.Forget(key);
 }
 
 }  // namespace trainyard::reconcile

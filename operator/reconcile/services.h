@@ -25,9 +25,19 @@ class Services {
   // is turned only when `confirm` says that this one is the newest.
   Status Ensure(const TrainingJob& job, int64_t attempt, const ConfirmFunction& confirm, std::string& master,
                 Problem& problem);
-  void Forget(const std::string& key) { seen_.Forget(key); }
+  // Deletes <job>-master, once until the next Ensure. One that this process has not seen is deleted only when `confirm`
+  // says that the job still has no use for it; one that we may not delete goes with the job.
+  Status DropMaster(const TrainingJob& job, const ConfirmFunction& confirm);
+  void Forget(const std::string& key);
 
  private:
+  // What is known of <job>-master in all attempts, which is kept as that of attempt 0.
+  struct Master {
+    std::string uid;
+    int64_t attempt = 0;
+    std::string service_uid;  // empty: not known
+    bool gone = false;
+  };
   // What was seen in an attempt: at its beginning both are looked at anew.
   struct Seen {
     std::string uid;
@@ -38,10 +48,15 @@ class Services {
   bool IsFresh(const std::optional<Instant>& seen_at) const;
   Status EnsureNames(const TrainingJob& job, Seen& seen, Problem& problem);
   Status EnsureMaster(const TrainingJob& job, const ConfirmFunction& confirm, Seen& seen, Problem& problem);
+  // As EnsureMaster needs it, whatever it stands for.
+  Status ObtainMaster(const TrainingJob& job, const Seen& seen, const Json& wanted, Json& service, Problem& problem);
+  // The uid of the job's own, empty when there is none.
+  Result<std::string> FindMaster(const TrainingJob& job, const ConfirmFunction& confirm);
 
   kube::Client& client_;
   const Clock& clock_;
   AttemptMemory<Seen> seen_;
+  AttemptMemory<Master> masters_;
 };
 
 }  // namespace trainyard::reconcile

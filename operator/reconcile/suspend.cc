@@ -40,6 +40,7 @@ Plan Suspend(const Observed& observed, Plan plan, Time now) {
     return plan;
   }
   plan.drops_groups = GangOf(observed.job) && status.attempt > 0;
+  plan.drops_master = HadMaster(observed.job);  // a resumed job asks for another
   if (!IsTrue(status, kSuspendedCondition)) plan.events.push_back({"Normal", "Suspended", "no worker is left"});
   SetCondition(status, kSuspendedCondition, true, "Requested", "spec.suspend is true", now, observed.job.generation);
   ClearCondition(status, kRestartingCondition, "Suspended", "", now, observed.job.generation);

@@ -19,7 +19,7 @@ RIGHTS = {
     ("trainyard.dev", "trainingjobs/status"): ["patch"],
     ("trainyard.dev", "trainingjobs/finalizers"): ["update"],
     ("", "pods"): ["get", "list", "watch", "create", "patch", "delete"],
-    ("", "services"): ["get", "create", "patch"],
+    ("", "services"): ["get", "create", "patch", "delete"],
     ("events.k8s.io", "events"): ["create", "patch"],
 }
 

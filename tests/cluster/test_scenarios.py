@@ -100,6 +100,7 @@ def test_status_follows_the_pods(api):
         api.set_pod(f"follow-1-{rank}", "Succeeded", code=0)
     wait_until(lambda: status(api, "follow").get("phase") == "Succeeded", what="phase Succeeded")
     assert condition(api, "follow", "Complete")["status"] == "True"
+    wait_until(lambda: not api.kubectl("get", "svc", "follow-master", "--ignore-not-found", "-o", "name").strip(), what="its address to be given back")
     api.kubectl("delete", "tj", "follow")
 
 

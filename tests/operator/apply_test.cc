@@ -11,6 +11,7 @@
 
 #include "operator/api/labels.h"
 #include "operator/local/api/memory_client.h"
+#include "operator/reconcile/conditions.h"
 #include "tests/operator/builders.h"
 #include "tests/sim/dice.h"
 
@@ -377,6 +378,113 @@ TEST_F(ApplyTest, AServiceThatWasDeletedComesBackWithItsAddress) {
     EXPECT_EQ(again.master == outcome_.master, !taken);
     EXPECT_EQ(api_.Get(kube::kServices, "default", "job-master").body["spec"]["clusterIP"], again.master);
   }
+}
+
+// Notes what it takes to be rid of a service.
+class DroppingClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+    gets += resource == kube::kServices;
+    return MemoryClient::Get(resource, ns, name);
+  }
+  Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                const kube::DeleteOptions& options) override {
+    EXPECT_EQ(resource, kube::kServices);
+    EXPECT_FALSE(options.uid.empty());
+    ++deletes;
+    return forbidden ? Status(Code::kForbidden, "no") : MemoryClient::Delete(resource, ns, name, options);
+  }
+  int gets = 0, deletes = 0;
+  bool forbidden = false;
+};
+
+class DropTest : public ApplyTest {
+ protected:
+  DropTest() {
+    EXPECT_TRUE(executor_.Apply(job_, Creates(0), outcome_).ok());
+    Say(kFailedCondition);
+  }
+  // The job has ended, or is suspended.
+  void Say(const char* condition) {
+    SetCondition(job_.status, condition, true, "Test", "", kNow, 1);
+    drop_ = Plan();
+    drop_.status = job_.status;
+    drop_.drops_master = true;
+  }
+  bool HasMaster() const { return api_.Get(kube::kServices, "default", "job-master").http == 200; }
+
+  DroppingClient dropping_{api_};
+  Executor executor_{dropping_, clock_, 1};
+  Plan drop_;
+};
+
+TEST_F(DropTest, TheAddressOfAJobThatHasEndedIsGivenBackByOneRequest) {
+  ASSERT_TRUE(HasMaster());
+  dropping_.gets = 0;
+  for (int pass = 0; pass < 3; ++pass) ASSERT_TRUE(executor_.Apply(job_, drop_, outcome_).ok());
+  EXPECT_FALSE(HasMaster());
+  EXPECT_EQ(api_.Get(kube::kServices, "default", "job").http, 200) << "its names take no address";
+  EXPECT_EQ(dropping_.deletes, 1);
+  EXPECT_EQ(dropping_.gets, 0);
+  Executor later(dropping_, clock_, 1);
+  for (int pass = 0; pass < 3; ++pass) ASSERT_TRUE(later.Apply(job_, drop_, outcome_).ok());
+  EXPECT_EQ(dropping_.deletes, 1);
+  EXPECT_EQ(dropping_.gets, 1) << "whoever begins looks once";
+}
+
+TEST_F(DropTest, AnotherProcessFindsIt) {
+  Executor later(dropping_, clock_, 1);
+  ASSERT_TRUE(later.Apply(job_, drop_, outcome_).ok());
+  EXPECT_FALSE(HasMaster());
+  ASSERT_TRUE(executor_.Apply(job_, drop_, outcome_).ok()) << "not found";
+  EXPECT_EQ(outcome_.problem.reason, "");
+}
+
+TEST_F(DropTest, SomeoneElsesServiceStays) {
+  ASSERT_TRUE(api_.Delete(kube::kServices, "default", "job-master", {}).ok());
+  const Json other = {{"apiVersion", "v1"},
+                      {"kind", "Service"},
+                      {"metadata", {{"name", "job-master"}}},
+                      {"spec", {{"ports", {{{"port", 1}}}}}}};
+  ASSERT_TRUE(api_.Create(kube::kServices, "default", other, {}).ok());
+  ASSERT_TRUE(executor_.Apply(job_, drop_, outcome_).ok());
+  Executor later(dropping_, clock_, 1);
+  ASSERT_TRUE(later.Apply(job_, drop_, outcome_).ok());
+  EXPECT_TRUE(HasMaster());
+}
+
+TEST_F(DropTest, WithoutTheRightItGoesWithTheJob) {
+  dropping_.forbidden = true;
+  for (int pass = 0; pass < 3; ++pass) ASSERT_TRUE(executor_.Apply(job_, drop_, outcome_).ok());
+  EXPECT_EQ(outcome_.problem.reason, "");
+  EXPECT_EQ(dropping_.deletes, 1);
+}
+
+TEST_F(DropTest, AResumedJobTakesAnotherAddress) {
+  SetAttempt(1);
+  Say(kSuspendedCondition);
+  ASSERT_TRUE(executor_.Apply(job_, drop_, outcome_).ok());
+  EXPECT_FALSE(HasMaster());
+  ASSERT_TRUE(executor_.Apply(job_, Creates(2), outcome_).ok());
+  EXPECT_TRUE(HasMaster());
+  EXPECT_FALSE(outcome_.master_moved);
+  EXPECT_FALSE(outcome_.master.empty());
+  // And is suspended again.
+  ASSERT_TRUE(executor_.Apply(job_, drop_, outcome_).ok());
+  EXPECT_FALSE(HasMaster());
+}
+
+// The first list of an operator that begins may be older than the resumption.
+TEST_F(DropTest, AnOldCopyOfAResumedJobTakesNoAddress) {
+  SetAttempt(1);
+  Say(kSuspendedCondition);
+  Executor later(dropping_, clock_, 1);
+  EXPECT_TRUE(later.Apply(job_, drop_, outcome_).Is(Code::kConflict));
+  EXPECT_TRUE(HasMaster());
+  api_.Patch(kube::kTrainingJobs, "default", "job", "", local::PatchType::kMerge, {{"spec", {{"suspend", true}}}}, {});
+  ASSERT_TRUE(later.Apply(job_, drop_, outcome_).ok());
+  EXPECT_FALSE(HasMaster());
 }
 
 TEST_F(ApplyTest, AClusterWithoutAServiceProxyHasNames) {

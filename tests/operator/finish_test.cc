@@ -125,6 +125,24 @@ TEST(Finish, APodThatWasDeletedAndEndsWithZeroIsNoSuccess) {
   EXPECT_EQ(scene.Decide().status.attempt, 2) << "its kubelet takes it away: nobody knows when it was told to go";
 }
 
+TEST(Finish, TheAddressIsGivenBackOnceNothingRuns) {
+  Scene scene(2);
+  scene.Ended(0, 0).over = true;
+  PodRecord& last = scene.Ended(1, 0);
+  EXPECT_FALSE(scene.Decide().drops_master) << "the end is written first";
+  scene.status() = scene.Decide().status;
+  EXPECT_FALSE(scene.Decide().drops_master) << "a sidecar runs";
+  last.over = true;
+  EXPECT_TRUE(scene.Decide().drops_master);
+  scene.spec().clean_pod_policy = "None";
+  EXPECT_TRUE(scene.Decide().drops_master);
+  scene.spec().ttl_seconds_after_finished = 0;
+  EXPECT_FALSE(scene.Decide().drops_master) << "it goes with the job";
+  scene.spec().ttl_seconds_after_finished.reset();
+  scene.spec().rendezvous = api::kByName;
+  EXPECT_FALSE(scene.Decide().drops_master) << "it never had one";
+}
+
 TEST(Finish, CleanPodPolicy) {
   const std::pair<const char*, size_t> cases[] = {{"All", 4}, {"Running", 2}, {"None", 0}};
   for (const auto& [policy, deletes] : cases) {

@@ -36,6 +36,11 @@ class CountingClient : public local::MemoryClient {
     Note("patch", resource);
     return MemoryClient::MergePatch(resource, ns, name, subresource, patch, options);
   }
+  Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                const kube::DeleteOptions& options) override {
+    Note("delete", resource);
+    return MemoryClient::Delete(resource, ns, name, options);
+  }
   int64_t total() const {
     int64_t sum = 0;
     for (const auto& [what, count] : counts_) sum += count;
@@ -146,6 +151,28 @@ TEST_P(RequestsOfAJob, AreEightMoreThanItHasWorkers) {
   EXPECT_EQ(client_.of("list pods"), 0);
   EXPECT_EQ(client_.of("get trainingjobs"), 0) << "the answer to the write of the attempt says as much";
   EXPECT_EQ(client_.of("create events"), 1) << "Running";
+}
+
+// The end and its event, and the address of <job>-master given back.
+TEST_F(RequestsTest, AnEndIsThree) {
+  ASSERT_TRUE(api_.Create(kube::kTrainingJobs, "default", JobObject("job", 2), {}).ok());
+  Settle();
+  RunPods("job", 2, 1.5);
+  const int64_t before = client_.total();
+  for (const int64_t rank : {0, 1}) {
+    const Json ended = {
+        {"phase", "Succeeded"},
+        {"containerStatuses",
+         {{{"name", "trainer"},
+           {"state",
+            {{"terminated", {{"exitCode", 0}, {"reason", "Completed"}, {"finishedAt", FormatTime(clock_.Now())}}}}}}}}};
+    api_.Patch(kube::kPods, "default", api::PodName("job", 1, rank), "status", local::PatchType::kMerge,
+               {{"status", ended}}, {});
+  }
+  Settle();
+  ASSERT_EQ(Job("job")["status"]["phase"], "Succeeded");
+  EXPECT_EQ(client_.of("delete services"), 1);
+  EXPECT_EQ(client_.total() - before, 3) << client_.Describe();
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, RequestsOfAJob, testing::Values(2, 100, 1000));

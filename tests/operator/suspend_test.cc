@@ -26,6 +26,8 @@ TEST(Suspend, TheWorkersBecomeStaleAndGo) {
   const Plan third = gone.Decide();
   EXPECT_EQ(third.status.phase, api::kSuspended);
   EXPECT_TRUE(IsTrue(third.status, kSuspendedCondition));
+  EXPECT_FALSE(first.drops_master || second.drops_master);
+  EXPECT_TRUE(third.drops_master);
   gone.status() = third.status;
   EXPECT_TRUE(
       api::MergeDiff(api::StatusToJson(third.status), api::StatusToJson(gone.Decide(After(kNow, 50)).status)).empty());
