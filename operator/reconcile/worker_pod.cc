@@ -268,6 +268,8 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
   spec["restartPolicy"] = "Never";
   spec["hostname"] = api::PodName(job.name, attempt, rank);
   spec["subdomain"] = job.name;
+  // Each service of the namespace would give each new pod some eight variables, until no program starts any more.
+  if (json::Field(spec, "enableServiceLinks").is_null()) spec["enableServiceLinks"] = false;
   const Json own_grace = spec.value("terminationGracePeriodSeconds", Json(0));
   spec["terminationGracePeriodSeconds"] =
       std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);

@@ -53,6 +53,16 @@ TEST(WorkerPod, SeveralProcessesGetTorchrunsFlagsAlone) {
   EXPECT_NE(MasterPort("u", 3), MasterPort("u", 4));
 }
 
+TEST(WorkerPod, HasNoVariablesOfServicesUnlessTheTemplateAsks) {
+  Scene scene(1);
+  const auto links = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"].value("enableServiceLinks", Json()); };
+  EXPECT_EQ(links(), false);
+  scene.spec().pod_template["spec"]["enableServiceLinks"] = nullptr;
+  EXPECT_EQ(links(), false);
+  scene.spec().pod_template["spec"]["enableServiceLinks"] = true;
+  EXPECT_EQ(links(), true);
+}
+
 TEST(WorkerPod, GetsSharedMemoryUnlessTheTemplateHasIt) {
   Scene scene(1);
   const auto mounts = [&] {
