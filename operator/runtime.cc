@@ -15,12 +15,16 @@ Runtime::Runtime(kube::Client& client, kube::Client& events, const Clock& clock,
       queue_(clock),
       caches_(
           client, clock, options_.ns, std::random_device()(),
-          [this](const std::string& key, double in) { queue_.AddAfter(key, in); },
+          [this](const std::string& key, double in) {
+            if (works_) queue_.AddAfter(key, in);
+          },
           [this](const std::string& key, const std::string& why) {
             log_.Error("an object cannot be read, and is passed over: a defect of the operator",
                        {{"object", key}, {"error", why}});
           },
-          [this](const std::string& key) { queue_.AddBehind(key); }),
+          [this](const std::string& key) {
+            if (works_) queue_.AddBehind(key);
+          }),
       events_(events, clock, options_.instance),
       poller_(
           caches_.jobs(), caches_.pods(), clock,
@@ -53,6 +57,10 @@ void Runtime::Reflect(kube::Reflector& reflector) {
   while (!stop_) stop_.Sleep(reflector.Pump(stop_));
 }
 
+void Runtime::AddAll() {
+  for (const std::string& key : caches_.jobs().Keys()) queue_.AddBehind(key);
+}
+
 void Runtime::Supervise() {
   std::vector<std::pair<const kube::Reflector*, TroubleLog>> logs;
   for (const kube::Reflector* reflector : caches_.reflectors())
@@ -66,13 +74,15 @@ void Runtime::Supervise() {
   while (stop_.Sleep(pause())) {
     // A decision on half a cache would create what is there already. Who waits for the lead has whole ones.
     if (!started && caches_.synced() && (!options_.leads || options_.leads())) {
+      works_ = true;
+      AddAll();
       controller_.Start(options_.workers);
       poller_.Start();
       started = true;
       resync = After(clock_.Steady(), options_.resync_seconds);
     }
     if (started && clock_.Steady() >= resync) {
-      for (const std::string& key : caches_.jobs().Keys()) queue_.AddBehind(key);
+      AddAll();
       resync = After(clock_.Steady(), options_.resync_seconds);
     }
     for (auto& [reflector, log] : logs) log.Look(reflector->trouble(), clock_.Steady());

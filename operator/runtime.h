@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_OPERATOR_RUNTIME_H_
 #define TRAINYARD_OPERATOR_RUNTIME_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,6 +46,7 @@ class Runtime {
 
  private:
   void Reflect(kube::Reflector& reflector);
+  void AddAll();
   // Starts the workers once the caches are whole, and tells of watches that fail.
   void Supervise();
 
@@ -52,6 +54,8 @@ class Runtime {
   const Logger& log_;
   const Options options_;
   kube::WorkQueue queue_;
+  // Until then nobody takes a key out, and the queue would keep those of all jobs that ever were.
+  std::atomic<bool> works_{false};
   reconcile::Caches caches_;
   kube::EventRecorder events_;
   ProgressPoller poller_;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "operator/local/api/memory_client.h"
 #include "tests/operator/builders.h"
 
@@ -39,6 +41,37 @@ TEST(Runtime, LooksAtEveryJobAgainNowAndThen) {
   runtime.Start();
   const auto reconciles = [&] { return Value(runtime.Metrics(), "trainyard_reconcile_seconds_count{outcome=\"ok\"}"); };
   EXPECT_TRUE(Comes([&] { return reconciles() >= 3; })) << runtime.Metrics();
+  runtime.Stop();
+}
+
+// Which may be for months, of jobs that come and go.
+TEST(Runtime, OneThatStandsByKeepsNoKeys) {
+  const SystemClock clock;
+  const Logger log(STDERR_FILENO, Logger::Form::kJson, LogLevel::kError);
+  local::MemoryApi api(clock, 1);
+  local::MemoryClient client(api);
+  const auto add = [&](const std::string& name) {
+    nlohmann::json job = reconcile::JobObject(name, 2);
+    job["spec"]["managedBy"] = "someone/else";
+    ASSERT_TRUE(client.Create(kube::kTrainingJobs, "default", job, {}).ok());
+  };
+  add("listed");
+  StopFlag stop;
+  std::atomic<bool> leads{false};
+  Runtime runtime(client, client, clock, log, stop, {.leads = [&] { return leads.load(); }});
+  runtime.Start();
+  const auto value = [&](const char* begin) { return Value(runtime.Metrics(), begin); };
+  const auto jobs = [&] { return value("trainyard_cached_objects{resource=\"trainingjobs\"}"); };
+  EXPECT_TRUE(Comes([&] { return runtime.Unready().empty(); }));
+  add("stays");
+  add("goes");
+  EXPECT_TRUE(Comes([&] { return jobs() == 3; }));
+  ASSERT_TRUE(client.Delete(kube::kTrainingJobs, "default", "goes", {}).ok());
+  EXPECT_TRUE(Comes([&] { return jobs() == 2; }));
+  EXPECT_EQ(value("trainyard_queue_depth"), 0);
+  leads = true;
+  EXPECT_TRUE(Comes([&] { return value("trainyard_reconcile_seconds_count{outcome=\"ok\"}") == 2; }))
+      << runtime.Metrics();
   runtime.Stop();
 }
 
