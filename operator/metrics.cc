@@ -142,7 +142,9 @@ void Watches(const reconcile::Caches& caches, Instant now, Families& families) {
   }
   families.Add("trainyard_watch_idle_seconds", MetricType::Gauge, "Seconds since the server last said anything.");
   for (const kube::Reflector* reflector : caches.reflectors()) {
-    const Instant last{std::chrono::microseconds(reflector->counters().last_activity_us.load())};
+    const int64_t heard = reflector->counters().last_activity_us.load();
+    if (heard == 0) continue;  // never; how long that is, trainyard_watch_failing_seconds says
+    const Instant last{std::chrono::microseconds(heard)};
     families.Value(SecondsBetween(last, now), {{"resource", reflector->resource().plural}});
   }
   families.Add("trainyard_watch_failing_seconds", MetricType::Gauge,

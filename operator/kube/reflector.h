@@ -56,7 +56,7 @@ class ReflectorSink {
 
 struct ReflectorCounters {
   std::atomic<int64_t> lists{0}, watches{0}, gone{0}, errors{0};
-  std::atomic<int64_t> last_activity_us{0};  // Instant of the last answer or event
+  std::atomic<int64_t> last_activity_us{0};  // Instant of the last answer or event; 0: there was none
 };
 
 // Why nothing comes any more, and since when.

@@ -44,6 +44,34 @@ TEST(Runtime, LooksAtEveryJobAgainNowAndThen) {
   runtime.Stop();
 }
 
+// An API server that nobody reaches.
+class SilentClient : public local::MemoryClient {
+ public:
+  using MemoryClient::MemoryClient;
+  Result<kube::ListEnd> List(const kube::Resource&, const std::string&, const kube::ListOptions&,
+                             const std::function<void(const nlohmann::json&)>&) override {
+    return Status(Code::kUnavailable, "connection refused");
+  }
+  Status Watch(const kube::Resource&, const std::string&, const kube::WatchOptions&,
+               const std::function<bool(kube::WatchEvent)>&, const kube::StopFlag&) override {
+    return Status(Code::kUnavailable, "connection refused");
+  }
+};
+
+TEST(Runtime, HowLongAServerIsSilentThatNeverSpokeIsNotKnown) {
+  const SystemClock clock;
+  const Logger log(STDERR_FILENO, Logger::Form::kJson, LogLevel::kError);
+  local::MemoryApi api(clock, 1);
+  SilentClient client(api);
+  StopFlag stop;
+  Runtime runtime(client, client, clock, log, stop, {});
+  const auto value = [&](const char* begin) { return Value(runtime.Metrics(), begin); };
+  runtime.Start();
+  EXPECT_TRUE(Comes([&] { return value("trainyard_watch_failing_seconds{resource=\"pods\"}") > 0; }));
+  EXPECT_EQ(value("trainyard_watch_idle_seconds{"), -1) << runtime.Metrics();
+  runtime.Stop();
+}
+
 // Which may be for months, of jobs that come and go.
 TEST(Runtime, OneThatStandsByKeepsNoKeys) {
   const SystemClock clock;
