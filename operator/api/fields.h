@@ -170,8 +170,7 @@ void Fields(V& v, JobSpec& s) {
           false, kNotWhileRunning});
   v.Free("template", s.pod_template, Size{.max_bytes = 256 << 10},
          {"Pod template of a worker, at most 256 KiB as JSON. The container named trainer, or the first, gets the "
-          "worker environment. "
-          "restartPolicy is Never.",
+          "worker environment. restartPolicy is Never, and a container has none of its own, nor restartPolicyRules.",
           true, kNotWhileRunning});
   v.Object("restart", s.restart, {"What happens after a failure."});
   v.Object("deadlines", s.deadlines,

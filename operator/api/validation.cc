@@ -56,6 +56,12 @@ void CheckContainer(const Json& container, const std::string& path, std::vector<
   }
   if (!container.contains("name") || !container["name"].is_string())
     errors.push_back({Kind::kRequired, path + ".name", "", "a string"});
+  // It would bring a rank back inside an attempt; of an init container it is what makes it a sidecar.
+  for (const char* restarts : {"restartPolicy", "restartPolicyRules"}) {
+    if (const Json& value = json::Field(container, restarts); !value.is_null())
+      errors.push_back(
+          {Kind::kInvalid, path + "." + restarts, Shown(value), "nothing: the operator restarts all workers together"});
+  }
   if (container.contains("env") && !container["env"].is_array()) {
     errors.push_back({Kind::kInvalid, path + ".env", Shown(container["env"]), "a list"});
   }

@@ -109,6 +109,9 @@ TEST(Validation, AGoodJobIsGood) {
   EXPECT_TRUE(CheckJob(job).empty());
   job["metadata"]["annotations"] = {{"Example.com/Owner", "any text, in any alphabet"}};
   EXPECT_TRUE(CheckJob(job).empty());
+  job["spec"]["template"]["spec"]["initContainers"] =
+      Json::array({{{"name", "log-shipper"}, {"image", "x"}, {"restartPolicy", "Always"}}});
+  EXPECT_TRUE(CheckJob(job).empty()) << "a sidecar";
 }
 
 // What could not be read is no less wrong than what could.
