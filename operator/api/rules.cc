@@ -77,8 +77,16 @@ bool CountOrAuto(const Json& value) {
 
 bool OneMatchSet(const Json& rule) {
   int set = 0;
-  for (const char* match : {"onPodCondition", "onExitCodes", "onReasons"}) set += !json::Field(rule, match).is_null();
+  for (const char* match : {"onPodCondition", "onExitCodes", "onReasons"}) {
+    const Json& value = json::Field(rule, match);
+    set += !value.is_null() && value != "" && value != Json::array();
+  }
   return set == 1;
+}
+
+bool BackoffGrows(const Json& backoff) {
+  const Backoff standard;
+  return backoff.value("initialSeconds", standard.initial_seconds) <= backoff.value("maxSeconds", standard.max_seconds);
 }
 
 bool QueueIsVolcanos(const Json& scheduling) {
@@ -101,9 +109,15 @@ const std::vector<FieldRule>& FieldRules() {
        "an integer from 1 to " + most + ", or auto",
        CountOrAuto},
       {{"spec", "restart", "rules", "[]"},
-       "[has(self.onPodCondition), has(self.onExitCodes), has(self.onReasons)].exists_one(matched, matched)",
-       "exactly one of onPodCondition, onExitCodes and onReasons is set",
+       "[has(self.onPodCondition) && self.onPodCondition != '', has(self.onExitCodes) && size(self.onExitCodes) > 0, "
+       "has(self.onReasons) && size(self.onReasons) > 0].exists_one(matched, matched)",
+       "exactly one of onPodCondition, onExitCodes and onReasons is set, and not empty",
        OneMatchSet},
+      {{"spec", "restart", "backoff"},
+       // Also of the field's own default, an empty object, which is checked as it stands.
+       "!has(self.initialSeconds) || !has(self.maxSeconds) || self.initialSeconds <= self.maxSeconds",
+       "maxSeconds is at least initialSeconds",
+       BackoffGrows},
       {{"spec", "scheduling"},
        std::string("!has(self.queue) || self.queue == '' || (has(self.gang) && self.gang == '") + kVolcanoGang + "')",
        "queue is Volcano's: it is set " + WhenQueueIsAllowed(),

@@ -119,7 +119,7 @@ void CheckRules(const Restart& restart, std::vector<FieldError>& errors) {
     const int matches = !rule.on_pod_condition.empty() + !rule.on_exit_codes.empty() + !rule.on_reasons.empty();
     if (matches != 1) {
       errors.push_back({Kind::kInvalid, path, matches == 0 ? "none" : "several",
-                        "exactly one of onPodCondition, onExitCodes and onReasons"});
+                        "exactly one of onPodCondition, onExitCodes and onReasons, not empty"});
     }
   }
   if (restart.backoff.max_seconds < restart.backoff.initial_seconds) {

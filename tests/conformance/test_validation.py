@@ -102,6 +102,21 @@ def test_the_rule_of_queues(api, name, scheduling, good):
     assert answer.code == 201 if good else "spec.scheduling" in answer.refused(422, "Invalid", message).fields
 
 
+@pytest.mark.parametrize("matches, good", [({"onExitCodes": [1]}, True), ({"onExitCodes": [1], "onReasons": [], "onPodCondition": ""}, True), ({}, False), ({"onExitCodes": []}, False),
+                                           ({"onReasons": [], "onPodCondition": ""}, False), ({"onReasons": ["Hang"], "onPodCondition": "X"}, False)])
+def test_the_rule_of_matches(api, name, matches, good):
+    answer = api.post(JOBS, job(name, restart={"rules": [matches | {"action": "Fail"}]}), dryRun="All")
+    message, _ = rule("exactly one of", SCHEMA["properties"]["spec"]["properties"]["restart"]["properties"]["rules"]["items"])
+    assert answer.code == 201 if good else "spec.restart.rules[0]" in answer.refused(422, "Invalid", message).fields
+
+
+@pytest.mark.parametrize("backoff, good", [({}, True), ({"initialSeconds": 300}, True), ({"initialSeconds": 600}, False), ({"maxSeconds": 4}, False), ({"initialSeconds": 0, "maxSeconds": 0}, True)])
+def test_the_rule_of_waits(api, name, backoff, good):
+    answer = api.post(JOBS, job(name, restart={"backoff": backoff}), dryRun="All")
+    message, _ = rule("maxSeconds is", SCHEMA["properties"]["spec"]["properties"]["restart"]["properties"]["backoff"])
+    assert answer.code == 201 if good else "spec.restart.backoff" in answer.refused(422, "Invalid", message).fields
+
+
 def running(api, name, **spec):
     made = api.post(JOBS, job(name, **spec)).ok(201)
     api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Running", "attempt": 2, "workers": {"desired": 2}}}).ok()

@@ -381,7 +381,7 @@ def test_an_invalid_edit_ends_no_job_that_runs(local, tmp_path):
     go = tmp_path / "go"
     run = local(script_job(["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"], name="job"), "--serve", "0").start()
     harness.wait_until(lambda: run.status().get("phase") == "Running", what="the job to run")
-    edit = {"spec": {"restart": {"backoff": {"initialSeconds": 10, "maxSeconds": 5}}}}
+    edit = {"spec": {"sharedMemory": {"sizeLimit": "much"}}}
     assert run.request("PATCH", "/apis/trainyard.dev/v1alpha1/namespaces/default/trainingjobs/job", edit, "application/merge-patch+json") == 200
     harness.wait_until(lambda: any(c["type"] == "InvalidSpec" and c["status"] == "True" for c in run.status().get("conditions", [])), what="the edit to be judged")
     time.sleep(1)  # ten looks at the job
