@@ -21,6 +21,8 @@ std::string Resource::Path(const std::string& ns) const {
 
 namespace {
 
+constexpr double kQuotaWait = 0.2;  // seconds
+
 bool HasCause(const Json& details, const char* reason) {
   for (const Json& cause : json::List(details, "causes")) {
     if (json::Text(cause, "reason") == reason) return true;
@@ -35,6 +37,7 @@ Status StatusFromApi(int http, const Json& body) {
   const std::string reason = is_status ? json::Text(body, "reason") : "";
   std::string message = is_status ? json::Text(body, "message") : "";
   if (message.empty()) message = "HTTP " + std::to_string(http);
+  const bool of_quota = http == 409 && json::Text(json::Field(body, "details"), "kind") == "resourcequotas";
   const auto code = [&] {
     if (http == 504 && HasCause(json::Field(body, "details"), "ResourceVersionTooLarge")) return Code::kAhead;
     switch (http) {
@@ -52,7 +55,9 @@ Status StatusFromApi(int http, const Json& body) {
       case 404:
         return Code::kNotFound;
       case 409:
-        return reason == "AlreadyExists" ? Code::kAlreadyExists : Code::kConflict;
+        if (reason == "AlreadyExists") return Code::kAlreadyExists;
+        // Several creations wanted to count themselves in one quota. None of ours is old, and nothing was created.
+        return of_quota ? Code::kThrottled : Code::kConflict;
       case 410:
         return Code::kGone;
       case 429:
@@ -64,6 +69,7 @@ Status StatusFromApi(int http, const Json& body) {
   Status status(code, message);
   if (const int64_t seconds = json::Whole(json::Field(body, "details"), "retryAfterSeconds"); seconds > 0)
     status.set_retry_after_seconds(static_cast<double>(seconds));
+  if (of_quota && !status.retry_after_seconds()) status.set_retry_after_seconds(kQuotaWait);
   return status;
 }
 

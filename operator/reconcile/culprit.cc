@@ -33,7 +33,7 @@ std::string ReasonOf(const PodRecord& pod) {
   if (pod.deleting) return "PodDeleted";
   if (!end.reason.empty() && end.reason != "Error" && end.reason != "Completed") return end.reason;
   if (!end.words.reason.empty()) return end.words.reason;
-  return ForeignExitReason(end.exit_code);
+  return end.exit_code ? ForeignExitReason(*end.exit_code) : "PodFailed";
 }
 
 // What a foreign program printed last is no cause when a signal ended it, or it was told to stop.
@@ -42,13 +42,14 @@ std::string MessageOf(const PodRecord& pod, int64_t signal) {
   if (!end.init_container.empty())
     return "init container " + end.init_container + (end.words.message.empty() ? "" : ": " + end.words.message);
   if (pod.disrupted && !pod.disruption.empty()) return pod.disruption;
-  if (end.words.from_launcher || (signal == 0 && !pod.disrupted && !pod.deleting)) return end.words.message;
+  if (end.of_pod || end.words.from_launcher || (signal == 0 && !pod.disrupted && !pod.deleting))
+    return end.words.message;
   return pod.deleting ? "the pod was deleted by someone else" : "";
 }
 
 FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, Time now) {
   const PodEnd& end = *pod->end;
-  const int64_t signal = end.signal != 0 ? end.signal : SignalOf(end.exit_code);
+  const int64_t signal = end.signal != 0 ? end.signal : SignalOf(end.exit_code.value_or(0));
   FailedWorker failed;
   failed.worker = worker;
   failed.pod = pod;
@@ -134,8 +135,8 @@ int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules
   // later.
   if (worker.pod->forced) return 4;
   if (worker.disrupted) return 5;
-  const int64_t code = worker.pod->end->exit_code;
-  if (Permanent(code, rules)) return worker.failure.time.value_or(Time::max()) < disruption ? -1 : 1;
+  const std::optional<int64_t> code = worker.pod->end->exit_code;
+  if (code && Permanent(*code, rules)) return worker.failure.time.value_or(Time::max()) < disruption ? -1 : 1;
   if (code == 73) return 2;
   if (code == 71 || worker.failure.reason == "OOMKilled") return 3;
   if (code == 75) return 6;

@@ -129,6 +129,13 @@ bool AllEnded(const Json& pod, const Json& status) {
   return ended > 0 && ended == List(Field(pod, "spec"), "containers").size();
 }
 
+// Whether what the kubelet says of the whole pod is the cause: its container says that it was killed at most. So it is
+// when a pod is evicted for what it took of its node's disk.
+bool ExplainsMore(const Json& status, const PodEnd& end) {
+  const bool silent = end.reason.empty() || end.reason == "Error" || end.reason == "ContainerStatusUnknown";
+  return !Text(status, "reason").empty() && silent && end.init_container.empty();
+}
+
 // What the operator gave it. Any user may make such a pod, with any text in it.
 int StatusPort(const Json& trainer) {
   const Json* variable = StatusPortOf(trainer);
@@ -173,12 +180,12 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   // A pod that failed as a whole (evicted, its node gone) may have no container state to tell of it.
   const std::string phase = Text(status, "phase");
   record.over = phase == "Succeeded" || phase == "Failed" || AllEnded(pod, status);
-  if (!record.end && phase == "Failed") {
-    record.end = PodEnd{.exit_code = 1,
-                        .signal = 0,
-                        .reason = Text(status, "reason"),
-                        .words = ReadLastWords(Text(status, "message")),
-                        .time = std::nullopt};
+  if (!record.end && phase == "Failed")
+    record.end = PodEnd{.exit_code = std::nullopt, .words = ReadLastWords(Text(status, "message"))};
+  if (phase == "Failed" && ExplainsMore(status, *record.end)) {
+    record.end->reason = Text(status, "reason");
+    record.end->words.message = Shorten(Text(status, "message"), kMaxText);
+    record.end->of_pod = true;
   }
   if (!record.end && phase == "Succeeded") record.end = PodEnd{};
   return record;

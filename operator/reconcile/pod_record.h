@@ -17,9 +17,10 @@ namespace trainyard::reconcile {
 
 // How a worker ended: by its trainer container's state, not by the pod's phase (a sidecar may run on).
 struct PodEnd {
-  int64_t exit_code = 0;
+  std::optional<int64_t> exit_code = 0;  // nothing: none of its containers has run, or left one behind
   int64_t signal = 0;
   std::string reason;          // the container's (OOMKilled, Error) or the pod's (Evicted)
+  bool of_pod = false;         // reason and the words' message are the kubelet's, of the whole pod
   std::string init_container;  // the one that failed; empty: the trainer ended
   LastWords words;
   std::optional<Time> time;

@@ -82,7 +82,9 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const Status carried = Carry(*observed, plan, now);
   if (carried.Is(Code::kConflict) || carried.Is(Code::kStopped)) return {carried, {}};
   const kube::ReconcileResult told = Tell(job, plan, now);
-  return carried.ok() ? told : kube::ReconcileResult{carried, {}};
+  if (carried.ok()) return told;
+  // What was due stays due, and what fails wakes nobody when it is over.
+  return {carried, std::min(told.requeue_after_seconds.value_or(kUnseenSeconds), kUnseenSeconds)};
 }
 
 kube::ReconcileResult Reconciler::SayUnseen(const TrainingJob& job, const Status& status) {
@@ -140,7 +142,8 @@ kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan,
     const double delay = WriteDelay(job.status, plan.status, SinceWritten(job.Key()), now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
   }
-  if (const Status status = WriteStatus(job, plan.status, now); !status.ok()) return {status, {}};
+  if (const Status status = WriteStatus(job, plan.status, now); !status.ok())
+    return {status, std::min(again.value_or(kUnseenSeconds), kUnseenSeconds)};
   for (const JobEvent& event : plan.events) {
     const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
                                        event.reason, event.message);

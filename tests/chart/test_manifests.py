@@ -1,5 +1,6 @@
 """What is written from the chart and into it: the CRD, versions, the plain manifests, the page of values."""
 
+import itertools
 import json
 import os
 import re
@@ -25,7 +26,12 @@ RIGHTS = {
 
 
 def rights(*roles):
-    return {(group, resource): rule["verbs"] for role in roles for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]}
+    """The verbs of each resource, in the order of the rules."""
+    given = {}
+    for rule in (rule for role in roles for rule in role["rules"]):
+        for group, resource in itertools.product(rule["apiGroups"], rule["resources"]):
+            given.setdefault((group, resource), []).extend(rule["verbs"])
+    return given
 
 
 def test_helm_has_nothing_to_say():
@@ -55,7 +61,9 @@ def test_the_rights_and_no_more():
     cluster, alone = render(), render({"scope": {"namespaced": True}})
     assert rights(cluster.one("ClusterRole", "trainyard-operator")) == rights(alone.one("Role", "trainyard-operator")) == RIGHTS
     for objects in (cluster, alone):
-        assert rights(objects.one("Role", "trainyard-operator-lease")) == {("coordination.k8s.io", "leases"): ["get", "create", "patch"]}
+        assert rights(objects.one("Role", "trainyard-operator-lease")) == {("coordination.k8s.io", "leases"): ["get", "patch", "create"]}
+        named = [rule.get("resourceNames") for rule in objects.one("Role", "trainyard-operator-lease")["rules"]]
+        assert named == [["trainyard-operator"], None], "of other Leases it may read and change none"
         bound = {(b["roleRef"]["kind"], b["roleRef"]["name"]) for b in objects if b["kind"].endswith("Binding")}
         kind = "ClusterRole" if objects is cluster else "Role"
         assert bound == {(kind, "trainyard-operator"), ("Role", "trainyard-operator-lease")}

@@ -76,7 +76,7 @@ void TrainingJob(std::string_view bytes) {
   Require(reconcile::BytesOf(*pod) > 0, "a record has a size");
   Require(pod->rank >= -1 && pod->attempt >= 0 && pod->status_port >= 0 && pod->status_port <= 65535,
           "a pod's numbers are in their ranges");
-  if (pod->end) Require(pod->end->exit_code >= 0 && pod->end->words.tail.size() <= 20, "an end is bounded");
+  if (pod->end) Require(pod->end->exit_code.value_or(0) >= 0 && pod->end->words.tail.size() <= 20, "an end is bounded");
   (void)reconcile::SortPods(record, {pod});
 }
 

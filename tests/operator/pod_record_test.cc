@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/kube/parse_object.h"
+#include "operator/reconcile/culprit.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -90,6 +91,41 @@ TEST(PodRecord, WhatIsNotReadDecidesNothing) {
     ASSERT_TRUE(record.end);
     EXPECT_EQ(record.end->exit_code, 7) << "of the trainer, and not of a sidecar";
   }
+}
+
+// The kubelet's word on the whole pod explains more than that its container was killed; the container's own word more
+// than the pod's.
+TEST(PodRecord, AnEvictionIsTheCauseAndNotTheSignalThatItSent) {
+  const std::string why = "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\".";
+  const auto end_of = [&](const std::string& container_reason) {
+    const Json terminated = {{"exitCode", 137}, {"reason", container_reason}};
+    return *PodFromJson({{"spec", {{"containers", {{{"name", "trainer"}}}}}},
+                         {"status",
+                          {{"phase", "Failed"},
+                           {"reason", "Evicted"},
+                           {"message", why},
+                           {"containerStatuses", {{{"name", "trainer"}, {"state", {{"terminated", terminated}}}}}}}}})
+                .end;
+  };
+  for (const char* reason : {"ContainerStatusUnknown", "Error", ""}) {
+    const PodEnd end = end_of(reason);
+    EXPECT_EQ(end.reason, "Evicted") << reason;
+    EXPECT_EQ(end.exit_code, 137);
+    EXPECT_EQ(end.words.message, why);
+    EXPECT_TRUE(end.of_pod);
+  }
+  EXPECT_EQ(end_of("OOMKilled").reason, "OOMKilled");
+}
+
+// A kubelet that has no room for it, or no device: nothing of it has run, and a rule on the code 1 does not mean it.
+TEST(PodRecord, APodThatNeverRanHasNoExitCode) {
+  const PodRecord record = PodFromJson(
+      {{"status", {{"phase", "Failed"}, {"reason", "UnexpectedAdmissionError"}, {"message", "no such device"}}}});
+  ASSERT_TRUE(record.end);
+  EXPECT_FALSE(record.end->exit_code);
+  EXPECT_EQ(record.end->reason, "UnexpectedAdmissionError");
+  EXPECT_EQ(record.end->words.message, "no such device");
+  EXPECT_TRUE(IsFailure(record));
 }
 
 // As a mesh's webhook does, whose proxy is to run first. The proxy runs on, and has a Ready and an end of its own.

@@ -235,6 +235,15 @@ TEST(Restart, RulesDecideAndTheFirstMatchWins) {
         code == 4 ? "spec.restart.rules[1] says Fail" : "the default rule for exit code 64 says Fail";
     EXPECT_NE(message.find(rule), std::string::npos) << message;
   }
+  Scene rejected(1);  // by a kubelet: it never ran, and has no code
+  rejected.spec().restart.rules = {{.on_exit_codes = {1}, .action = api::kFail}};
+  PodEnd& end = *rejected.Ended(0, 1).end;
+  end.exit_code.reset();
+  end.reason = "OutOfcpu";
+  const Plan again = rejected.Decide();
+  EXPECT_NE(again.status.phase, api::kFailed);
+  EXPECT_EQ(again.status.last_failure->reason, "OutOfcpu");
+  EXPECT_FALSE(again.status.last_failure->exit_code);
   Scene reason(1);
   reason.spec().restart.rules = own.spec().restart.rules;
   reason.Ended(0, 137).end->reason = "OOMKilled";

@@ -54,7 +54,7 @@ void ReadStatus(const Json& status, PodView& view) {
     if (Text(container, "name") == "trainer" && terminated.is_object()) view.end = EndOf(terminated);
   }
   // Failed as a whole: no container tells of it.
-  if (!view.end && view.phase == "Failed") view.end = ContainerEnd{.code = 1, .reason = Text(status, "reason")};
+  if (!view.end && view.phase == "Failed") view.end = ContainerEnd{.code = kNoCode, .reason = Text(status, "reason")};
 }
 
 PodView ViewOfPod(const Json& pod) {

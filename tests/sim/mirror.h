@@ -23,6 +23,9 @@ using kube::Json;
 inline constexpr char kNamespace[] = "default";
 
 // How the trainer's container ended.
+// Of a pod that failed as a whole: no container tells of it, and no rule names it.
+inline constexpr int64_t kNoCode = -1;
+
 struct ContainerEnd {
   int64_t code = 0;
   std::string reason;                            // the kubelet's

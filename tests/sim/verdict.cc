@@ -29,6 +29,7 @@ std::string ReasonOf(const PodView& pod) {
   const ContainerEnd& end = *pod.end;
   if (!end.reason.empty() && end.reason != "Error" && end.reason != "Completed") return end.reason;
   if (!end.said_reason.empty()) return end.said_reason;
+  if (end.code == kNoCode) return "PodFailed";
   if (end.code == 126) return "CommandNotExecutable";
   if (end.code == 127) return "CommandNotFound";
   if (end.code > 128 && end.code <= 192) return "Signal" + std::to_string(end.code - 128);
