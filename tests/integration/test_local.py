@@ -304,6 +304,26 @@ def test_any_program_finds_its_volumes_at_their_mount_paths(local, tmp_path):
     assert not pathlib.Path("/trainyard-test").exists() and not list((run.state / "pods").glob("*/mounts/*"))
 
 
+@needs_mounts
+def test_an_empty_dir_goes_with_its_pod(local, tmp_path):
+    """As on a cluster: else each attempt leaves its data on the disk. What it links to is somebody else's."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "kept").write_text("kept")
+    script = f"ln -s {precious} /trainyard-test/data/link; echo made > /trainyard-test/data/made; [ $TRAINYARD_ATTEMPT = 2 ]"
+    spec = script_job(["sh", "-c", script], restart={"maxRestarts": 1})
+    spec["spec"]["workers"] = 1
+    pod = spec["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "data", "emptyDir": {}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/trainyard-test/data"}]
+    run = local(spec)
+    assert run.run(60) == 0, run.output
+    of = {attempt: next((run.state / "pods").glob(f"default_job-{attempt}-0_*")) for attempt in (1, 2)}
+    assert (of[2] / "volumes/data/made").read_text() == "made\n", "of the pod that is still there"
+    assert not (of[1] / "volumes").exists() and (of[1] / "trainer.log").exists()
+    assert (precious / "kept").read_text() == "kept"
+
+
 @needs_limits
 def test_it_is_said_when_there_are_no_mounts(local):
     run = local(script_job(["true"]))

@@ -82,12 +82,18 @@ void Agent::TakeChanges() {
     const std::string uid = json::Text(event.object["metadata"], "uid");
     if (event.type == "DELETED") {
       pods_.erase(uid);
+      Drop(event.object);
     } else if (const auto known = pods_.find(uid); known != pods_.end()) {
       known->second->Update(event.object);
     } else {
       Adopt(event.object);
     }
   }
+}
+
+void Agent::Drop(const Json& pod) {
+  if (const Status dropped = PodFiles(node_.state, pod).DropVolumes(); !dropped.ok())
+    log_.Warning("what a pod has left behind stays", {{"error", dropped.ToString()}});
 }
 
 void Agent::BindClaims() {
@@ -250,6 +256,7 @@ void Agent::RemoveIfDeleted(const Json& pod) {
   api_.Delete(
       kube::kPods, metadata["namespace"], metadata["name"],
       {.dry_run = false, .uid = metadata["uid"], .resource_version = "", .grace_seconds = 0, .propagation = ""});
+  Drop(pod);  // nobody watches yet
 }
 
 }  // namespace trainyard::local

@@ -45,6 +45,8 @@ class Agent {
   void TakeChanges();
   void Adopt(const Json& pod);
   // A claim is a folder: there is always room, and it is bound at once.
+  // What a pod that is gone had of its own on the disk.
+  void Drop(const Json& pod);
   void BindClaims();
   void AdvanceAll();
   std::optional<std::string> AddressOfHost(const std::string& pod, const std::string& subdomain,

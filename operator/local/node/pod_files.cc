@@ -42,6 +42,12 @@ PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
   root_ = state_ / "pods" / (ns_ + "_" + Text(metadata, "name") + "_" + Text(metadata, "uid"));
 }
 
+Status PodFiles::DropVolumes() const {
+  std::error_code error;
+  fs::remove_all(root_ / "volumes", error);
+  return error ? Status(Code::kInternal, (root_ / "volumes").string() + ": " + error.message()) : Status::Ok();
+}
+
 Result<fs::path> PodFiles::VolumePath(const Json& volume) const {
   const std::string name = Text(volume, "name");
   // Both become names of folders.

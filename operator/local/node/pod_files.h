@@ -31,6 +31,9 @@ class PodFiles {
   // volume that the pod does not have.
   Result<std::vector<Mount>> Mounts(const Json& pod, const Json& container) const;
 
+  // The pod is gone: so are its emptyDirs. Logs and messages stay. Follows no link.
+  Status DropVolumes() const;
+
   std::filesystem::path Log(const std::string& container) const { return root_ / (container + ".log"); }
   static std::string MessageName(const std::string& container) { return container + ".message"; }
   std::filesystem::path Message(const std::string& container) const { return root_ / MessageName(container); }
