@@ -67,7 +67,7 @@ void Fields(V& v, RestartRule& r) {
 template <class V>
 void Fields(V& v, Backoff& b) {
   v.Integer("initialSeconds", b.initial_seconds, Range{0, 86400},
-            {"Seconds before the first restart; doubled for each charged one. Default 5."});
+            {"Seconds before the first restart; doubled for each of a series. Default 5."});
   v.Integer("maxSeconds", b.max_seconds, Range{0, 86400}, {"The longest such wait, in seconds. Default 300."});
 }
 

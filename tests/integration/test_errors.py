@@ -340,7 +340,7 @@ def test_a_result_that_cannot_be_written_costs_no_training(job, file, keep_best)
     assert [line["step"] for line in evaluations] == [10]
 
 
-@pytest.mark.parametrize("nproc", [1, 2])
+@pytest.mark.parametrize("nproc", [pytest.param(1, marks=harness.thorough), 2])
 def test_an_evaluation_that_fails_costs_no_training(job, nproc):
     """No checkpoint was due before it. It fails on every attempt, and nothing is trained twice; once it does not, the run goes on as if it never had."""
     sections = {"train": {"eval_every": 4}, "checkpoint": {"every": 0, "minutes": 0}}
@@ -365,7 +365,7 @@ def test_a_checkpoint_that_cannot_be_looked_at_is_not_passed_over(job):
     newest = job.directory / "checkpoints" / "step-00000010"
     shards = sorted(newest.glob("*.safetensors"))
     assert len(shards) == 2
-    for file in (newest / "manifest.json", *shards):
+    for file in (newest / "manifest.json", *(shards if harness.THOROUGH else shards[1:])):
         file.rename(job.directory / "aside")
         file.symlink_to(file)  # to itself
         expect(job(train={"steps": 12}), 74, "step-00000010 could not be looked at", "move it away to go on from an older one")
