@@ -22,7 +22,8 @@ class Csv {
 
   // Commas, quotes, lines that end in LF or CRLF, a byte order mark; empty lines are skipped.
   // Throws DataError naming file and line: no header, a column without a name or named twice, another number of cells
-  // than the header's, a quote that does not end, bytes behind one, not UTF-8, too many cells. Otherwise as ReadText does.
+  // than the header's, a quote that does not end, bytes behind one, not UTF-8, too many cells. Otherwise as ReadText
+  // does.
   static Csv Read(const std::filesystem::path& path);
 
   int64_t rows() const { return static_cast<int64_t>(lines_.size()); }

@@ -115,9 +115,7 @@ ResNet3d::ResNet3d(const Scope& s, const ResNetShape& shape)
 at::Tensor ResNet3d::operator()(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
   at::Tensor y = pass.Unit(stem_.unit(), [=, this](at::TensorList in) { return first_.conv(pass, in[0]); }, {x});
   const at::Tensor moments = first_.norm.Moments(pass, y, batch);
-  const auto pool = [=, this](at::TensorList in) {
-    return MaxPool3d(at::relu(first_.norm(pass, in[0], in[1])));
-  };
+  const auto pool = [=, this](at::TensorList in) { return MaxPool3d(at::relu(first_.norm(pass, in[0], in[1]))); };
   y = pass.Unit(stem_.unit(), pool, {y, moments});
   for (const ResidualBlock& block : blocks_) y = block(pass, y, batch);
   return y.to(at::kFloat).flatten(2).mean(2);
