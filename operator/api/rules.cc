@@ -75,12 +75,14 @@ bool CountOrAuto(const Json& value) {
   return value == "auto" || (value.is_number_integer() && value >= 1 && value <= kMaxProcsPerWorker);
 }
 
+// Not of an empty text or list, nor of none.
+bool Says(const Json& value) {
+  return value.is_string() ? !value.get_ref<const std::string&>().empty() : !value.empty();
+}
+
 bool OneMatchSet(const Json& rule) {
   int set = 0;
-  for (const char* match : {"onPodCondition", "onExitCodes", "onReasons"}) {
-    const Json& value = json::Field(rule, match);
-    set += !value.is_null() && value != "" && value != Json::array();
-  }
+  for (const char* match : {"onPodCondition", "onExitCodes", "onReasons"}) set += Says(json::Field(rule, match));
   return set == 1;
 }
 

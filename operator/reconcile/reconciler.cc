@@ -81,7 +81,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   Plan plan = MakePlan(*observed, now);
   const Status carried = Carry(*observed, plan, now);
   if (carried.Is(Code::kConflict) || carried.Is(Code::kStopped)) return {carried, {}};
-  const kube::ReconcileResult told = Tell(job, plan, now);
+  kube::ReconcileResult told = Tell(job, plan, now);
   if (carried.ok()) return told;
   // What was due stays due, and what fails wakes nobody when it is over.
   return {carried, std::min(told.requeue_after_seconds.value_or(kUnseenSeconds), kUnseenSeconds)};
