@@ -206,5 +206,20 @@ TEST_F(Events, ANoteIsCutToWhatTheApiTakes) {
   EXPECT_LE(client_.created[0]["note"].get<std::string>().size(), 1024u);
 }
 
+// kube-apiserver's words when several creations want to count themselves in one quota.
+TEST(StatusFromApi, AQuotaThatManyWriteIsToBeAskedAgain) {
+  const auto answer = [](const char* kind, const char* reason) {
+    return StatusFromApi(409, {{"kind", "Status"},
+                               {"reason", reason},
+                               {"message", "Operation cannot be fulfilled on " + std::string(kind) + " \"a\""},
+                               {"details", {{"name", "a"}, {"kind", kind}}}});
+  };
+  const Status quota = answer("resourcequotas", "Conflict");
+  EXPECT_TRUE(quota.Is(Code::kThrottled));
+  EXPECT_GT(quota.retry_after_seconds().value_or(0), 0);
+  EXPECT_TRUE(answer("pods", "Conflict").Is(Code::kConflict)) << "our copy is old";
+  EXPECT_TRUE(answer("pods", "AlreadyExists").Is(Code::kAlreadyExists));
+}
+
 }  // namespace
 }  // namespace trainyard::kube
