@@ -29,6 +29,9 @@ constexpr double kSameWordsSeconds = 60;
 // What cannot be seen is looked for again so soon at the latest: nothing may tell that it has changed.
 constexpr double kUnseenSeconds = 60;
 
+// After a failure: when the job is looked at again even if its retries come later.
+double AtLatest(const std::optional<double>& due) { return std::min(due.value_or(kUnseenSeconds), kUnseenSeconds); }
+
 // Says in WorkersReady what the job cannot get on for. Where that stands for the workers that run, or ran, an event
 // says so, once.
 void NoteProblem(const TrainingJob& job, const Problem& problem, Plan& plan, Time now) {
@@ -84,7 +87,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   kube::ReconcileResult told = Tell(job, plan, now);
   if (carried.ok()) return told;
   // What was due stays due, and what fails wakes nobody when it is over.
-  return {carried, std::min(told.requeue_after_seconds.value_or(kUnseenSeconds), kUnseenSeconds)};
+  return {carried, AtLatest(told.requeue_after_seconds)};
 }
 
 kube::ReconcileResult Reconciler::SayUnseen(const TrainingJob& job, const Status& status) {
@@ -142,8 +145,7 @@ kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan,
     const double delay = WriteDelay(job.status, plan.status, SinceWritten(job.Key()), now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
   }
-  if (const Status status = WriteStatus(job, plan.status, now); !status.ok())
-    return {status, std::min(again.value_or(kUnseenSeconds), kUnseenSeconds)};
+  if (const Status status = WriteStatus(job, plan.status, now); !status.ok()) return {status, AtLatest(again)};
   for (const JobEvent& event : plan.events) {
     const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
                                        event.reason, event.message);

@@ -54,10 +54,7 @@ FAULTS = (
     restored("best", '  state.best = FromExact(json, "best");\n'),
     Fault("no-fsync-of-a-file", "trainer/base/file.cc", '  if (fsync(fd_) != 0) Fail("sync", path_, errno);\n', "", ("power_loss_test",), "PowerLossTest.*"),
     Fault("no-fsync-of-a-folder", "trainer/base/file.cc", "const int result = fsync(fd);", "const int result = 0;", ("power_loss_test",), "PowerLossTest.*"),
-)
-
-# Of the engine: what stages, offload and averages have to get right.
-FAULTS += (
+    # Of the engine: what stages, offload and averages have to get right.
     Fault("bucket-overwritten-in-flight", "trainer/parallel/reduce_every.cc", "opened_ < retired_ + kSlots", "opened_ <= sent_", ("parallel_test",),
           "Zero.GradientsThatAreSharedOutMakeTheSameBitsAmongThemselves"),
     Fault("norm-before-the-last-bucket", "trainer/parallel/reduce_last.cc", "while (retired_ < buckets_.size())", "while (retired_ + 1 < buckets_.size())",

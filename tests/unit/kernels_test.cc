@@ -99,6 +99,10 @@ TEST(Kernels, WeightsOfAttentionAreTheirDefinition) {
     table->softmax_backward(weights.data(), gradient.data(), mean.data(), kRows, kN, kScale);
     for (size_t i = 0; i < dw.size(); ++i)
       EXPECT_NEAR(gradient[i], (dw[i] - mean[i / kN]) * weights[i] * kScale, 1e-7) << table->name;
+    again[20] = std::nanf("");  // of the first row: no weight of it is a number any more, and no other row's is lost
+    table->softmax(again.data(), lse.data(), kRows, kN, kScale);
+    EXPECT_TRUE(std::isnan(again[0]) && std::isnan(again[36]) && std::isnan(lse[0])) << table->name;
+    EXPECT_FALSE(std::isnan(again[37])) << table->name;
   }
 }
 

@@ -220,6 +220,7 @@ TEST(Layers, MaxPool3dIsTorchs) {
       EXPECT_TRUE(at::equal(ours.grad(), theirs.grad())) << type << " " << at::IntArrayRef(sizes);
     }
   }
+  EXPECT_EQ(MaxPool3d(at::zeros({0, 3, 4, 5, 6})).sizes(), (std::vector<int64_t>{0, 3, 2, 3, 3}));
   at::Tensor x = at::zeros({1, 1, 4, 4, 4});
   x[0][0][3][3][3] = std::nan("");
   EXPECT_TRUE(at::isnan(MaxPool3d(x)).equal(at::isnan(at::max_pool3d(x, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}))));

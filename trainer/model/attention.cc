@@ -105,7 +105,8 @@ struct AttentionFunction : Function<AttentionFunction> {
         } else {
           dvs.addmm_(weights.t(), dy);
         }
-        // With dropout too: what it lets through is in both.
+        // The row's sum of weights and their gradients, which dy and the output have as well (Dao et al., arXiv
+        // 2205.14135), also with dropout: it is in both.
         const at::Tensor mean = (dy * os.narrow(0, tile.begin, tile.size)).sum(1);
         Kernels().softmax_backward(weights.const_data_ptr<float>(), dweights.data_ptr<float>(),
                                    mean.const_data_ptr<float>(), tile.size, ks.size(0), scale);

@@ -1,6 +1,5 @@
 #include "trainer/model/max_pool.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool3d.h>
 #include <ATen/ops/zeros.h>
@@ -10,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 #include "trainer/kernels/kernels.h"
@@ -92,17 +92,26 @@ class ChannelPool {
   Largest plane_, next_, row_;
 };
 
+// Values are compared as float32.
+template <class Run>
+void OfType(at::ScalarType type, Run run) {
+  if (type == at::kFloat) return run.template operator()<float>();
+  if (type == at::kBFloat16) return run.template operator()<at::BFloat16>();
+  if (type == at::kHalf) return run.template operator()<at::Half>();
+  throw std::logic_error("MaxPool3d of another type than float32, bfloat16 and float16");
+}
+
 struct MaxPoolFunction : Function<MaxPoolFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& given) {
     const at::Tensor x = given.contiguous();
     const at::IntArrayRef sizes = x.sizes().slice(2);
-    const int64_t channels = x.size(0) * x.size(1);
+    const int64_t channels = x.size(0) * x.size(1), from = sizes[0] * sizes[1] * sizes[2],
+                  to = Half(sizes[0]) * Half(sizes[1]) * Half(sizes[2]);
     at::Tensor y = at::empty({x.size(0), x.size(1), Half(sizes[0]), Half(sizes[1]), Half(sizes[2])}, x.options());
     const at::Tensor places = at::empty(y.sizes(), x.options().dtype(at::kInt));
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "MaxPool3d", [&] {
-      const int64_t from = x.numel() / channels, to = y.numel() / channels;
-      const auto* in = x.const_data_ptr<scalar_t>();
-      auto* out = y.data_ptr<scalar_t>();
+    OfType(x.scalar_type(), [&]<class T>() {
+      const auto* in = x.const_data_ptr<T>();
+      auto* out = y.data_ptr<T>();
       auto* place = places.data_ptr<int32_t>();
       ParallelFor(0, channels, 1, [&](int64_t begin, int64_t end) {
         ChannelPool pool(sizes);
@@ -117,11 +126,11 @@ struct MaxPoolFunction : Function<MaxPoolFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor places = ctx->get_saved_variables()[0], dy = grads[0].contiguous();
     const at::Tensor dx = at::zeros(ctx->saved_data["sizes"].toIntVector(), dy.options());
-    const int64_t channels = dx.size(0) * dx.size(1);
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, dy.scalar_type(), "MaxPool3d", [&] {
-      const int64_t to = dx.numel() / channels, from = dy.numel() / channels;
-      const auto* in = dy.const_data_ptr<scalar_t>();
-      auto* out = dx.data_ptr<scalar_t>();
+    const int64_t channels = dx.size(0) * dx.size(1), to = dx.size(2) * dx.size(3) * dx.size(4),
+                  from = dy.size(2) * dy.size(3) * dy.size(4);
+    OfType(dy.scalar_type(), [&]<class T>() {
+      const auto* in = dy.const_data_ptr<T>();
+      auto* out = dx.data_ptr<T>();
       const auto* place = places.const_data_ptr<int32_t>();
       ParallelFor(0, channels, 1, [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c) {

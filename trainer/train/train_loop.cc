@@ -40,7 +40,7 @@ std::optional<std::string> LastTable(const Config& config, int64_t step) {
 }
 
 // optim.lr_scaling counts the ranks that the run began with: batch.global is the same whoever goes on.
-Plan PlanOf(const Config& config, const Decisions& decisions, const Task& task, TrainState& train) {
+Plan PlanWithRate(const Config& config, const Decisions& decisions, const Task& task, TrainState& train) {
   Plan plan = MakePlan(config, decisions, *task.MakeOrder(static_cast<uint64_t>(config.run.seed)));
   if (train.lr_world == 0) train.lr_world = plan.world;
   plan.lr_world = static_cast<int>(train.lr_world);
@@ -124,7 +124,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       session_(std::move(session)),
       train_(resume.train),
       decisions_(DecideFor(grounds, *task_, resume.global_batch)),
-      plan_(PlanOf(config, decisions_, *task_, train_)),
+      plan_(PlanWithRate(config, decisions_, *task_, train_)),
       stages_(PlanStages(config, plan_)),
       engine_(BuildEngine(stage(), *task_, *session_.device, *session_.communicator)),
       clock_(session_.hang ? &session_.hang->recorder() : nullptr),
@@ -336,10 +336,8 @@ void TrainLoop::SaveUnevaluated() {
   try {
     double all = 1;  // who has failed alone would wait for the others' parts
     session_.control->AllReduceNow(std::span(&all, 1), "saving what could not be evaluated");
-    publisher_.board().Progress("saving");
     train_.evaluation_pending = true;
-    checkpoints_.SaveNow(train_);
-    reporter_.ReportCheckpoint(*checkpoints_.writer());
+    Save();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "warning: what was trained up to step %lld is not saved: %s\n",
                  static_cast<long long>(train_.step), error.what());
@@ -364,11 +362,9 @@ void TrainLoop::WriteOrSave(const std::string& what, const TrainState& before,
   double failed = error ? 1 : 0;
   session_.control->AllReduceNow(std::span(&failed, 1), what);
   if (failed == 0) return;
-  publisher_.board().Progress("saving");
   train_ = before;
   train_.evaluation_pending = true;
-  checkpoints_.SaveNow(train_);
-  reporter_.ReportCheckpoint(*checkpoints_.writer());
+  Save();
   FailTogether(*session_.control, error, what);
 }
 
@@ -405,19 +401,21 @@ void TrainLoop::KeepBest(double value, const TrainState& before) {
   WriteOrSave("writing the best weights", before, write, [&] { TakePartInExport(*engine_); });
 }
 
-void TrainLoop::SaveAndStop(bool evaluation_pending) {
+void TrainLoop::Save() {
   publisher_.board().Progress("saving");
-  train_.evaluation_pending = evaluation_pending;
   checkpoints_.SaveNow(train_);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
+}
+
+void TrainLoop::SaveAndStop(bool evaluation_pending) {
+  train_.evaluation_pending = evaluation_pending;
+  Save();
   throw StoppedError(Format("stopped on request after step %lld of %lld; its checkpoint is durable",
                             static_cast<long long>(train_.step), static_cast<long long>(plan_.total_steps)));
 }
 
 void TrainLoop::Finish() {
-  publisher_.board().Progress("saving");
-  checkpoints_.SaveNow(train_);
-  reporter_.ReportCheckpoint(*checkpoints_.writer());
+  Save();
   ShowAverages(true);
   const auto write = [&](const Tick& tick) {
     const fs::path folder = config_.run.dir + "/export";

@@ -39,6 +39,7 @@ class TrainLoop {
   void NextStage();
   StepResult TakeStep();
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
+  // Whether rank 0 has the last evaluation's results on its disk.
   bool HasResults();
   void Evaluate();
   std::optional<EvaluationResult> EvaluateOrSave(EvaluationKind kind);
@@ -51,6 +52,8 @@ class TrainLoop {
                    const std::function<void()>& help = {});
   void KeepBest(double value, const TrainState& before);
   void ResumeBest(bool saved);
+  // Returns when train_ is durable.
+  void Save();
   [[noreturn]] void SaveAndStop(bool evaluation_pending);
   void Finish();
 
