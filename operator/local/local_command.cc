@@ -19,6 +19,7 @@
 #include "operator/local/api/api_server.h"
 #include "operator/local/api/journal.h"
 #include "operator/local/live_view.h"
+#include "operator/local/node/address_block.h"
 #include "operator/local/node/agent.h"
 #include "operator/local/node/limits.h"
 #include "operator/local/rank_output.h"
@@ -42,11 +43,6 @@ int Complain(const Status& status, int code) {
   return code;
 }
 
-int AddressBlock() {
-  std::random_device random;
-  return std::uniform_int_distribution<int>(2, 250)(random);
-}
-
 // The control plane of one machine: API, agent, operator. Built in this order, ended in the reverse.
 class ControlPlane {
  public:
@@ -55,7 +51,7 @@ class ControlPlane {
         log_(log),
         api_(clock_, std::random_device()()),
         journal_(state.path()),
-        agent_(api_, clock_, state.path(), AddressBlock(), log) {}
+        agent_(api_, clock_, state.path(), addresses_.number(), log) {}
 
   // `api_only`: neither operator nor agent. `listen`: where the operator's metrics are served, if anywhere.
   Status Start(int port, bool api_only, const std::optional<ListenPlace>& listen) {
@@ -147,6 +143,7 @@ class ControlPlane {
   SystemClock clock_;
   local::MemoryApi api_;
   local::Journal journal_;
+  local::AddressBlock addresses_;
   local::Agent agent_;
   std::unique_ptr<local::ApiServer> server_;
   StopFlag stop_;  // of the operator

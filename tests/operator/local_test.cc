@@ -9,6 +9,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <set>
+#include <vector>
 
 #include "operator/api/json.h"
 #include "operator/base/descriptor.h"
@@ -17,6 +20,7 @@
 #include "operator/local/api/table.h"
 #include "operator/local/live_view.h"
 #include "operator/local/local_command.h"
+#include "operator/local/node/address_block.h"
 #include "operator/progress_poller.h"
 #include "tests/operator/builders.h"
 
@@ -102,6 +106,20 @@ TEST_F(LocalTest, AVolumeIsAFolder) {
     touch "$folder/worker-$RANK")sh";
   EXPECT_EQ(Run(script, spec), 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "state/claims/default/c/worker-1"));
+}
+
+// Its pods are gone from the API, and nobody had the time to remove what was theirs.
+TEST_F(LocalTest, WhatAKilledLifeLeftOfPodsThatAreGoneIsRemoved) {
+  const std::filesystem::path pods = folder_ / "state/pods", stray = pods / "default_gone-1-0_uid",
+                              precious = folder_ / "precious";
+  std::filesystem::create_directories(stray / "volumes/data");
+  std::filesystem::create_directories(precious / "volumes/data");
+  std::filesystem::create_directory_symlink(precious, pods / "default_link-1-0_uid");
+  std::ofstream(stray / "trainer.log") << "last words";
+  EXPECT_EQ(Run("exit 0"), 0);
+  EXPECT_FALSE(std::filesystem::exists(stray / "volumes"));
+  EXPECT_TRUE(std::filesystem::exists(stray / "trainer.log"));
+  EXPECT_TRUE(std::filesystem::exists(precious / "volumes/data")) << "no link is followed";
 }
 
 TEST_F(LocalTest, ABadJobIsRefused) {
@@ -195,6 +213,27 @@ TEST_F(ServerTest, ADeeplyNestedBodyIsRefused) {
       EXPECT_EQ(patched->status, 400) << type << ": " << patched->body;
     }
   }
+}
+
+TEST(AddressBlock, NoTwoRunsHaveTheSame) {
+  std::set<int> numbers;
+  constexpr size_t kAtOnce = 100;  // others on this machine have a few of the 249
+  {
+    std::vector<std::unique_ptr<local::AddressBlock>> blocks;
+    for (size_t i = 0; i < kAtOnce; ++i) {
+      blocks.push_back(std::make_unique<local::AddressBlock>());
+      numbers.insert(blocks.back()->number());
+    }
+  }
+  EXPECT_EQ(numbers.size(), kAtOnce);
+  EXPECT_GE(*numbers.begin(), local::kFirstBlock);
+  EXPECT_LE(*numbers.rbegin(), local::kLastBlock);
+  std::vector<std::unique_ptr<local::AddressBlock>> again;
+  for (size_t i = 0; i < 2 * kAtOnce; ++i) {
+    again.push_back(std::make_unique<local::AddressBlock>());
+    numbers.insert(again.back()->number());
+  }
+  EXPECT_GE(numbers.size(), 2 * kAtOnce) << "the first hundred are free again";
 }
 
 TEST(Table, ShowsAPodOfAnyShape) {

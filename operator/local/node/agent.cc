@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <sstream>
 
 #include "operator/base/file.h"
@@ -60,6 +61,7 @@ std::string Agent::NextAddress() {
 void Agent::Loop() {
   const ApiResult all = api_.List(kube::kPods, "", {});
   since_ = std::strtoull(all.body["metadata"]["resourceVersion"].get<std::string>().c_str(), nullptr, 10);
+  DropStrays(all.body["items"]);
   for (const Json& pod : all.body["items"]) Adopt(pod);
   while (!stopping_) {
     TakeChanges();
@@ -82,7 +84,7 @@ void Agent::TakeChanges() {
     const std::string uid = json::Text(event.object["metadata"], "uid");
     if (event.type == "DELETED") {
       pods_.erase(uid);
-      Drop(event.object);
+      Drop(PodFiles(node_.state, event.object));
     } else if (const auto known = pods_.find(uid); known != pods_.end()) {
       known->second->Update(event.object);
     } else {
@@ -91,9 +93,20 @@ void Agent::TakeChanges() {
   }
 }
 
-void Agent::Drop(const Json& pod) {
-  if (const Status dropped = PodFiles(node_.state, pod).DropVolumes(); !dropped.ok())
+void Agent::Drop(const PodFiles& pod) {
+  if (const Status dropped = pod.DropVolumes(); !dropped.ok())
     log_.Warning("what a pod has left behind stays", {{"error", dropped.ToString()}});
+}
+
+void Agent::DropStrays(const Json& pods) {
+  std::set<std::filesystem::path> known;
+  for (const Json& pod : pods) known.insert(PodFiles(node_.state, pod).root());
+  std::error_code error;
+  using Folders = std::filesystem::directory_iterator;
+  for (Folders folder(node_.state / "pods", error); !error && folder != Folders(); folder.increment(error)) {
+    const bool real = folder->symlink_status(error).type() == std::filesystem::file_type::directory;
+    if (real && !known.contains(folder->path())) Drop(PodFiles(folder->path()));
+  }
 }
 
 void Agent::BindClaims() {
@@ -256,7 +269,7 @@ void Agent::RemoveIfDeleted(const Json& pod) {
   api_.Delete(
       kube::kPods, metadata["namespace"], metadata["name"],
       {.dry_run = false, .uid = metadata["uid"], .resource_version = "", .grace_seconds = 0, .propagation = ""});
-  Drop(pod);  // nobody watches yet
+  Drop(PodFiles(node_.state, pod));  // nobody watches yet
 }
 
 }  // namespace trainyard::local

@@ -44,9 +44,11 @@ class Agent {
   void Loop();
   void TakeChanges();
   void Adopt(const Json& pod);
-  // A claim is a folder: there is always room, and it is bound at once.
   // What a pod that is gone had of its own on the disk.
-  void Drop(const Json& pod);
+  void Drop(const PodFiles& pod);
+  // The same of those that an earlier life removed from the API, and then had no time for.
+  void DropStrays(const Json& pods);
+  // A claim is a folder: there is always room, and it is bound at once.
   void BindClaims();
   void AdvanceAll();
   std::optional<std::string> AddressOfHost(const std::string& pod, const std::string& subdomain,

@@ -21,6 +21,8 @@ using Json = nlohmann::json;
 class PodFiles {
  public:
   PodFiles(std::filesystem::path state, const Json& pod);
+  // Of a pod that is gone, by its folder.
+  explicit PodFiles(std::filesystem::path root) : root_(std::move(root)) {}
 
   // Makes the folders and the downward-API files. kInvalid for a volume source that one machine does
   // not have (configMap, secret, csi, ...); kInternal when the disk refuses.
