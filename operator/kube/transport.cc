@@ -181,18 +181,20 @@ Result<Answer> Transport::Fetch(const std::string& target, const std::string& ac
 Result<Answer> Transport::Stream(const std::string& target, double seconds, const StopFlag& stop,
                                  const std::function<void()>& accepted, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(seconds, stop);
-  // Until it is open: all requests wait for credentials that are being asked for.
+  // Until it is accepted: all requests wait for credentials that are being asked for, and a proxy or a server that
+  // hangs may take the connection and never answer.
   const net::Wait opening = net::Wait::For(std::min(seconds, options_.request_seconds), stop);
   const Result<Identity> identity = credentials_.Now(opening);
   if (!identity.ok()) return identity.status();
   Attempt attempt(options_.metrics, "WATCH");
   const Result<std::unique_ptr<net::Connection>> connection = Open(*identity, opening);
   if (!connection.ok()) return connection.status();
-  if (Status status = net::SendRequest(**connection, Make("GET", target, kJson, *identity), wait); !status.ok())
+  if (Status status = net::SendRequest(**connection, Make("GET", target, kJson, *identity), opening); !status.ok())
     return status;
-  net::HttpReader reader(**connection, wait);
+  net::HttpReader reader(**connection, opening);
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
+  reader.SetDeadline(wait.deadline);
   Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
   attempt.Answered(head->code);
   if (head->code == 401) credentials_.Refuse(*identity);

@@ -31,6 +31,8 @@ class HttpReader {
 
   // Answers 1xx are passed over.
   Result<HttpHead> Head();
+  // What is read from now on has until then: the body of a stream may take longer than its head.
+  void SetDeadline(Instant deadline) { wait_.deadline = deadline; }
   // Calls `on_data` for each piece as it comes, until the body's end or until it returns false (ok).
   // REQUIRES: Head() was ok.
   Status Body(const std::function<bool(const char* data, size_t size)>& on_data);
@@ -48,7 +50,7 @@ class HttpReader {
   Status UntilEnd(const OnData& on_data);
 
   Connection& connection_;
-  const Wait wait_;
+  Wait wait_;
   HttpHead head_;
   std::string buffer_;  // read, and not yet taken
   bool whole_ = false;

@@ -325,17 +325,6 @@ TEST_F(RestClientTest, ARetryAfterThatIsNoNumberOfSecondsIsNone) {
   }
 }
 
-TEST_F(RestClientTest, APluginOfAWatchHasNoLongerThanOneOfARequest) {
-  Endpoint endpoint = To(1);
-  endpoint.exec = ExecPlugin{.command = "/bin/sh", .args = {"-c", "sleep 600"}};
-  RestClient client(endpoint, clock_, stop_, {.request_seconds = 0.3});
-  const Instant start = SteadyNow();
-  const Status status = client.Watch(
-      kPods, "", {.timeout_seconds = 60}, [](const WatchEvent&) { return true; }, stop_);
-  EXPECT_TRUE(status.Is(Code::kDeadline)) << status.ToString();
-  EXPECT_LT(SecondsBetween(start, SteadyNow()), 30) << "all other requests wait for it";
-}
-
 TEST_F(RestClientTest, EachAttemptIsCountedByItsVerbAndItsAnswer) {
   std::atomic<int> codes{0};
   const TlsPeer peer(server_, [&](TlsStream& stream) {

@@ -1,0 +1,85 @@
+// What ends a watch's wait, by the real client: until the server accepts it a request's deadline, then its own.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "operator/kube/rest_client.h"
+#include "tests/operator/tls_peer.h"
+
+namespace trainyard::kube {
+namespace {
+
+constexpr double kRequestSeconds = 0.5;
+
+class WatchStream : public testing::Test {
+ protected:
+  Endpoint To(int port) const {
+    Endpoint endpoint;
+    endpoint.host = "127.0.0.1";
+    endpoint.port = port;
+    endpoint.ca_pem = authority_.pem();
+    return endpoint;
+  }
+  Status Watch(const Endpoint& endpoint) {
+    RestClient client(endpoint, clock_, stop_, {.request_seconds = kRequestSeconds});
+    return client.Watch(
+        kPods, "", {.timeout_seconds = 60},
+        [this](const WatchEvent&) {
+          ++events_;
+          return true;
+        },
+        stop_);
+  }
+  void EndsSoon(const Endpoint& endpoint) {
+    const Instant start = SteadyNow();
+    const Status status = Watch(endpoint);
+    EXPECT_TRUE(status.Is(Code::kDeadline)) << status.ToString();
+    EXPECT_LT(SecondsBetween(start, SteadyNow()), 30) << "of the 60 that the watch may take";
+  }
+
+  SystemClock clock_;
+  StopFlag stop_;
+  int events_ = 0;
+  TestCertificate authority_ = TestCertificate::Authority("authority");
+  TestCertificate server_{"server", &authority_, nullptr, "IP:127.0.0.1"};
+};
+
+// All other requests wait for it.
+TEST_F(WatchStream, APluginHasNoLongerThanThatOfARequest) {
+  Endpoint endpoint = To(1);
+  endpoint.exec = ExecPlugin{.command = "/bin/sh", .args = {"-c", "sleep 600"}};
+  EndsSoon(endpoint);
+}
+
+// A load balancer in front of servers that are all gone, for instance: the cache would be taken for a fresh one.
+TEST_F(WatchStream, AServerThatTakesItAndNeverAnswersHasNoLongerThanForARequest) {
+  const TlsPeer silent(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.ReadRequest();
+  });
+  EndsSoon(To(silent.port()));
+  const TlsPeer half(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Send("HTTP/1.1 200 OK\r\n");
+    stream.ReadRequest();
+  });
+  EndsSoon(To(half.port()));
+}
+
+TEST_F(WatchStream, OneThatIsAcceptedGoesOnWhileNothingHappens) {
+  const TlsPeer quiet(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    usleep(static_cast<useconds_t>(3e6 * kRequestSeconds));
+    const std::string event = R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}})"
+                              "\n";
+    char length[9];
+    snprintf(length, sizeof length, "%zx", event.size());
+    stream.Send(std::string(length) + "\r\n" + event + "\r\n0\r\n\r\n");
+  });
+  const Status status = Watch(To(quiet.port()));
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(events_, 1);
+}
+
+}  // namespace
+}  // namespace trainyard::kube
