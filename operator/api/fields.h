@@ -91,8 +91,8 @@ void Fields(V& v, Restart& r) {
              "uncharged never end the job: their restarts wait longer and longer instead. Default 3."});
   v.Object("backoff", r.backoff, {"The wait before a restart."});
   v.Object("avoidNodes", r.avoid_nodes,
-           {"Nodes on which workers keep failing: pods of later attempts require another "
-            "kubernetes.io/hostname. When pods find no node for two minutes, all are allowed again."});
+           {"Nodes on which workers keep failing: pods of later attempts require another. "
+            "When pods find no node for two minutes, all are allowed again."});
   v.List("rules", r.rules,
          {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
           "restart. Behind the job's own stand always: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, "

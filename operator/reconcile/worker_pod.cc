@@ -178,23 +178,25 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, const st
 }
 
 // Required of every term, since one that matches is enough; a term without any requirement matches no node, and stays.
+// By the node's name, which is what a pod tells: its label kubernetes.io/hostname may be another. The API takes one
+// name a requirement.
 void AvoidNodes(const TrainingJob& job, Json& spec) {
-  Json names = Json::array();
+  Json others = Json::array();
   for (const api::AvoidedNode& node : job.status.avoided_nodes) {
-    if (node.failures >= job.spec.restart.avoid_nodes.after_failures) names.push_back(node.node);
+    if (node.failures >= job.spec.restart.avoid_nodes.after_failures)
+      others.push_back({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {node.node}}});
   }
-  if (names.empty()) return;
-  const Json other = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", names}};
+  if (others.empty()) return;
   Json& required =
       ObjectAt(ObjectAt(ObjectAt(spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution");
   Json& terms = required["nodeSelectorTerms"];
   if (terms.is_null()) {
-    terms = Json::array({{{"matchExpressions", Json::array({other})}}});
+    terms = Json::array({{{"matchFields", others}}});
     return;
   }
   for (Json& term : terms) {
-    if (!json::List(term, "matchExpressions").empty() || !json::List(term, "matchFields").empty())
-      Append(term, "matchExpressions", other);
+    if (json::List(term, "matchExpressions").empty() && json::List(term, "matchFields").empty()) continue;
+    for (const Json& other : others) Append(term, "matchFields", other);
   }
 }
 

@@ -74,24 +74,26 @@ TEST(AvoidNodes, IsSaidOnce) {
 Json AffinityOf(const Json& own) {
   Scene scene(1, 3);
   scene.status().avoided_nodes = {{.node = "a", .failures = 2, .until = kNow},
-                                  {.node = "b", .failures = 1, .until = kNow}};
+                                  {.node = "b", .failures = 1, .until = kNow},
+                                  {.node = "c", .failures = 3, .until = kNow}};
   if (!own.is_null()) scene.spec().pod_template["spec"]["affinity"] = own;
   return WorkerPod(scene.job(), 3, 0, "")["spec"].value("affinity", Json());
 }
 
 TEST(AvoidNodes, ThePodRequiresAnotherNode) {
-  const Json other = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", {"a"}}};
+  const Json a = {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {"a"}}};
+  const Json c = {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {"c"}}};
   const auto with_terms = [](Json terms) {
     return Json{{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", {{"nodeSelectorTerms", terms}}}}}};
   };
-  EXPECT_EQ(AffinityOf(nullptr), with_terms({{{"matchExpressions", {other}}}}));
+  EXPECT_EQ(AffinityOf(nullptr), with_terms({{{"matchFields", {a, c}}}}));
   // One term that matches is enough, so each has to have it; one without requirements matches nothing.
   const Json zone = {{"key", "zone"}, {"operator", "In"}, {"values", {"z"}}};
   const Json field = {{"key", "metadata.name"}, {"operator", "In"}, {"values", {"n"}}};
-  EXPECT_EQ(AffinityOf(with_terms({{{"matchExpressions", {zone}}}, {{"matchFields", {field}}}, Json::object()})),
-            with_terms({{{"matchExpressions", {zone, other}}},
-                        {{"matchFields", {field}}, {"matchExpressions", {other}}},
-                        Json::object()}));
+  EXPECT_EQ(
+      AffinityOf(with_terms({{{"matchExpressions", {zone}}}, {{"matchFields", {field}}}, Json::object()})),
+      with_terms(
+          {{{"matchExpressions", {zone}}, {"matchFields", {a, c}}}, {{"matchFields", {field, a, c}}}, Json::object()}));
   const Json apart = {{"podAntiAffinity", {{"x", 1}}}, {"nodeAffinity", {{"preferred", {1}}}}};
   const Json merged = AffinityOf(apart);
   EXPECT_EQ(merged["podAntiAffinity"], apart["podAntiAffinity"]);

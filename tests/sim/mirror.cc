@@ -74,9 +74,9 @@ PodView ViewOfPod(const Json& pod) {
   const Json& affinity =
       Field(Field(Field(spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution");
   for (const Json& term : List(affinity, "nodeSelectorTerms")) {
-    for (const Json& expression : List(term, "matchExpressions")) {
-      if (Text(expression, "operator") != "NotIn") continue;
-      for (const Json& node : List(expression, "values")) view.avoids.insert(node);
+    for (const Json& field : List(term, "matchFields")) {
+      if (Text(field, "key") != "metadata.name" || Text(field, "operator") != "NotIn") continue;
+      for (const Json& node : List(field, "values")) view.avoids.insert(node);
     }
   }
   for (const Json& owner : List(metadata, "ownerReferences")) view.owner_uid = Text(owner, "uid");
