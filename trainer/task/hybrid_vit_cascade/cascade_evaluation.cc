@@ -20,7 +20,8 @@
 namespace trainyard::hvc {
 namespace {
 
-constexpr int64_t kTimes = 4;  // of the diffusion, spread over it, at which a patient's loss is measured
+constexpr int64_t kReadAtOnce = 8;  // patients
+constexpr int64_t kTimes = 4;       // of the diffusion, spread over it, at which a patient's loss is measured
 
 // What one patient gives. Sums over patients, each by one rank.
 enum Slot : size_t {
@@ -79,12 +80,16 @@ class CascadeEvaluation : public Evaluation {
     slots_.assign(static_cast<size_t>(items()) * kSlots + static_cast<size_t>(pictures_ * rows_ * columns_), 0);
   }
 
-  int num_chunks() const override { return static_cast<int>((items() + setup_.world - 1) / setup_.world); }
+  int num_chunks() const override {
+    return static_cast<int>(mean_chunks() + (items() + setup_.world - 1) / setup_.world);
+  }
 
+  // The volumes of the mean come first, some at a time: no rank waits for another until it has read them all.
   void RunChunk(int chunk) override {
-    const int64_t item = int64_t{chunk} * setup_.world + setup_.rank;
-    if (item >= items()) return;
     const c10::InferenceMode inference;
+    if (chunk < mean_chunks()) return setup_.means.Read(setup_.stage, (int64_t{chunk} + 1) * kReadAtOnce);
+    const int64_t item = (chunk - mean_chunks()) * setup_.world + setup_.rank;
+    if (item >= items()) return;
     const int64_t patient = PatientOf(item);
     const PatientTensors tensors = setup_.patients.At(patient, setup_.stage);
     const std::span<double> out(slots_.data() + static_cast<size_t>(item) * kSlots, kSlots);
@@ -132,6 +137,9 @@ class CascadeEvaluation : public Evaluation {
 
  private:
   int64_t items() const { return std::ssize(val_) + std::ssize(test_); }
+  int64_t mean_chunks() const {
+    return sampled_ + std::ssize(test_) > 0 ? (setup_.means.count() + kReadAtOnce - 1) / kReadAtOnce : 0;
+  }
   int64_t PatientOf(int64_t item) const {
     return item < std::ssize(val_) ? val_[static_cast<size_t>(item)]
                                    : test_[static_cast<size_t>(item - std::ssize(val_))];
@@ -262,22 +270,34 @@ class CascadeEvaluation : public Evaluation {
 
 }  // namespace
 
-at::Tensor MeanVolumes::At(size_t stage) const {
-  const std::lock_guard lock(mutex_);
-  if (const auto it = made_.find(stage); it != made_.end()) return it->second;
-  const std::vector<int64_t>& train = patients_.split().train;
-  const int64_t count = std::min(kMostPatients, std::ssize(train));
-  at::Tensor sum;
-  for (int64_t i = 0; i < count; ++i) {
-    const at::Tensor volume = patients_.At(train[static_cast<size_t>(i)], stage).volume;
-    if (sum.defined()) {
-      sum.add_(volume);
+int64_t MeanVolumes::count() const { return std::min(kMostPatients, std::ssize(patients_.split().train)); }
+
+void MeanVolumes::ReadLocked(size_t stage, int64_t patients) const {
+  if (stage_ != stage) {
+    sum_ = mean_ = at::Tensor();
+    read_ = 0;
+    stage_ = stage;
+  }
+  for (; read_ < std::min(patients, count()); ++read_) {
+    const at::Tensor volume = patients_.At(patients_.split().train[static_cast<size_t>(read_)], stage).volume;
+    if (sum_.defined()) {
+      sum_.add_(volume);
     } else {
-      sum = volume.clone();
+      sum_ = volume.clone();
     }
   }
-  made_.clear();  // of a stage that has ended
-  return made_[stage] = sum.div_(static_cast<double>(count));
+}
+
+void MeanVolumes::Read(size_t stage, int64_t patients) const {
+  const std::lock_guard lock(mutex_);
+  ReadLocked(stage, patients);
+}
+
+at::Tensor MeanVolumes::At(size_t stage) const {
+  const std::lock_guard lock(mutex_);
+  ReadLocked(stage, count());
+  if (!mean_.defined()) mean_ = sum_.div_(static_cast<double>(count()));
+  return mean_;
 }
 
 at::Tensor SampleVolumes(const CascadeModel& model, Weights& weights, size_t stage, const at::Tensor& xrays,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "trainer/task/hybrid_vit_cascade/cascade_data.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_model.h"
@@ -13,19 +14,27 @@
 
 namespace trainyard::hvc {
 
-// The mean of the training part's volumes at the size of a stage, made when it is first asked for: what a model that
-// looks at no X-ray could say. Of kMostPatients at most.
+// The mean of the training part's volumes at the size of a stage: what a model that looks at no X-ray could say. Of
+// kMostPatients at most. Keeps the stage that was asked for last. Thread-safe.
 class MeanVolumes {
  public:
   static constexpr int64_t kMostPatients = 256;
   // `patients` must outlive it.
   explicit MeanVolumes(const Patients& patients) : patients_(patients) {}
+  int64_t count() const;  // of the patients that it is the mean of
+  // Reads the first so many, unless it has: whoever must not wait long asks for some more each time.
+  void Read(size_t stage, int64_t patients) const;
+  // Reads those that are still missing.
   at::Tensor At(size_t stage) const;  // (1, S, S, S)
 
  private:
+  void ReadLocked(size_t stage, int64_t patients) const;
+
   const Patients& patients_;
   mutable std::mutex mutex_;
-  mutable std::map<size_t, at::Tensor> made_;
+  mutable std::optional<size_t> stage_;
+  mutable int64_t read_ = 0;
+  mutable at::Tensor sum_, mean_;
 };
 
 struct EvaluationSetup {
