@@ -29,6 +29,8 @@ bool MayChange(const Json& old) {
   return json::Whole(json::Field(old, "status"), "attempt") == 0 || json::Flag(json::Field(old, "spec"), "suspend");
 }
 
+// The server evaluates these with every write of a status as well, and each costs it about 0.2 ms: what holds for a
+// spec that does not change comes first.
 constexpr char kNotBegunCel[] = "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0";
 
 std::string SameCel(const std::string& field) {
@@ -37,11 +39,10 @@ std::string SameCel(const std::string& field) {
 }
 
 Rule KeptWhileRunning(const char* field) {
-  return {
-      std::string(kNotBegunCel) + " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend) || (" + SameCel(field) + ")",
-      std::string(field) + " may change only before the first attempt, or while spec.suspend is true",
-      std::string("spec.") + field, true,
-      [field](const Json& now, const Json* old) { return !old || MayChange(*old) || IsSame(now, *old, field); }};
+  return {"(" + SameCel(field) + ") || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend) || " + kNotBegunCel,
+          std::string(field) + " may change only before the first attempt, or while spec.suspend is true",
+          std::string("spec.") + field, true,
+          [field](const Json& now, const Json* old) { return !old || MayChange(*old) || IsSame(now, *old, field); }};
 }
 
 std::string GangOf(const Json& job) {
@@ -56,8 +57,8 @@ std::string GangCel(const std::string& job) {
 
 // The PodGroups of a gang go while the job is being suspended: those of one that it no longer has would stay.
 Rule GangKeptUntilSuspended() {
-  return {std::string(kNotBegunCel) + " || (has(oldSelf.status.phase) && oldSelf.status.phase == '" + kSuspended +
-              "') || " + GangCel("self") + " == " + GangCel("oldSelf"),
+  return {GangCel("self") + " == " + GangCel("oldSelf") + " || " + kNotBegunCel +
+              " || (has(oldSelf.status.phase) && oldSelf.status.phase == '" + kSuspended + "')",
           "gang may change only before the first attempt, or once the job is Suspended", "spec.scheduling.gang", true,
           [](const Json& now, const Json* old) {
             const Json& status = json::Field(old ? *old : now, "status");

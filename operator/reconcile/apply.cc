@@ -232,6 +232,7 @@ void Executor::NoteConfirmed(const TrainingJob& job, int64_t attempt, Instant as
   if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
   if (memory.confirmed_attempt != attempt) {
     memory.made.clear();
+    memory.made_at.reset();
     memory.coming.clear();
   }
   memory.confirmed_attempt = attempt;
@@ -264,7 +265,9 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
     ranks.insert(ranks.end(), late.begin(), late.end());
   }
   const MutexLock lock(mutex_);
-  outcome.made = memory_[job.Key()].made;
+  const Memory& memory = memory_[job.Key()];
+  outcome.made = memory.made;
+  if (memory.made_at) outcome.made_seconds_ago = SecondsBetween(*memory.made_at, clock_.Steady());
   return status;
 }
 
@@ -308,7 +311,7 @@ Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
   memory.made.insert(rank);
-  memory.coming[rank] = clock_.Steady();
+  memory.made_at = memory.coming[rank] = clock_.Steady();
   return Status::Ok();
 }
 

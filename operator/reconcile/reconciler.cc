@@ -120,6 +120,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   if (!outcome.group_news.empty()) NoteGroup(observed, outcome.group_news, plan, now);
   if (!outcome.master.empty()) plan.status.master.address = outcome.master;
   if (plan.needs_services) CountCreated(observed, outcome.made, plan);
+  plan.made_seconds_ago = outcome.made_seconds_ago;
   // A pod that went again before any cache saw it wakes nobody.
   if (!plan.creates.empty() || !observed.coming.empty()) plan.RequeueIn(kCacheLagSeconds);
   return status;
@@ -142,7 +143,7 @@ void Reconciler::NoteSuccess(const std::string& key) {
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
   const std::optional<double> again = plan.requeue_after_seconds;
   if (plan.events.empty()) {
-    const double delay = WriteDelay(job.status, plan.status, SinceWritten(job.Key()), now);
+    const double delay = WriteDelay(job.status, plan.status, {SinceWritten(job.Key()), plan.made_seconds_ago}, now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
   }
   if (const Status status = WriteStatus(job, plan.status, now); !status.ok()) return {status, AtLatest(again)};

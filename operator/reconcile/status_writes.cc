@@ -1,6 +1,7 @@
 #include "operator/reconcile/status_writes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "operator/api/json.h"
 #include "operator/reconcile/conditions.h"
@@ -9,7 +10,7 @@ namespace trainyard::reconcile {
 namespace {
 
 using api::Json;
-constexpr double kCountsSeconds = 1, kLongestSeconds = 10;
+constexpr double kCountsSeconds = 1, kLongestSeconds = 10, kMadeSeconds = 5;
 
 // A third of the time that the attempt has taken so far.
 double Interval(const api::JobStatus& status, Time now) {
@@ -29,16 +30,31 @@ api::JobStatus WithCountsOf(const api::JobStatus& before, api::JobStatus after) 
   return after;
 }
 
+// `after` as if its pods, which were all created since, were not known of.
+api::JobStatus WithPodsOf(const api::JobStatus& before, api::JobStatus after) {
+  after = WithCountsOf(before, std::move(after));
+  after.workers.created = before.workers.created;
+  after.master = before.master;
+  if (after.phase == api::kStarting) after.phase = before.phase;
+  std::erase_if(after.conditions, [&](const api::Condition& condition) {
+    return (condition.type == kScheduledCondition || condition.type == kWorkersReadyCondition) &&
+           !FindCondition(before, condition.type);
+  });
+  return after;
+}
+
+// Until when, after what was done so long ago.
+double Left(double seconds, const std::optional<double>& ago) { return ago ? std::max(seconds - *ago, 0.0) : 0; }
+
 }  // namespace
 
-double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, std::optional<double> seconds_ago,
-                  Time now) {
-  const double interval = Interval(after, now);
-  if (!seconds_ago || *seconds_ago >= interval) return 0;
+double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, const Since& since, Time now) {
   const Json old = api::StatusToJson(before);
   if (api::StatusToJson(after) == old) return 0;
-  const bool counts = api::StatusToJson(WithCountsOf(before, after)) == old;
-  return counts ? interval - *seconds_ago : 0;
+  if (api::StatusToJson(WithCountsOf(before, after)) == old) return Left(Interval(after, now), since.written);
+  const bool whole = after.workers.created > before.workers.created && after.workers.created == after.workers.desired;
+  if (whole && api::StatusToJson(WithPodsOf(before, after)) == old) return Left(kMadeSeconds, since.made);
+  return 0;
 }
 
 }  // namespace trainyard::reconcile

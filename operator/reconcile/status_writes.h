@@ -8,11 +8,17 @@
 
 namespace trainyard::reconcile {
 
-// Seconds until `after` is due in the place of `before`, the last of which was written so many seconds ago (nothing:
-// not by us). While pods come, counts change with every one of them: those alone are written once a second, and less
-// often, up to every ten seconds, the longer it takes. Whatever else has changed is due at once.
-double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, std::optional<double> seconds_ago,
-                  Time now);
+// How long ago, in seconds, something was done by this process; nothing: it was not.
+struct Since {
+  std::optional<double> written;  // the job's status
+  std::optional<double> made;     // the last pod of the attempt
+};
+
+// Seconds until `after` is due in the place of `before`. While pods come, counts change with every one of them: those
+// alone are written once a second, and less often, up to every ten seconds, the longer it takes. That all pods of an
+// attempt were created has five seconds, in which one write may say that they run as well. Whatever else has changed
+// is due at once.
+double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, const Since& since, Time now);
 
 }  // namespace trainyard::reconcile
 

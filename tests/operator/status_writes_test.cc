@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "operator/reconcile/conditions.h"
 #include "tests/operator/builders.h"
@@ -20,16 +21,18 @@ api::JobStatus Starting() {
   return status;
 }
 
+Since Written(double ago) { return {.written = ago, .made = std::nullopt}; }
+
 TEST(StatusWrites, CountsAloneAreWrittenOnceASecond) {
   const api::JobStatus before = Starting();
   api::JobStatus after = before;
   after.workers.active = 4;
   after.workers.ready = 3;
   SetCondition(after, kScheduledCondition, true, "AllWorkersScheduled", "4 of 4 workers are scheduled", kNow, 1);
-  EXPECT_NEAR(WriteDelay(before, after, 0.25, kNow), 0.75, 1e-9);
-  EXPECT_EQ(WriteDelay(before, after, 1, kNow), 0);
-  EXPECT_EQ(WriteDelay(before, after, std::nullopt, kNow), 0) << "nothing was written by this process";
-  EXPECT_EQ(WriteDelay(before, before, 0.25, kNow), 0) << "there is nothing to come back for";
+  EXPECT_NEAR(WriteDelay(before, after, Written(0.25), kNow), 0.75, 1e-9);
+  EXPECT_EQ(WriteDelay(before, after, Written(1), kNow), 0);
+  EXPECT_EQ(WriteDelay(before, after, {}, kNow), 0) << "nothing was written by this process";
+  EXPECT_EQ(WriteDelay(before, before, Written(0.25), kNow), 0) << "there is nothing to come back for";
 }
 
 TEST(StatusWrites, CountsOfALongStartAreWrittenLessOften) {
@@ -38,8 +41,8 @@ TEST(StatusWrites, CountsOfALongStartAreWrittenLessOften) {
     before.attempt_time = After(kNow, -age);
     api::JobStatus after = before;
     after.workers.active = 4;
-    EXPECT_NEAR(WriteDelay(before, after, 0.25, kNow), interval - 0.25, 1e-9) << age;
-    EXPECT_EQ(WriteDelay(before, after, interval, kNow), 0) << age;
+    EXPECT_NEAR(WriteDelay(before, after, Written(0.25), kNow), interval - 0.25, 1e-9) << age;
+    EXPECT_EQ(WriteDelay(before, after, Written(interval), kNow), 0) << age;
   }
 }
 
@@ -59,7 +62,47 @@ TEST(StatusWrites, WhateverElseChangesIsWrittenAtOnce) {
     api::JobStatus after = before;
     after.workers.active = 2;
     change(after);
-    EXPECT_EQ(WriteDelay(before, after, 0.01, kNow), 0) << api::StatusToJson(after).dump();
+    EXPECT_EQ(WriteDelay(before, after, {.written = 0.01, .made = 0.01}, kNow), 0) << api::StatusToJson(after).dump();
+  }
+}
+
+// What an attempt's beginning writes, and what is known once its pods were created.
+std::pair<api::JobStatus, api::JobStatus> Created() {
+  api::JobStatus before;
+  before.attempt = 1;
+  before.phase = api::kPending;
+  before.workers.desired = 4;
+  before.master.port = 29500;
+  api::JobStatus after = before;
+  after.phase = api::kStarting;
+  after.workers.created = after.workers.active = 4;
+  after.master.address = "10.0.0.1";
+  SetCondition(after, kScheduledCondition, false, "Waiting", "0 of 4 workers are scheduled", kNow, 1);
+  SetCondition(after, kWorkersReadyCondition, false, "Waiting", "0 of 4 workers are ready", kNow, 1);
+  return {before, after};
+}
+
+TEST(StatusWrites, ThatAllPodsWereCreatedWaitsForThemToRun) {
+  auto [before, after] = Created();
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
+  EXPECT_EQ(WriteDelay(before, after, {.written = 100, .made = 5}, kNow), 0);
+  EXPECT_EQ(WriteDelay(before, after, Written(0.5), kNow), 0) << "this process has made none";
+  before.phase = after.phase = api::kRestarting;
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
+}
+
+TEST(StatusWrites, WhatComesWithTheCreationIsNoReasonToWait) {
+  const std::function<void(api::JobStatus&)> changes[] = {
+      [](api::JobStatus& status) { status.workers.created = 3; },
+      [](api::JobStatus& status) { status.phase = api::kRunning; },
+      [](api::JobStatus& status) { status.workers.failed = 1; },
+      [](api::JobStatus& status) { status.checkpoint.step = 5; },
+      [](api::JobStatus& status) { SetCondition(status, kRunningCondition, true, "AllWorkersReady", "", kNow, 1); },
+  };
+  for (const auto& change : changes) {
+    auto [before, after] = Created();
+    change(after);
+    EXPECT_EQ(WriteDelay(before, after, {.written = 0.01, .made = 0.01}, kNow), 0) << api::StatusToJson(after).dump();
   }
 }
 
