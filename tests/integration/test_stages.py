@@ -46,7 +46,7 @@ def saved(tmp_path, name, step, key):
 
 
 # In each stage, and before and after the boundary: the fault comes in the step after so many.
-@pytest.mark.parametrize("steps", [3, FIRST - 1, FIRST, FIRST + 1, 15])
+@pytest.mark.parametrize("steps", [3, pytest.param(FIRST - 1, marks=harness.thorough), FIRST, FIRST + 1, pytest.param(15, marks=harness.thorough)])
 def test_an_interruption_changes_no_bit(tmp_path, steps):
     assert train(tmp_path, "whole", 2).returncode == 0
     broken = train(tmp_path, "broken", 2, fault=f"forward:1:{steps}")
