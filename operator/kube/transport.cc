@@ -194,7 +194,7 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
   net::HttpReader reader(**connection, opening);
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
-  reader.SetDeadline(wait.deadline);
+  if (head->code == 200) reader.SetDeadline(wait.deadline);
   Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
   attempt.Answered(head->code);
   if (head->code == 401) credentials_.Refuse(*identity);

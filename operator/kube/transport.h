@@ -52,7 +52,7 @@ class Transport {
   // it may have been delivered. `accept`: the form of it that is wanted.
   Result<Answer> Fetch(const std::string& target, const std::string& accept, const OnData& on_data);
   // The same on a connection of its own: `accepted` is called before the first piece, and it goes on until the body
-  // ends, `on_data` returns false, or `stop`. Takes at most `seconds`, and until the answer begins request_seconds.
+  // ends, `on_data` returns false, or `stop`. Takes at most `seconds`, and until the server accepts it request_seconds.
   Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop,
                         const std::function<void()>& accepted, const OnData& on_data);
 

@@ -311,7 +311,8 @@ Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
   memory.made.insert(rank);
-  memory.made_at = memory.coming[rank] = clock_.Steady();
+  memory.coming[rank] = clock_.Steady();
+  if (!memory.made_at) memory.made_at = memory.coming[rank];
   return Status::Ok();
 }
 

@@ -28,7 +28,7 @@ struct Outcome {
   bool master_moved = false;  // it is not where the attempt's pods look for it: none is created
   std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
   IndexSet made;              // workers of the attempt whose pods this process has created or found
-  std::optional<double> made_seconds_ago;  // the last of them; nothing: none was
+  std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
 };
 
 // Thread-safe for different jobs at once.
@@ -64,7 +64,7 @@ class Executor {
     Instant confirmed_at{};
     // Of that attempt: the workers whose pods were created, and those of them that no cache has shown.
     IndexSet made;
-    std::optional<Instant> made_at;  // the last of them
+    std::optional<Instant> made_at;  // the first of them
     std::map<int64_t, Instant> coming;
     Topic topic{};  // of the last plan
     Problem problem;

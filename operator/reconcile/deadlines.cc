@@ -83,7 +83,7 @@ std::optional<FailedWorker> LateWorker(const Observed& observed, Plan& plan, Tim
   // A worker that is unready later has started once.
   const std::vector<int64_t> unready = Lacking(observed, [](const PodRecord& pod) { return pod.ready; });
   if (unready.empty() || IsTrue(observed.job.status, kRunningCondition)) return std::nullopt;
-  // What is not written yet is written by this pass.
+  // What is not written yet is so from the pass on that writes it: a second later, or five after a start.
   const api::Condition* scheduled = FindCondition(observed.job.status, kScheduledCondition);
   const bool known = scheduled && scheduled->status == "True";
   if (!IsOver(known ? scheduled->last_transition_time.value_or(now) : now, deadlines.start_seconds, plan, now))

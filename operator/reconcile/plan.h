@@ -77,7 +77,7 @@ struct Plan {
   std::vector<JobEvent> events;  // sent once the status is written
   bool delete_job = false;
   std::optional<double> requeue_after_seconds;
-  std::optional<double> made_seconds_ago;  // once it is carried out: when the last pod of the attempt was created
+  std::optional<double> made_seconds_ago;  // once it is carried out: when the first pod of the attempt was created
 
   void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }
   // Whether the moment has come; until it does, the job is looked at again then.

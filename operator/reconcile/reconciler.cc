@@ -119,7 +119,12 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   }
   if (!outcome.group_news.empty()) NoteGroup(observed, outcome.group_news, plan, now);
   if (!outcome.master.empty()) plan.status.master.address = outcome.master;
-  if (plan.needs_services) CountCreated(observed, outcome.made, plan);
+  if (plan.needs_services) {
+    CountCreated(observed, outcome.made, plan);
+  } else if (plan.status.attempt == job.status.attempt) {
+    // The status that waited to say so (status_writes.h) may be written for another reason.
+    CountCreated(observed, observed.made, plan);
+  }
   plan.made_seconds_ago = outcome.made_seconds_ago;
   // A pod that went again before any cache saw it wakes nobody.
   if (!plan.creates.empty() || !observed.coming.empty()) plan.RequeueIn(kCacheLagSeconds);

@@ -43,7 +43,7 @@ api::JobStatus WithPodsOf(const api::JobStatus& before, api::JobStatus after) {
   return after;
 }
 
-// Until when, after what was done so long ago.
+// What is left of so many seconds after what was done so long ago.
 double Left(double seconds, const std::optional<double>& ago) { return ago ? std::max(seconds - *ago, 0.0) : 0; }
 
 }  // namespace

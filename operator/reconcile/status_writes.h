@@ -11,13 +11,14 @@ namespace trainyard::reconcile {
 // How long ago, in seconds, something was done by this process; nothing: it was not.
 struct Since {
   std::optional<double> written;  // the job's status
-  std::optional<double> made;     // the last pod of the attempt
+  std::optional<double> made;     // the first pod of the attempt
 };
 
 // Seconds until `after` is due in the place of `before`. While pods come, counts change with every one of them: those
 // alone are written once a second, and less often, up to every ten seconds, the longer it takes. That all pods of an
-// attempt were created has five seconds, in which one write may say that they run as well. Whatever else has changed
-// is due at once.
+// attempt were created has five seconds from the first of them, in which one write may say that they run as well: no
+// longer, for until then nobody else knows what was created, nor the address that the pods were told. Whatever else has
+// changed is due at once.
 double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, const Since& since, Time now);
 
 }  // namespace trainyard::reconcile

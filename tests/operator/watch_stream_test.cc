@@ -8,7 +8,7 @@
 namespace trainyard::kube {
 namespace {
 
-constexpr double kRequestSeconds = 0.5;
+constexpr double kShort = 0.5;
 
 class WatchStream : public testing::Test {
  protected:
@@ -19,8 +19,8 @@ class WatchStream : public testing::Test {
     endpoint.ca_pem = authority_.pem();
     return endpoint;
   }
-  Status Watch(const Endpoint& endpoint) {
-    RestClient client(endpoint, clock_, stop_, {.request_seconds = kRequestSeconds});
+  Status Watch(const Endpoint& endpoint, double request_seconds) {
+    RestClient client(endpoint, clock_, stop_, {.request_seconds = request_seconds});
     return client.Watch(
         kPods, "", {.timeout_seconds = 60},
         [this](const WatchEvent&) {
@@ -31,7 +31,7 @@ class WatchStream : public testing::Test {
   }
   void EndsSoon(const Endpoint& endpoint) {
     const Instant start = SteadyNow();
-    const Status status = Watch(endpoint);
+    const Status status = Watch(endpoint, kShort);
     EXPECT_TRUE(status.Is(Code::kDeadline)) << status.ToString();
     EXPECT_LT(SecondsBetween(start, SteadyNow()), 30) << "of the 60 that the watch may take";
   }
@@ -63,20 +63,27 @@ TEST_F(WatchStream, AServerThatTakesItAndNeverAnswersHasNoLongerThanForARequest)
     stream.ReadRequest();
   });
   EndsSoon(To(half.port()));
+  const TlsPeer refuses(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Send("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 100\r\n\r\n<html>");
+    stream.ReadRequest();
+  });
+  EndsSoon(To(refuses.port()));
 }
 
 TEST_F(WatchStream, OneThatIsAcceptedGoesOnWhileNothingHappens) {
+  constexpr double kRequest = 3;  // what is busy takes its time to open one
   const TlsPeer quiet(server_, [](TlsStream& stream) {
     stream.ReadRequest();
     stream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-    usleep(static_cast<useconds_t>(3e6 * kRequestSeconds));
+    usleep(static_cast<useconds_t>(1.5e6 * kRequest));
     const std::string event = R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}})"
                               "\n";
     char length[9];
     snprintf(length, sizeof length, "%zx", event.size());
     stream.Send(std::string(length) + "\r\n" + event + "\r\n0\r\n\r\n");
   });
-  const Status status = Watch(To(quiet.port()));
+  const Status status = Watch(To(quiet.port()), kRequest);
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_EQ(events_, 1);
 }

@@ -5,8 +5,8 @@
 namespace trainyard::local {
 
 // 127.N.0.0/16 with a random N from kFirstBlock to kLastBlock that no other living AddressBlock of this network
-// namespace has, whoever runs it; N is shared only where all are taken. Free again when the object, or its process,
-// ends.
+// namespace has, whoever runs it; N is shared where none can be held, since all are or the system refuses. Free again
+// when the object, or its process, ends.
 inline constexpr int kFirstBlock = 2, kLastBlock = 250;
 
 class AddressBlock {

@@ -84,7 +84,7 @@ void Agent::TakeChanges() {
     const std::string uid = json::Text(event.object["metadata"], "uid");
     if (event.type == "DELETED") {
       pods_.erase(uid);
-      Drop(PodFiles(node_.state, event.object));
+      Drop(PodFiles(node_.state, event.object).root());
     } else if (const auto known = pods_.find(uid); known != pods_.end()) {
       known->second->Update(event.object);
     } else {
@@ -93,8 +93,8 @@ void Agent::TakeChanges() {
   }
 }
 
-void Agent::Drop(const PodFiles& pod) {
-  if (const Status dropped = pod.DropVolumes(); !dropped.ok())
+void Agent::Drop(const std::filesystem::path& root) {
+  if (const Status dropped = PodFiles::DropVolumes(root); !dropped.ok())
     log_.Warning("what a pod has left behind stays", {{"error", dropped.ToString()}});
 }
 
@@ -103,9 +103,11 @@ void Agent::DropStrays(const Json& pods) {
   for (const Json& pod : pods) known.insert(PodFiles(node_.state, pod).root());
   std::error_code error;
   using Folders = std::filesystem::directory_iterator;
-  for (Folders folder(node_.state / "pods", error); !error && folder != Folders(); folder.increment(error)) {
-    const bool real = folder->symlink_status(error).type() == std::filesystem::file_type::directory;
-    if (real && !known.contains(folder->path())) Drop(PodFiles(folder->path()));
+  for (Folders folder(node_.state / "pods", error); !error && folder != Folders() && !stopping_;
+       folder.increment(error)) {
+    if (known.contains(folder->path()) || !PodFiles::IsRoot(folder->path())) continue;
+    EndSessions(folder->path());
+    Drop(folder->path());
   }
 }
 
@@ -206,13 +208,10 @@ void Agent::WriteStatus(PodRunner& runner) {
   if (written.ok()) runner.Update(written.body);
 }
 
-// Whoever was killed had no time to write down what it had just started, and what has no parent any more may have
-// written over its environment: one of the two is enough.
-bool Agent::EndProcesses(const Json& pod) const {
-  const PodFiles files(node_.state, pod);
+bool Agent::EndSessions(const std::filesystem::path& root) const {
   bool any = false;
   constexpr size_t kMost = 64 << 10;
-  std::istringstream file(RegularFile(files.root() / "processes").Read(0, kMost));
+  std::istringstream file(RegularFile(root / "processes").Read(0, kMost));
   // Ticks since boot come again after the next one: a line of another boot, or of an earlier version, which does not
   // say of which it is, could name anyone.
   const std::string boot_id = BootId();
@@ -222,6 +221,14 @@ bool Agent::EndProcesses(const Json& pod) const {
     std::string start, boot;
     if (words >> pid >> start >> boot && boot == boot_id) any |= KillOldSession(pid, start);
   }
+  return any;
+}
+
+// Whoever was killed had no time to write down what it had just started, and what has no parent any more may have
+// written over its environment: one of the two is enough.
+bool Agent::EndProcesses(const Json& pod) const {
+  const PodFiles files(node_.state, pod);
+  bool any = EndSessions(files.root());
   for (const char* list : {"initContainers", "containers"}) {
     const Json& containers = json::List(json::Field(pod, "spec"), list);
     for (const Json& container : containers) any |= KillCarriers(files.Mark(json::Text(container, "name")));
@@ -269,7 +276,7 @@ void Agent::RemoveIfDeleted(const Json& pod) {
   api_.Delete(
       kube::kPods, metadata["namespace"], metadata["name"],
       {.dry_run = false, .uid = metadata["uid"], .resource_version = "", .grace_seconds = 0, .propagation = ""});
-  Drop(PodFiles(node_.state, pod));  // nobody watches yet
+  Drop(PodFiles(node_.state, pod).root());  // nobody watches yet
 }
 
 }  // namespace trainyard::local

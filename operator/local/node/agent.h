@@ -45,7 +45,7 @@ class Agent {
   void TakeChanges();
   void Adopt(const Json& pod);
   // What a pod that is gone had of its own on the disk.
-  void Drop(const PodFiles& pod);
+  void Drop(const std::filesystem::path& root);
   // The same of those that an earlier life removed from the API, and then had no time for.
   void DropStrays(const Json& pods);
   // A claim is a folder: there is always room, and it is bound at once.
@@ -59,6 +59,8 @@ class Agent {
   void EndEarlierLife();
   // Those that an earlier life started for `pod`. Returns whether there were any.
   bool EndProcesses(const Json& pod) const;
+  // Of those, what it wrote down in the pod's folder.
+  bool EndSessions(const std::filesystem::path& root) const;
   // The last step of a deletion: the pod has ended, and nobody needs it any more.
   void RemoveIfDeleted(const Json& pod);
   std::string NextAddress();

@@ -42,10 +42,20 @@ PodFiles::PodFiles(fs::path state, const Json& pod) : state_(std::move(state)) {
   root_ = state_ / "pods" / (ns_ + "_" + Text(metadata, "name") + "_" + Text(metadata, "uid"));
 }
 
-Status PodFiles::DropVolumes() const {
+Status PodFiles::DropVolumes(const fs::path& root) {
   std::error_code error;
-  fs::remove_all(root_ / "volumes", error);
-  return error ? Status(Code::kInternal, (root_ / "volumes").string() + ": " + error.message()) : Status::Ok();
+  fs::remove_all(root / "volumes", error);
+  return error ? Status(Code::kInternal, (root / "volumes").string() + ": " + error.message()) : Status::Ok();
+}
+
+bool PodFiles::IsRoot(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const size_t first = name.find('_'), second = name.find('_', first + 1);
+  if (first == std::string::npos || second == std::string::npos || second + 1 == name.size()) return false;
+  std::error_code error;
+  return api::IsDnsLabel(name.substr(0, first)) && api::IsDnsSubdomain(name.substr(first + 1, second - first - 1)) &&
+         fs::symlink_status(folder, error).type() == fs::file_type::directory &&
+         fs::symlink_status(folder / "mounts", error).type() == fs::file_type::directory;
 }
 
 Result<fs::path> PodFiles::VolumePath(const Json& volume) const {

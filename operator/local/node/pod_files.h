@@ -21,8 +21,6 @@ using Json = nlohmann::json;
 class PodFiles {
  public:
   PodFiles(std::filesystem::path state, const Json& pod);
-  // Of a pod that is gone, by its folder.
-  explicit PodFiles(std::filesystem::path root) : root_(std::move(root)) {}
 
   // Makes the folders and the downward-API files. kInvalid for a volume source that one machine does
   // not have (configMap, secret, csi, ...); kInternal when the disk refuses.
@@ -33,8 +31,10 @@ class PodFiles {
   // volume that the pod does not have.
   Result<std::vector<Mount>> Mounts(const Json& pod, const Json& container) const;
 
-  // The pod is gone: so are its emptyDirs. Logs and messages stay. Follows no link.
-  Status DropVolumes() const;
+  // The pod is gone: so are its emptyDirs. Logs and messages stay. Follows no link. `root`: root() of one.
+  static Status DropVolumes(const std::filesystem::path& root);
+  // Whether a folder is root() of a pod that Prepare was called for. A state folder may be one that held other things.
+  static bool IsRoot(const std::filesystem::path& folder);
 
   std::filesystem::path Log(const std::string& container) const { return root_ / (container + ".log"); }
   static std::string MessageName(const std::string& container) { return container + ".message"; }

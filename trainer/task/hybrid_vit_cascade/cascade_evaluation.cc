@@ -87,14 +87,17 @@ class CascadeEvaluation : public Evaluation {
   // The volumes of the mean come first, some at a time: no rank waits for another until it has read them all.
   void RunChunk(int chunk) override {
     const c10::InferenceMode inference;
-    if (chunk < mean_chunks()) return setup_.means.Read(setup_.stage, (int64_t{chunk} + 1) * kReadAtOnce);
+    if (chunk < mean_chunks()) {
+      if (NeedsMean()) setup_.means.Read(setup_.stage, (int64_t{chunk} + 1) * kReadAtOnce);
+      return;
+    }
     const int64_t item = (chunk - mean_chunks()) * setup_.world + setup_.rank;
     if (item >= items()) return;
     const int64_t patient = PatientOf(item);
     const PatientTensors tensors = setup_.patients.At(patient, setup_.stage);
     const std::span<double> out(slots_.data() + static_cast<size_t>(item) * kSlots, kSlots);
     if (item < std::ssize(val_)) MeasureLoss(patient, tensors, out);
-    if (item < sampled_ || item >= std::ssize(val_)) MeasureSample(item, patient, tensors, out);
+    if (IsSampled(item)) MeasureSample(item, patient, tensors, out);
   }
 
   std::vector<double>& slots() override { return slots_; }
@@ -139,6 +142,14 @@ class CascadeEvaluation : public Evaluation {
   int64_t items() const { return std::ssize(val_) + std::ssize(test_); }
   int64_t mean_chunks() const {
     return sampled_ + std::ssize(test_) > 0 ? (setup_.means.count() + kReadAtOnce - 1) / kReadAtOnce : 0;
+  }
+  bool IsSampled(int64_t item) const { return item < sampled_ || item >= std::ssize(val_); }
+  // Whether any of this rank's items is sampled.
+  bool NeedsMean() const {
+    for (int64_t item = setup_.rank; item < items(); item += setup_.world) {
+      if (IsSampled(item)) return true;
+    }
+    return false;
   }
   int64_t PatientOf(int64_t item) const {
     return item < std::ssize(val_) ? val_[static_cast<size_t>(item)]
