@@ -169,7 +169,8 @@ def test_a_checkpoint_of_any_stage_and_world_is_every_others_offloaded_or_not(tm
             whole[world] = outcome(tmp_path, f"whole-{world}")
     for first in WAYS:
         for second in WAYS:
-            if not harness.THOROUGH and (WAYS.index(first) + 2 * WAYS.index(second)) % 12 != 0:
+            # Each once as the one before and once as the one after.
+            if not harness.THOROUGH and WAYS.index(second) != (WAYS.index(first) + 3) % len(WAYS):
                 continue
             name = "-".join(map(str, first + second))
             # The schedule is constant, so a shorter run is the beginning of a longer one.

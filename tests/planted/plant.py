@@ -3,24 +3,28 @@ the tests that should catch it have to fail; without a fault they have to pass.
 
 usage: plant.py [NAME ...]
 
-Names of faults, all of them when none is given. The compiler's cache makes a build of the rest quick; all of them
-take some minutes of two cores. Exit code 1 when a fault was not caught, or a test fails without any.
+Names of faults, all of them when none is given; trainer, operator: all of one of them. The compiler's cache makes a build
+of the rest quick; all of them take ten minutes of two cores. Exit code 1 when a fault was not caught, or a test fails
+without any.
 """
 
 import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OPTIONS = ("tests/integration/test_options.py", "trainyard", "slow_copy")
+SIMULATION, SEEDS = ("operator_sim_test",), "1:400"
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """`old` stands once in `file`. `test` is what catches it: a program's name and its filter, or a Python file and its -k."""
+    """`old` stands once in `file`, and what `more` has of both so too. `test` is what catches it: a program's name and its
+    filter, or a Python file and its -k."""
 
     name: str
     file: str
@@ -28,6 +32,11 @@ class Fault:
     new: str
     test: tuple
     only: str
+    more: tuple = ()
+
+    @property
+    def edits(self):
+        return ((self.file, self.old, self.new), *self.more)
 
 
 def restored(name, old, new=""):
@@ -35,7 +44,7 @@ def restored(name, old, new=""):
     return Fault(f"{name}-not-restored", "trainer/train/train_state.cc", old, new, OPTIONS, "test_what_evaluations_decided_survives_interruptions")
 
 
-FAULTS = (
+TRAINER = (
     Fault("no-wait-for-the-copy", "trainer/train/step.cc", "    writer->WaitCopied();\n", "", OPTIONS,
           "test_the_optimizer_waits_for_the_checkpoints_copy"),
     # The place among all samples that were ever trained has the step in it, too.
@@ -72,6 +81,32 @@ FAULTS = (
 )
 
 
+def simulated(name, file, old, new="", *more):
+    """What the operator's simulation has to find."""
+    return Fault(name, f"operator/{file}", old, new, SIMULATION, "*EverySeedKeepsTheInvariants*", tuple((f"operator/{other}", *edit) for other, *edit in more))
+
+
+CONFIRM = ("reconcile/apply.cc", "  if (IsConfirmed(job, plan)) return Status::Ok();\n", "  return NoteConfirmed(job, plan.status.attempt, clock_.Steady()), Status::Ok();\n")
+CONFIRM_STALE = ("reconcile/reconciler.cc", "  if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();\n", "  return (void)ahead, Status::Ok();\n")
+CONFIRM_MISSING = ("reconcile/reconciler.cc", "  if (observed.missing.empty()) return Status::Ok();\n", "  return Status::Ok();\n")
+OPERATOR = (
+    simulated("stale-cache", "reconcile/reconciler.cc", "  if (CacheIsBehind(key, job)) return {Status::Ok(), 1.0};\n", "", CONFIRM, CONFIRM_STALE, CONFIRM_MISSING),
+    simulated("attempt-not-confirmed", *CONFIRM),
+    simulated("not-confirmed-in-a-batch", "reconcile/apply.cc", "const bool confirmed = IsConfirmed(job, plan);", "const bool confirmed = true;",
+              ("reconcile/apply.cc", "    status = ConfirmAttempt(job, plan);  // asks again when the last answer is old\n", "")),
+    simulated("later-pods-are-leftovers", *CONFIRM_STALE),
+    simulated("not-cached-is-vanished", *CONFIRM_MISSING),
+    simulated("deleting-ignored", "reconcile/pod_record.cc", 'record.deleting = !Text(metadata, "deletionTimestamp").empty();', "record.deleting = false;"),
+    simulated("restart-not-idempotent", "reconcile/observe.cc", "pod->attempt == status.attempt", "pod->attempt <= status.attempt"),
+    simulated("owner-not-looked-at", "reconcile/observe.cc", "    if (pod->owner_uid != record.job.uid) continue;\n"),
+    simulated("no-resource-version", "reconcile/reconciler.cc", '{{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}}', '{{"status", patch}}'),
+    simulated("lost-wake-up", "kube/work_queue.cc", "  const auto [entry, added] = dirty_.try_emplace(key, wait);\n",
+              "  if (processing_.contains(key)) return false;\n  const auto [entry, added] = dirty_.try_emplace(key, wait);\n"),
+)
+GROUPS = {"trainer": TRAINER, "operator": OPERATOR}
+FAULTS = TRAINER + OPERATOR
+
+
 def run(*command, tree, **options):
     return subprocess.run(command, cwd=tree, text=True, **options)
 
@@ -83,15 +118,17 @@ def build(tree, targets):
 
 
 def passes(tree, fault):
-    """Whether the test is content with what is built in `tree`."""
+    """Whether the test is content with what is built in `tree`, and what it says of itself, if anything."""
     name, *needs = fault.test
     if not name.endswith(".py"):
         build(tree, [name])
+        environment = os.environ | {"TRAINYARD_SIM_SEEDS": SEEDS}
         try:
-            return run(f"build/release/bin/{name}", f"--gtest_filter={fault.only}", tree=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       timeout=600).returncode == 0
+            result = run(f"build/release/bin/{name}", f"--gtest_filter={fault.only}", tree=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
         except subprocess.TimeoutExpired:
-            return False
+            return False, ""
+        seeds = sorted({int(seed) for seed in re.findall(r"seed (\d+) \(again", result.stdout)})
+        return result.returncode == 0, f", seeds {', '.join(map(str, seeds))}" if seeds else ""
     build(tree, needs)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TRAINYARD_")}
     environment["TRAINYARD_SLOW_COPY"] = str(tree / "build/release/lib/libslow_copy.so")
@@ -99,20 +136,24 @@ def passes(tree, fault):
                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
     if result.returncode not in (0, 1):  # 1 is a test that failed; others mean that none ran
         sys.exit(f"pytest ended with {result.returncode}:\n{result.stdout[-4000:]}")
-    return result.returncode == 0
+    return result.returncode == 0, ""
 
 
 @contextlib.contextmanager
 def planted(tree, fault):
-    path = tree / fault.file
-    text = path.read_text()
-    if text.count(fault.old) != 1:
-        sys.exit(f"{fault.name}: {fault.file} has its line {text.count(fault.old)} times, not once")
-    path.write_text(text.replace(fault.old, fault.new))
+    before = {file: (tree / file).read_text() for file, _, _ in fault.edits}
+    after = dict(before)
+    for file, old, new in fault.edits:
+        if before[file].count(old) != 1:
+            sys.exit(f"{fault.name}: {file} has its line {before[file].count(old)} times, not once")
+        after[file] = after[file].replace(old, new)
+    for file, text in after.items():
+        (tree / file).write_text(text)
     try:
         yield
     finally:
-        path.write_text(text)
+        for file, text in before.items():
+            (tree / file).write_text(text)
 
 
 @contextlib.contextmanager
@@ -128,21 +169,22 @@ def worktree():
 
 
 def main():
-    names = {fault.name for fault in FAULTS}
+    names = {fault.name for fault in FAULTS} | set(GROUPS)
     if unknown := [name for name in sys.argv[1:] if name not in names]:
         sys.exit(f"{unknown[0]}: the faults are {', '.join(sorted(names))}")
-    chosen = [fault for fault in FAULTS if not sys.argv[1:] or fault.name in sys.argv[1:]]
+    wanted = set(sys.argv[1:]) or set(GROUPS)
+    chosen = [fault for group, faults in GROUPS.items() for fault in faults if {group, fault.name} & wanted]
     bad = 0
     with worktree() as tree:
         for test, only in dict.fromkeys((fault.test, fault.only) for fault in chosen):
-            content = passes(tree, Fault("none", "", "", "", test, only))
+            content, _ = passes(tree, Fault("none", "", "", "", test, only))
             bad += not content
             print(f"{'passes' if content else 'FAILS'} without a fault: {test[0]} {only}", flush=True)
         for fault in chosen:
             with planted(tree, fault):
-                caught = not passes(tree, fault)
-            bad += not caught
-            print(f"{'caught' if caught else 'NOT CAUGHT'}: {fault.name}, by {fault.test[0]} {fault.only}", flush=True)
+                content, said = passes(tree, fault)
+            bad += content
+            print(f"{'NOT CAUGHT' if content else 'caught'}: {fault.name}, by {fault.test[0]} {fault.only}{said}", flush=True)
     return 1 if bad else 0
 
 
