@@ -15,17 +15,17 @@ import pytest
 import harness
 
 SEED = int(os.environ.get("TRAINYARD_TEST_SEED", "11"))
-TRIALS = 200 if harness.THOROUGH else 10
+TRIALS = 200 if harness.THOROUGH else 12
 DEADLINE = 2  # parallel.collective_seconds
 # Every other rank has ended then. `make test` runs several suites on its processors, which delays beats and answers; thorough, it is alone.
 PATIENCE = DEADLINE + (5 if harness.THOROUGH else 13)
-KINDS = ["dies", "stops", "throws in backward", "throws in forward", "diverges"]
+KINDS = ["dies", "stops", "stops in a save", "throws in backward", "throws in forward", "diverges"]
 
 
 def trial(number):
     rng = random.Random(f"{SEED}-{number}")
     world = rng.choice([2, 3])
-    # Each kind in both stages among the first ten.
+    # Each kind in both stages among the first twelve.
     kind, stage = KINDS[number % len(KINDS)], ("ddp", "zero3")[number // len(KINDS) % 2]
     return dict(kind=kind, stage=stage, world=world, victim=rng.randrange(world), delay=rng.uniform(0, 0.4), call=rng.randrange(3, 40))
 
@@ -51,8 +51,12 @@ def test_every_other_rank_ends_and_the_culprit_is_named(tmp_path, data, number):
         job["train"].update({"steps": 6000})
     places = {"throws in backward": "backward", "throws in forward": "forward", "diverges": "diverge"}
     env = {"TRAINYARD_TEST_FAULT": f"{places[t['kind']]}:{t['victim']}:{t['call']}"} if t["kind"] in places else {}
+    slow = {}
+    if t["kind"] == "stops in a save":  # which lasts longer than the delay, and begins with the first step
+        slow = {"LD_PRELOAD": os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so"), "SLOW_SYNC_MS": 400}
+        job["checkpoint"]["every"] = 1
     process = harness.start("launch", "--nproc", t["world"], "--config", harness.write_config(tmp_path / "job.json", job), program=harness.kind(job).program,
-                            TRAINYARD_TERMINATION_LOG=tmp_path / "termination", **env)
+                            TRAINYARD_TERMINATION_LOG=tmp_path / "termination", **env, **slow)
     ranks = {}
     try:
         log = tmp_path / "run" / "log.jsonl"
@@ -63,7 +67,7 @@ def test_every_other_rank_ends_and_the_culprit_is_named(tmp_path, data, number):
             time.sleep(t["delay"])
             ranks = harness.ranks_of(process.pid)
             victim = ranks[t["victim"]]
-            harness.kill(victim, signal.SIGSTOP if t["kind"] == "stops" else signal.SIGKILL)
+            harness.kill(victim, signal.SIGSTOP if t["kind"].startswith("stops") else signal.SIGKILL)
             since = time.monotonic()
             others = [pid for rank, pid in ranks.items() if rank != t["victim"]]
             harness.wait_until(lambda: all(ended(pid) for pid in others), 60, "the other ranks' end")
@@ -79,7 +83,7 @@ def test_every_other_rank_ends_and_the_culprit_is_named(tmp_path, data, number):
     named = rf"\brank {t['victim']}\b"
     if t["kind"] == "dies":
         assert process.returncode == 137 and message["rank"] == t["victim"], output
-    elif t["kind"] == "stops":
+    elif t["kind"].startswith("stops"):
         assert process.returncode in (69, 73) and re.search(named, message["message"]), output
     elif t["kind"] == "diverges":
         assert process.returncode != 0 and re.search(named, output), output

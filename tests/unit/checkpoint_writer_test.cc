@@ -36,7 +36,7 @@ class CheckpointWriterTest : public testing::Test {
                                                             .rank = rank,
                                                             .world = world,
                                                             .retention = {2, 10},
-                                                            .silence = silence},
+                                                            .life = {.silence = silence}},
                                               std::make_shared<PrefixStore>(store_, std::to_string(attempt) + "/"));
   }
   fs::path Unfinished(const Writer& writer, int64_t step) const {

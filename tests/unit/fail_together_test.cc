@@ -103,7 +103,7 @@ TEST(RankZero, TheOthersWaitAsLongAsItGetsOnOneWorkAfterTheOther) {
   std::atomic<int> done{0};
   const Errors thrown = InWorld(3, [&](Communicator& c) {
     // Works of more than the silence, in which signs come.
-    RankZero zero(store, c, std::chrono::seconds(2));
+    RankZero zero(store, c, {.silence = std::chrono::seconds(2)});
     for (int i = 1; i <= 2; ++i) {
       zero.Do("writing it", [&](const Tick& tick) {
         for (int beat = 0; beat < 25; ++beat) {
@@ -132,7 +132,7 @@ TEST(RankZero, ItsSilenceEndsTheWait) {
   std::atomic<bool> left{false};
   const Errors thrown = InWorld(2, [&](Communicator& c) {
     try {
-      RankZero(store, c, std::chrono::seconds(1)).Do("writing it", [&](const Tick&) {
+      RankZero(store, c, {.silence = std::chrono::seconds(1)}).Do("writing it", [&](const Tick&) {
         for (int i = 0; i < 60000 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         throw StorageError("at last");
       });

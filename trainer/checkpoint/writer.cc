@@ -26,7 +26,7 @@ CheckpointWriter::CheckpointWriter(WriterOptions options, std::shared_ptr<Store>
     : options_(std::move(options)),
       store_(std::make_shared<PrefixStore>(std::move(store), "checkpoint/")),
       signs_(
-          store_, options_.rank, [this] { return cancelled_.load(); }, options_.silence, options_.alive),
+          store_, options_.rank, [this] { return cancelled_.load(); }, options_.life),
       last_(options_.resumed),
       thread_([this] { Loop(); }) {}
 

@@ -47,9 +47,7 @@ struct WriterOptions {
   int rank = 0, world = 1;
   Retention retention;
   std::optional<CommittedCheckpoint> resumed = {};  // the step of this directory that the attempt goes on from
-  // How long nothing may be heard of a rank whose part of a checkpoint is waited for.
-  std::chrono::duration<double> silence = SignsOfLife::kSilence;
-  std::function<void()> alive = {};  // as in SignsOfLife, by the thread that writes
+  LifeOptions life = {};  // of ranks whose part of a checkpoint is waited for; `alive` is called by the writer's thread
 };
 
 // Used by one thread. One checkpoint is in flight at a time.

@@ -11,15 +11,25 @@
 namespace trainyard {
 namespace {
 
-// A living rank beats once a second; a crowded machine may delay it. With what comes before and behind it, a verdict
-// has to be there five seconds after the deadline.
-constexpr std::chrono::milliseconds kListen{2500};
+std::string LeftKey(int rank) { return "left/" + std::to_string(rank); }
+
+// "rank 1 gives", "rank 1, 2 give"
+std::string Ranks(const std::vector<std::string>& ranks, const char* one, const char* more) {
+  return "rank " + Join(ranks, ", ") + " " + (ranks.size() == 1 ? one : more);
+}
+
+std::shared_ptr<Store> PulsesIn(std::shared_ptr<Store> store) {
+  return std::make_shared<PrefixStore>(std::move(store), "pulse/");
+}
 
 }  // namespace
 
+// A living rank beats once a second; a crowded machine may delay it. With what comes before and behind it, a verdict
+// has to be there five seconds after the deadline.
+constexpr std::chrono::duration<double> Pulse::kListen{2.5};
+
 struct Pulse::Shared {
-  Shared(std::shared_ptr<Store> store, int rank)
-      : signs(std::make_shared<PrefixStore>(std::move(store), "pulse/"), rank, {}) {}
+  Shared(std::shared_ptr<Store> s, int r) : store(PulsesIn(std::move(s))), rank(r), signs(store, rank, {}) {}
 
   void Run() {
     std::unique_lock lock(mutex);
@@ -36,10 +46,23 @@ struct Pulse::Shared {
       changed.notify_all();
       changed.wait_for(lock, std::chrono::seconds(1), [this] { return stopping; });
     }
+    lock.unlock();
+    SayLeft();
+    lock.lock();
     ended = true;
     changed.notify_all();
   }
 
+  // No more beats are no sign of a frozen process, then.
+  void SayLeft() {
+    try {
+      store->Set(LeftKey(rank), "");
+    } catch (const PeerError&) {  // Then it is the store that everybody misses.
+    }
+  }
+
+  const std::shared_ptr<Store> store;
+  const int rank;
   SignsOfLife signs;
   std::mutex mutex;
   std::condition_variable changed;
@@ -62,6 +85,10 @@ Pulse::~Pulse() {
   ended ? thread_.join() : thread_.detach();
 }
 
+std::function<std::optional<std::string>(int)> Pulse::Of(std::shared_ptr<Store> store) {
+  return [pulses = PulsesIn(std::move(store))](int rank) { return SignsOfLife::SignIn(*pulses, rank); };
+}
+
 std::optional<std::string> Pulse::Silence() const {
   std::string no_store =
       "the store does not answer either: rank 0's node is lost, or its launcher is frozen or "
@@ -71,15 +98,16 @@ std::optional<std::string> Pulse::Silence() const {
     const int64_t before = shared_->beats;
     if (!shared_->changed.wait_for(lock, kListen, [&] { return shared_->beats > before; })) return no_store;
   }
-  std::vector<std::string> silent;
+  std::vector<std::string> silent, left;
   try {
-    for (const int rank : shared_->signs.Silent(size_, kListen)) silent.push_back(std::to_string(rank));
+    for (const int rank : shared_->signs.Silent(size_, kListen))
+      (shared_->store->Get(LeftKey(rank)) ? left : silent).push_back(std::to_string(rank));
   } catch (const PeerError&) {
     return no_store;
   }
-  if (silent.empty()) return {};
-  return "rank " + Join(silent, ", ") + (silent.size() == 1 ? " gives" : " give") +
-         " no sign of life: frozen, or its node is lost";
+  if (!silent.empty()) return Ranks(silent, "gives", "give") + " no sign of life: frozen, or its node is lost";
+  if (!left.empty()) return Ranks(left, "has", "have") + " ended since";
+  return {};
 }
 
 }  // namespace trainyard

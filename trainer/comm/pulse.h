@@ -3,6 +3,8 @@
 #ifndef TRAINYARD_TRAINER_COMM_PULSE_H_
 #define TRAINYARD_TRAINER_COMM_PULSE_H_
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,16 +16,21 @@ namespace trainyard {
 
 class Pulse {
  public:
-  // Beats until it is destroyed, as often as the store answers.
+  // Beats until it is destroyed, as often as the store answers; then says that this rank left.
   Pulse(std::shared_ptr<Store> store, int rank, int size);
   // Takes a second at most; a beat that the store has not answered is left behind.
   ~Pulse();
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Listens to the store and to the other ranks for a few seconds each: "rank 1 gives no sign of life: ...", or nothing
-  // where all of them live. Never throws. Safe for any number of threads.
+  // Listens to the store and to the other ranks for a few seconds each: "rank 1 gives no sign of life: ...", "rank 1
+  // has ended since" where it said so, or nothing where all of them live. Never throws. Safe for any number of threads.
   std::optional<std::string> Silence() const;
+
+  // How many seconds Silence listens to the ranks: a living one is heard in less.
+  static const std::chrono::duration<double> kListen;
+  // The newest beat of a rank that beats in this store, as LifeOptions::pulse has it.
+  static std::function<std::optional<std::string>(int rank)> Of(std::shared_ptr<Store> store);
 
  private:
   struct Shared;

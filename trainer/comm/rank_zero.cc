@@ -8,11 +8,10 @@
 
 namespace trainyard {
 
-RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, std::chrono::duration<double> silence,
-                   std::function<void()> alive)
+RankZero::RankZero(std::shared_ptr<Store> store, ControlPlane& control, LifeOptions life)
     : store_(std::make_shared<PrefixStore>(std::move(store), "rank-zero/")),
       control_(control),
-      signs_(store_, control.rank(), {}, silence, std::move(alive)) {}
+      signs_(store_, control.rank(), {}, std::move(life)) {}
 
 void RankZero::Do(const std::string& what, const std::function<void(const Tick&)>& work,
                   const std::function<void()>& help) {

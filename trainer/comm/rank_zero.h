@@ -2,7 +2,6 @@
 #ifndef TRAINYARD_TRAINER_COMM_RANK_ZERO_H_
 #define TRAINYARD_TRAINER_COMM_RANK_ZERO_H_
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,14 +15,12 @@ namespace trainyard {
 // A stop does not end it: what follows is the place where the ranks agree on that.
 class RankZero {
  public:
-  // `silence` and `alive` as in SignsOfLife.
-  RankZero(std::shared_ptr<Store> store, ControlPlane& control,
-           std::chrono::duration<double> silence = SignsOfLife::kSilence, std::function<void()> alive = {});
+  RankZero(std::shared_ptr<Store> store, ControlPlane& control, LifeOptions life = {});
 
   // Every rank calls it, with the same `what`: "rank 0 failed in <what>", "rank 1 waited for <what>". Rank 0 runs
   // `work`, which calls its tick at least once in a silence and no collective of `control`; the others run `help`,
-  // which may be empty. Returns when it is done. Throws as FailTogether does, what `help` throws, and PeerError after a
-  // silence of rank 0.
+  // which may be empty. Returns when it is done. Throws as FailTogether does, what `help` throws, and PeerError
+  // where SignsOfLife::Wait for rank 0 does.
   void Do(const std::string& what, const std::function<void(const Tick&)>& work,
           const std::function<void()>& help = {});
 

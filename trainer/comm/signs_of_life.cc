@@ -27,9 +27,8 @@ bool Silence::TooLong(const std::optional<std::string>& sign, Time now) {
   return now - since_ > limit_;
 }
 
-SignsOfLife::SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop,
-                         std::chrono::duration<double> silence, std::function<void()> alive)
-    : store_(std::move(store)), rank_(rank), stop_(std::move(stop)), silence_(silence), alive_(std::move(alive)) {}
+SignsOfLife::SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop, LifeOptions life)
+    : store_(std::move(store)), rank_(rank), stop_(std::move(stop)), life_(std::move(life)) {}
 
 void SignsOfLife::ThrowIfStopped(const std::string& doing) const {
   if (stop_ && stop_()) throw StoppedError("stopped on request while " + doing);
@@ -41,29 +40,35 @@ void SignsOfLife::Beat() {
   if (last_ && Clock::now() - *last_ < std::chrono::seconds(1)) return;
   store_->Add(SignOf(rank_), 1);  // It is answered: a Set to a host that is frozen succeeds.
   last_ = Clock::now();
-  if (alive_) alive_();
+  if (life_.alive) life_.alive();
 }
 
 std::vector<int> SignsOfLife::Silent(int size, std::chrono::duration<double> listen) const {
   std::map<int, std::optional<std::string>> silent;
   for (int rank = 0; rank < size; ++rank) {
-    if (rank != rank_) silent[rank] = store_->Get(SignOf(rank));
+    if (rank != rank_) silent[rank] = SignIn(*store_, rank);
   }
   const auto end = Clock::now() + listen;
   while (!silent.empty() && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    std::erase_if(silent, [&](const auto& heard) { return store_->Get(SignOf(heard.first)) != heard.second; });
+    std::erase_if(silent, [&](const auto& heard) { return SignIn(*store_, heard.first) != heard.second; });
   }
   std::vector<int> ranks;
   for (const auto& [rank, sign] : silent) ranks.push_back(rank);
   return ranks;
 }
 
+std::optional<std::string> SignsOfLife::SignIn(Store& store, int rank) { return store.Get(SignOf(rank)); }
+
+void SignsOfLife::GiveUp(const std::string& what, const std::string& why) const {
+  throw PeerError(Format("rank %d waited for %s, and %s", rank_, what.c_str(), why.c_str()));
+}
+
 std::string SignsOfLife::Wait(const std::string& key, int from, const std::string& what) {
-  Silence silence(silence_, Clock::now());
+  const Silence::Time begin = Clock::now();
+  Silence silence(life_.silence, begin), frozen(life_.frozen, begin);
   std::optional<std::string> heard;
-  const auto start = Clock::now();
-  auto look = start;
+  auto look = begin;
   std::chrono::microseconds pause = kShortest;
   for (;;) {
     if (std::optional<std::string> value = store_->Get(key)) return *value;
@@ -75,18 +80,20 @@ std::string SignsOfLife::Wait(const std::string& key, int from, const std::strin
         if (std::optional<std::string> value = store_->Get(key)) return *value;
         throw;
       }
-      const std::optional<std::string> sign = store_->Get(SignOf(from));
+      const std::optional<std::string> sign = SignIn(*store_, from);
       if (silence.TooLong(sign, now))
-        throw PeerError(Format("rank %d waited for %s, and heard nothing of rank %d for %s", rank_, what.c_str(), from,
-                               HumanSeconds(silence_.count()).c_str()));
+        GiveUp(what, Format("heard nothing of rank %d for %s", from, HumanSeconds(life_.silence.count()).c_str()));
+      const std::optional<std::string> pulse = life_.pulse ? life_.pulse(from) : std::nullopt;
+      if (pulse && frozen.TooLong(pulse, now))
+        GiveUp(what, Format("rank %d gives no sign of life: frozen, or its node is lost", from));
       if (sign != heard) Beat();
       heard = sign;
       look = now + std::min<Clock::duration>(std::chrono::milliseconds(500),
-                                             std::chrono::duration_cast<Clock::duration>(silence_ / 4));
+                                             std::chrono::duration_cast<Clock::duration>(life_.silence / 4));
     }
     std::this_thread::sleep_for(pause);
     // A tenth of what was waited: what lasts long, as saving does, is asked for seldom.
-    pause = std::clamp(std::chrono::duration_cast<std::chrono::microseconds>((Clock::now() - start) / 10), kShortest,
+    pause = std::clamp(std::chrono::duration_cast<std::chrono::microseconds>((Clock::now() - begin) / 10), kShortest,
                        kLongest);
   }
 }

@@ -30,34 +30,45 @@ class Silence {
   Time since_;
 };
 
+// Whom a rank that waits takes for lost, and who hears that it gets on itself.
+struct LifeOptions {
+  // For how long a rank may say nothing of its work. A single write to slow storage is no longer than this.
+  std::chrono::duration<double> silence = std::chrono::seconds(300);
+  // Called with each beat that reaches the store, by whichever thread beats. May be empty.
+  std::function<void()> alive = {};
+  // The newest sign of a rank's process, whatever its work does; nothing where none is known. May be empty.
+  std::function<std::optional<std::string>(int rank)> pulse = {};
+  // For how long a pulse that was heard may stop: that process is frozen, or its node is lost.
+  std::chrono::duration<double> frozen = silence;
+};
+
 // Safe for any number of threads.
 class SignsOfLife {
  public:
-  // How long nothing may be heard of a rank, unless said otherwise.
-  static constexpr std::chrono::seconds kSilence{300};
-
-  // `stop` (may be empty) ends waiting and working with StoppedError. `alive` (may be empty) is called with each beat
-  // that reaches the store, by whichever thread beats.
-  SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop,
-              std::chrono::duration<double> silence = kSilence, std::function<void()> alive = {});
+  // `stop` (may be empty) ends waiting and working with StoppedError.
+  SignsOfLife(std::shared_ptr<Store> store, int rank, std::function<bool()> stop, LifeOptions life = {});
 
   // Says that this rank gets on: called by whatever may take long. Reaches the store once a second at
   // most. Throws StoppedError.
   void Beat();
   // Waits until the rank `from` has set `key`. This rank counts as getting on as long as that one does.
-  // `what` completes "rank 0 waited for ...". Throws PeerError after the silence, StoppedError.
+  // `what` completes "rank 0 waited for ...". Throws PeerError after the silence or where the other is frozen,
+  // StoppedError.
   std::string Wait(const std::string& key, int from, const std::string& what);
   // The others of a world of `size` of whom no new sign comes for that long. Returns as soon as all have given one.
   std::vector<int> Silent(int size, std::chrono::duration<double> listen) const;
 
+  // The newest of a rank's signs in this store; nothing where it has given none.
+  static std::optional<std::string> SignIn(Store& store, int rank);
+
  private:
   void ThrowIfStopped(const std::string& doing) const;
+  [[noreturn]] void GiveUp(const std::string& what, const std::string& why) const;
 
   std::shared_ptr<Store> store_;
   const int rank_;
   const std::function<bool()> stop_;
-  const std::chrono::duration<double> silence_;
-  const std::function<void()> alive_;
+  const LifeOptions life_;
   std::mutex mutex_;
   std::optional<std::chrono::steady_clock::time_point> last_;  // beat
 };

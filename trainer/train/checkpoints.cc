@@ -100,8 +100,7 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
                .world = session.world.size,
                .retention = {config.checkpoint.keep_last, config.checkpoint.keep_every},
                .resumed = resume.durable,
-               .silence = SignsOfLife::kSilence,
-               .alive = session.alive},
+               .life = session.life},
               session.store) {
   std::error_code ignored;
   if (!shared_) fs::create_directories(config.checkpoint.dir, ignored);
@@ -111,7 +110,7 @@ void Checkpoints::Load() {
   if (!resumed_ && config_.init.from.empty()) return;  // every rank has the same initial values
   const World& world = session_.world;
   auto store = std::make_shared<PrefixStore>(session_.store, "load/");
-  SignsOfLife signs(store, world.rank, StopRequested, SignsOfLife::kSilence, session_.alive);
+  SignsOfLife signs(store, world.rank, StopRequested, session_.life);
   HostSlices state(Loaded());
   try {
     const int64_t read = LoadPart(state, [&] { signs.Beat(); });

@@ -32,7 +32,7 @@ class Rounds {
       : rank_(session.world.rank),
         world_(session.world.size),
         store_(std::make_shared<PrefixStore>(session.store, "resume/")),
-        signs_(store_, rank_, StopRequested, SignsOfLife::kSilence, session.alive) {}
+        signs_(store_, rank_, StopRequested, session.life) {}
 
   int rank() const { return rank_; }
   int world() const { return world_; }

@@ -87,7 +87,7 @@ std::shared_ptr<Store> StoreOf(const World& world, Seconds deadline, Seconds col
 void JoinAlone(const Config& config, const Dataset& data, Session& session) {
   const auto obey = [&] {
     if (StopRequested()) throw StoppedError("stopped on request while the data was read");
-    if (session.alive) session.alive();
+    if (session.life.alive) session.life.alive();
   };
   Claim(config, data, obey, session);
   session.store = std::make_shared<MemoryStore>();
@@ -132,7 +132,7 @@ std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
 Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named,
                   std::function<void()> alive) {
   Session session;
-  session.alive = std::move(alive);
+  session.life.alive = std::move(alive);
   session.world = WorldFromEnvironment();
   const World& world = session.world;
   session.device = OpenDevice(config.parallel.device, world.local_rank);
@@ -142,13 +142,17 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   }
   const Seconds deadline(config.parallel.rendezvous_seconds), collective(config.parallel.collective_seconds);
   const std::shared_ptr<Store> store = StoreOf(world, deadline, collective);
-  SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested, deadline, session.alive);
+  SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested,
+                    {.silence = deadline, .alive = session.life.alive});
   ClaimTogether(config, data, signs, *store, session);
   session.store =
       std::make_shared<PrefixStore>(store, Format("attempt-%lld/", static_cast<long long>(session.attempt)));
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
   session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
+  // Also where ranks wait for files, who is frozen is not waited for longer than in a collective.
+  session.life.pulse = Pulse::Of(session.store);
+  session.life.frozen = std::min<Seconds>(session.life.silence, collective + Pulse::kListen);
   session.hang =
       std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank, world.size, named);
   const std::string pod_ip = EnvText(env::kPodIp);

@@ -11,6 +11,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/hang_watch.h"
 #include "trainer/comm/pulse.h"
+#include "trainer/comm/signs_of_life.h"
 #include "trainer/comm/store.h"
 #include "trainer/config/config.h"
 #include "trainer/data/dataset.h"
@@ -28,7 +29,7 @@ struct Session {
   std::string predecessor;                          // rank 0: the attempt that was alive when this one came, if one was
   std::vector<std::unique_ptr<RunningMark>> marks;  // rank 0: of run.dir and checkpoint.dir
   std::shared_ptr<Store> store;                     // keys of this attempt
-  std::function<void()> alive;                      // called while what takes long gets on; may be empty
+  LifeOptions life;                                 // of every wait for files; `alive` may be empty
   std::unique_ptr<Pulse> pulse;
   std::unique_ptr<HangWatch> hang;  // null in a world of one
   std::unique_ptr<Device> device;
@@ -42,7 +43,7 @@ struct Session {
 // attempt. The fingerprint of `data` belongs to the identity; the others wait as long as rank 0 gets on with it.
 // Throws ConfigError for a rank whose configuration or program is not rank 0's, DataError for one that has another
 // number of samples, PeerError when a rank does not come in time or has ended, StoppedError when a stop is requested.
-// `named` as HangWatch's; `alive` as Session's.
+// `named` as HangWatch's; `alive` as LifeOptions has it.
 Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named,
                   std::function<void()> alive);
 

@@ -129,7 +129,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       engine_(BuildEngine(stage(), *task_, *session_.device, *session_.communicator)),
       clock_(session_.hang ? &session_.hang->recorder() : nullptr),
       checkpoints_(config, plan_, resume.fingerprint, *engine_, best_, session_, resume),
-      rank_zero_(session_.store, *session_.control, SignsOfLife::kSilence, session_.alive),
+      rank_zero_(session_.store, *session_.control, session_.life),
       step_(std::make_unique<Step>(stage().config, stage().plan, *task_, *engine_, *session_.control, clock_)),
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   RequireSamePlan(plan_, *session_.control);
@@ -138,10 +138,11 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   ResumeBest(resume.has_best);
   checkpoints_.Load();
-  if (session_.world.rank == 0) {
+  rank_zero_.Do("recording the run's identity", [&](const Tick& tick) {
     RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
+    tick();
     RemoveUnfinishedExports(config.run.dir);
-  }
+  });
   reporter_.Say(
       "Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
       (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
