@@ -7,7 +7,6 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/config/load.h"
 #include "trainer/device/host_device.h"
-#include "trainer/model/attention.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_data.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_model.h"
@@ -235,34 +234,6 @@ TEST(CascadeModel, TheFullPresetHasTheGuidesParameters) {
   EXPECT_EQ(counts["stage3"], 80338562 + 128 * 27);
   EXPECT_EQ(counts["shared"], 1849600 + 66304);
   EXPECT_EQ(model.num_parameters(), 135069062 + 6048);
-}
-
-at::Tensor Reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t heads) {
-  const auto split = [&](const at::Tensor& x) { return x.unflatten(2, {heads, -1}).transpose(1, 2); };
-  return at::scaled_dot_product_attention(split(q), split(k), split(v)).transpose(1, 2).flatten(2);
-}
-
-// More queries than a tile holds, and keys of another number.
-TEST(CascadeModel, AttentionIsTorchs) {
-  const at::Tensor q = at::randn({2, 300, 24}).requires_grad_(), k = at::randn({2, 50, 24}).requires_grad_(),
-                   v = at::randn({2, 50, 24}).requires_grad_();
-  const at::Tensor ours = Attention(q, k, v, 3, {}), theirs = Reference(q, k, v, 3);
-  EXPECT_LT(Apart(ours, theirs), 1e-5);
-  const at::Tensor w = at::randn(ours.sizes());
-  const auto g = torch::autograd::grad({(ours * w).sum()}, {q, k, v}),
-             e = torch::autograd::grad({(theirs * w).sum()}, {q, k, v});
-  for (size_t i = 0; i < g.size(); ++i) EXPECT_LT(Apart(g[i], e[i]) / Largest(e[i]), 1e-5) << i;
-}
-
-// Dropped weights are dropped alike in backward: the output is linear in v, so its gradient times v is the output.
-TEST(CascadeModel, AttentionDropsTheSameInBackward) {
-  const at::Tensor q = at::randn({1, 300, 8}), k = at::randn({1, 40, 8}), v = at::randn({1, 40, 8}).requires_grad_();
-  const DropoutDraw draw{.key = 9, .p = 0.4};
-  const at::Tensor y = Attention(q, k, v, 2, draw), w = at::randn(y.sizes());
-  EXPECT_TRUE(Attention(q, k, v, 2, draw).equal(y));
-  EXPECT_FALSE(Attention(q, k, v, 2, {}).equal(y));
-  const at::Tensor dv = torch::autograd::grad({(y * w).sum()}, {v})[0];
-  EXPECT_NEAR((dv * v).sum().item<double>(), (y * w).sum().item<double>(), 1e-3);
 }
 
 struct Net {

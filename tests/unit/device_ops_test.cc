@@ -11,7 +11,9 @@
 #include <functional>
 #include <vector>
 
+#include "trainer/model/attention.h"
 #include "trainer/model/convolve.h"
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/product.h"
 
 namespace trainyard {
@@ -47,36 +49,30 @@ TEST(DeviceOps, GiveWhatTheHostsKernelsGive) {
   const DropoutDraw none;
   {
     SCOPED_TRACE("attention of context and queries");
-    ExpectAlike(
-        [&](const auto& in) {
-          return PrefixAttention(in[0], visible, {kC, kH}, none);
-        },
-        [&](const auto& in) {
-          return device_ops::PrefixAttention(in[0], visible, {kC, kH}, none);
-        },
-        {at::randn({kB, kC + kQ, 3 * kD})});
+    ExpectAlike([&](const auto& in) { return PrefixAttention(in[0], visible, kH, none); },
+                [&](const auto& in) { return device_ops::PrefixAttention(in[0], visible, kH, none); },
+                {at::randn({kB, kC + kQ, 3 * kD})});
   }
   {
     SCOPED_TRACE("causal attention");
-    ExpectAlike(
-        [&](const auto& in) {
-          return PrefixAttention(in[0], nobody, {kC, kH}, none);
-        },
-        [&](const auto& in) {
-          return device_ops::PrefixAttention(in[0], nobody, {kC, kH}, none);
-        },
-        {at::randn({kB, kC, 3 * kD})});
+    ExpectAlike([&](const auto& in) { return PrefixAttention(in[0], nobody, kH, none); },
+                [&](const auto& in) { return device_ops::PrefixAttention(in[0], nobody, kH, none); },
+                {at::randn({kB, kC, 3 * kD})});
   }
   {
     SCOPED_TRACE("attention of queries alone");
-    ExpectAlike(
-        [&](const auto& in) {
-          return PrefixAttentionOfQueries(in[0], in[1], visible, {kC, kH}, none);
-        },
-        [&](const auto& in) {
-          return device_ops::PrefixAttentionOfQueries(in[0], in[1], visible, {kC, kH}, none);
-        },
-        {at::randn({kB, kQ, kD}), at::randn({kB, kC + kQ, 2 * kD})});
+    ExpectAlike([&](const auto& in) { return PrefixAttentionOfQueries(in[0], in[1], visible, kH, none); },
+                [&](const auto& in) { return device_ops::PrefixAttentionOfQueries(in[0], in[1], visible, kH, none); },
+                {at::randn({kB, kQ, kD}), at::randn({kB, kC + kQ, 2 * kD})});
+  }
+  {
+    SCOPED_TRACE("attention to everything");
+    ExpectAlike([&](const auto& in) { return SelfAttention(in[0], kH, none); },
+                [&](const auto& in) { return device_ops::SelfAttention(in[0], kH, none); },
+                {at::randn({kB, kC, 3 * kD})});
+    ExpectAlike([&](const auto& in) { return CrossAttention(in[0], in[1], kH, none); },
+                [&](const auto& in) { return device_ops::CrossAttention(in[0], in[1], kH, none); },
+                {at::randn({kB, kQ, kD}), at::randn({kB, kC, 2 * kD})});
   }
   {
     SCOPED_TRACE("norms");
@@ -86,6 +82,9 @@ TEST(DeviceOps, GiveWhatTheHostsKernelsGive) {
     ExpectAlike([&](const auto& in) { return Norm(in[0], in[1], in[2], 1e-6); },
                 [&](const auto& in) { return device_ops::Norm(in[0], in[1], in[2], 1e-6); },
                 {at::randn({kB, kC, kD}), at::randn({kD}), at::randn({kD})});
+    ExpectAlike([&](const auto& in) { return Norm(in[0], in[1], in[2], 1e-6); },
+                [&](const auto& in) { return device_ops::Norm(in[0], in[1], in[2], 1e-6); },
+                {at::randn({kB, kC, kD}), at::randn({kB, kD}), at::randn({kB, kD})});
   }
   {
     SCOPED_TRACE("gelu");
@@ -116,11 +115,11 @@ TEST(DeviceOps, WhatIsDroppedFollowsFromTheKey) {
   EXPECT_TRUE((mask.eq(0).logical_or(mask.eq(1 / 0.75f))).all().item<bool>());
   // Attention that drops is attention where nothing is dropped: the explicit form against the library's.
   const at::Tensor qkv = at::randn({2, 6, 24}), nobody = at::empty({2, 0}, at::kInt);
-  const at::Tensor whole = device_ops::PrefixAttention(qkv, nobody, {6, 2}, {});
-  const at::Tensor barely = device_ops::PrefixAttention(qkv, nobody, {6, 2}, {.key = 1, .p = 1e-12});
+  const at::Tensor whole = device_ops::PrefixAttention(qkv, nobody, 2, {});
+  const at::Tensor barely = device_ops::PrefixAttention(qkv, nobody, 2, {.key = 1, .p = 1e-12});
   EXPECT_LT((whole - barely).abs().max().item<double>(), 1e-5);
-  const at::Tensor dropped = device_ops::PrefixAttention(qkv, nobody, {6, 2}, draw);
-  EXPECT_TRUE(dropped.equal(device_ops::PrefixAttention(qkv, nobody, {6, 2}, draw)));
+  const at::Tensor dropped = device_ops::PrefixAttention(qkv, nobody, 2, draw);
+  EXPECT_TRUE(dropped.equal(device_ops::PrefixAttention(qkv, nobody, 2, draw)));
   EXPECT_GT((whole - dropped).abs().max().item<double>(), 1e-3);
 }
 

@@ -69,43 +69,6 @@ TEST(Kernels, BlockSquaresAreSumsOfSquares) {
   }
 }
 
-// 37 is no multiple of any vector's width; scores of 90 are beyond what exp takes without its largest taken off.
-TEST(Kernels, WeightsOfAttentionAreTheirDefinition) {
-  constexpr int64_t kRows = 3, kN = 37;
-  constexpr float kScale = 0.25f;
-  std::vector<float> scores(kRows * kN), dw(kRows * kN);
-  for (size_t i = 0; i < scores.size(); ++i) {
-    scores[i] = 90 * 4 * std::sin(static_cast<float>(i));
-    dw[i] = std::cos(static_cast<float>(3 * i));
-  }
-  for (const Table* table : RunnableTables()) {
-    std::vector<float> weights = scores, again = scores, gradient = dw, lse(kRows), mean(kRows);
-    table->softmax(weights.data(), lse.data(), kRows, kN, kScale);
-    table->softmax_again(again.data(), lse.data(), kRows, kN, kScale);
-    for (int64_t row = 0; row < kRows; ++row) {
-      double most = -1e9, sum = 0, of_gradient = 0;
-      const auto at = [&](int64_t i) { return static_cast<size_t>(row * kN + i); };
-      for (int64_t i = 0; i < kN; ++i) most = std::max<double>(most, kScale * scores[at(i)]);
-      for (int64_t i = 0; i < kN; ++i) sum += std::exp(kScale * scores[at(i)] - most);
-      EXPECT_NEAR(lse[static_cast<size_t>(row)], most + std::log(sum), 1e-5 * most);
-      for (int64_t i = 0; i < kN; ++i) {
-        const double expected = std::exp(kScale * scores[at(i)] - most) / sum;
-        EXPECT_NEAR(weights[at(i)], expected, 1e-5) << table->name;  // a score of 90 has 24 bits: 5e-6 of its weight
-        EXPECT_NEAR(again[at(i)], expected, 2e-5) << table->name;
-        of_gradient += expected * dw[at(i)];
-      }
-      mean[static_cast<size_t>(row)] = static_cast<float>(of_gradient);
-    }
-    table->softmax_backward(weights.data(), gradient.data(), mean.data(), kRows, kN, kScale);
-    for (size_t i = 0; i < dw.size(); ++i)
-      EXPECT_NEAR(gradient[i], (dw[i] - mean[i / kN]) * weights[i] * kScale, 1e-7) << table->name;
-    again[20] = std::nanf("");  // of the first row: no weight of it is a number any more, and no other row's is lost
-    table->softmax(again.data(), lse.data(), kRows, kN, kScale);
-    EXPECT_TRUE(std::isnan(again[0]) && std::isnan(again[36]) && std::isnan(lse[0])) << table->name;
-    EXPECT_FALSE(std::isnan(again[37])) << table->name;
-  }
-}
-
 TEST(Kernels, Bf16RoundsToNearestEven) {
   const float values[] = {1.0f, 1.00390625f, 1.01171875f, -2.5f, 3.14159265f, 0.0f};
   const uint16_t expected[] = {0x3F80, 0x3F80, 0x3F82, 0xC020, 0x4049, 0x0000};
@@ -199,10 +162,11 @@ struct AttentionResult {
   std::vector<float> out, lse, dq, dk;  // dk with dv behind each row
 };
 
-// Context rows and queries in one tensor, or the queries alone; widths and counts that are no multiple of anything.
-AttentionResult Attend(const Table& table, bool queries_only, float p) {
-  constexpr int64_t B = 2, C = 37, Q = 19, H = 2, E = 20, R = C + Q, D = H * E;
-  const int64_t rows = queries_only ? Q : R;
+// Context rows and queries in one tensor, the queries alone, or queries that see all keys; widths and counts that are
+// no multiple of anything.
+AttentionResult Attend(const Table& table, Sight sight, float p) {
+  constexpr int64_t B = 2, C = 37, Q = 19, H = 2, E = 20, D = H * E;
+  const int64_t R = sight == Sight::kEverything ? C : C + Q, rows = sight == Sight::kPrefix ? R : Q;
   const std::vector<float> q = Draws(static_cast<size_t>(B * rows * D), "q"),
                            kv = Draws(static_cast<size_t>(B * R * 2 * D), "kv"),
                            dout = Draws(static_cast<size_t>(B * rows * D), "dout");
@@ -213,7 +177,7 @@ AttentionResult Attend(const Table& table, bool queries_only, float p) {
   result.dq.resize(q.size());
   result.lse.resize(static_cast<size_t>(B * H * rows));
   std::vector<float> dkv(kv.size());
-  const AttentionShape shape{B, C, Q, H, E, D, 2 * D, queries_only, {.key = 3, .p = p}};
+  const AttentionShape shape{B, C, Q, H, E, D, 2 * D, sight, {.key = 3, .p = p}};
   const AttentionArgs<float> args{q.data(),          kv.data(),   kv.data() + D,    visible.data(), result.out.data(),
                                   result.lse.data(), dout.data(), result.dq.data(), dkv.data(),     dkv.data() + D};
   table.fp32.attention_forward(shape, args, 0, B * H);
@@ -223,12 +187,12 @@ AttentionResult Attend(const Table& table, bool queries_only, float p) {
 }
 
 TEST(Kernels, EveryInstructionSetAttendsTheSameWithinRounding) {
-  for (const bool queries_only : {false, true}) {
+  for (const Sight sight : {Sight::kPrefix, Sight::kPrefixOfQueries, Sight::kEverything}) {
     for (const float p : {0.0f, 0.3f}) {
-      const AttentionResult reference = Attend(baseline::kTable, queries_only, p);
+      const AttentionResult reference = Attend(baseline::kTable, sight, p);
       for (const Table* table : RunnableTables()) {
-        SCOPED_TRACE(testing::Message() << table->name << ", queries only " << queries_only << ", dropout " << p);
-        const AttentionResult result = Attend(*table, queries_only, p);
+        SCOPED_TRACE(testing::Message() << table->name << ", sight " << static_cast<int>(sight) << ", dropout " << p);
+        const AttentionResult result = Attend(*table, sight, p);
         // Sums of some dozens of values of order one, in another order.
         for (size_t i = 0; i < result.out.size(); ++i) ASSERT_NEAR(result.out[i], reference.out[i], 1e-5) << i;
         for (size_t i = 0; i < result.lse.size(); ++i) ASSERT_NEAR(result.lse[i], reference.lse[i], 1e-5) << i;

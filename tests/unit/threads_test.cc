@@ -127,19 +127,19 @@ TEST(Threads, Attention) {
   const at::Tensor qkv = Random({5, 60, 3 * 32}), visible = at::randint(0, 41, {5, 20}, at::kInt);
   const at::Tensor q = Random({5, 20, 32}), kv = Random({5, 60, 2 * 32});
   for (double p : {0.0, 0.2}) {
-    ExpectTheSameBits([&] { return WithGradients(PrefixAttention(qkv, visible, {40, 4}, {7, p}), {qkv}); });
-    ExpectTheSameBits([&] {
-      return WithGradients(PrefixAttentionOfQueries(q, kv, visible, {40, 4}, {7, p}), {q, kv});
-    });
+    ExpectTheSameBits([&] { return WithGradients(PrefixAttention(qkv, visible, 4, {7, p}), {qkv}); });
+    ExpectTheSameBits([&] { return WithGradients(PrefixAttentionOfQueries(q, kv, visible, 4, {7, p}), {q, kv}); });
   }
 }
 
 TEST(Threads, AttentionToEverything) {
-  const at::Tensor q = Random({2, 301, 36}), k = Random({2, 77, 36}), v = Random({2, 77, 36});
-  for (double p : {0.0, 0.2})
-    ExpectTheSameBits([&] { return WithGradients(Attention(q, k, v, 3, {7, p}), {q, k, v}); });
-  const Tensors low = Bf16({q, k, v});
-  ExpectTheSameBits([&] { return WithGradients(Attention(low[0], low[1], low[2], 3, {7, 0.2}), low); });
+  const at::Tensor qkv = Random({2, 77, 3 * 36}), q = Random({2, 301, 36}), kv = Random({2, 77, 2 * 36});
+  for (double p : {0.0, 0.2}) {
+    ExpectTheSameBits([&] { return WithGradients(SelfAttention(qkv, 3, {7, p}), {qkv}); });
+    ExpectTheSameBits([&] { return WithGradients(CrossAttention(q, kv, 3, {7, p}), {q, kv}); });
+  }
+  const Tensors low = Bf16({q, kv});
+  ExpectTheSameBits([&] { return WithGradients(CrossAttention(low[0], low[1], 3, {7, 0.2}), low); });
 }
 
 // Sizes that leave the edge of a cut anywhere in a vector.
@@ -162,8 +162,9 @@ TEST(Threads, NormOfGroups) {
 }
 
 TEST(Threads, WhatIsDoneToEachSample) {
-  const at::Tensor x = Random({3, 2501, 51}), w = Random({3, 51});
-  ExpectTheSameBits([&] { return WithGradients(AddToSamples(ScaleSamples(x, w), w), {x, w}); });
+  const at::Tensor x = Random({3, 2501, 51}), y = Random({3, 2501, 51}), w = Random({3, 51}), v = Random({3, 51});
+  ExpectTheSameBits([&] { return WithGradients(AddGated(x, y, w), {x, y, w}); });
+  ExpectTheSameBits([&] { return WithGradients(Norm(x, w, v, 1e-5), {x, w, v}); });
   ExpectTheSameBits([&] { return WithGradients(SumOfEach(x), {x}); });
 }
 

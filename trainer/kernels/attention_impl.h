@@ -99,6 +99,17 @@ inline Lanes Dot(const Lanes* x, const Lanes* y, int64_t P) {
   return even + odd;
 }
 
+// The largest of x[0, n) and `least`. Four at a time: each maximum would wait for the one before.
+inline Lanes MaxOf(const Lanes* x, int64_t n, Lanes least) {
+  Lanes top[4] = {least, least, least, least};
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) {
+    for (int64_t i = 0; i < 4; ++i) top[i] = Max(top[i], x[j + i]);
+  }
+  for (; j < n; ++j) top[0] = Max(top[0], x[j]);
+  return Max(Max(top[0], top[1]), Max(top[2], top[3]));
+}
+
 // out[j] = sum over e of columns[e] * rows[j][e] for j < n.  columns: (P), rows: (n, P)
 inline void DotRows(const Lanes* columns, const float* rows, int64_t P, int64_t n, Lanes* out) {
   for (int64_t e = 0; e < P; e += kDepth) {
@@ -174,7 +185,7 @@ struct DropoutLanes {
 // Up to sixteen rows of queries that see alike: context rows, or query rows, which see themselves as well.
 struct Block {
   int64_t first, size;  // rows of the output
-  int64_t row;          // the first one's among all R
+  int64_t row;          // the first one's among all R, or, where everything is seen, among the queries
   bool self;
   IntLanes visible;  // context rows that each sees; of lanes without a row, as many as the last one
   int64_t shortest, longest;
@@ -196,8 +207,8 @@ struct Head {
         bh(index),
         b(index / shape.H),
         h(index % shape.H),
-        R(shape.C + shape.Q),
-        rows(shape.queries_only ? shape.Q : R),
+        R(shape.sight == Sight::kEverything ? shape.C : shape.C + shape.Q),
+        rows(shape.sight == Sight::kPrefix ? R : shape.Q),
         P(RoundUp(shape.E, kLanes)),
         scale(1.0f / std::sqrt(static_cast<float>(shape.E))) {
     k = scratch.k.Get((R + kLanes) * P);
@@ -214,16 +225,17 @@ struct Head {
 
   template <class Run>
   void OverBlocks(Run run) const {
-    const int64_t context_rows = s.queries_only ? 0 : s.C;
+    const int64_t context_rows = s.sight == Sight::kPrefix ? s.C : 0;
+    const bool self = s.sight != Sight::kEverything;
     for (int64_t r = 0; r < context_rows; r += kLanes) run(BlockAt(r, std::min(kLanes, context_rows - r), false));
-    for (int64_t r = context_rows; r < rows; r += kLanes) run(BlockAt(r, std::min(kLanes, rows - r), true));
+    for (int64_t r = context_rows; r < rows; r += kLanes) run(BlockAt(r, std::min(kLanes, rows - r), self));
   }
 
   Block BlockAt(int64_t first, int64_t size, bool self) const {
-    Block block{first, size, first + (s.queries_only ? s.C : 0), self, {}, s.C, 0};
+    Block block{first, size, first + (s.sight == Sight::kPrefixOfQueries ? s.C : 0), self, {}, s.C, 0};
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const int64_t row = block.row + std::min(lane, size - 1);
-      const int64_t n = self ? a.visible[b * s.Q + row - s.C] : row + 1;
+      const int64_t n = s.sight == Sight::kEverything ? s.C : self ? a.visible[b * s.Q + row - s.C] : row + 1;
       block.visible[lane] = static_cast<int32_t>(n);
       block.shortest = std::min(block.shortest, n);
       block.longest = std::max(block.longest, n);
@@ -250,7 +262,7 @@ struct Head {
 
   template <bool kDrops>
   DropoutLanes<kDrops> DropoutOf(const Block& block) const {
-    return DropoutLanes<kDrops>(s.dropout, static_cast<uint64_t>(bh * R + block.row));
+    return DropoutLanes<kDrops>(s.dropout, static_cast<uint64_t>(bh * std::max(R, rows) + block.row));
   }
 };
 
@@ -276,7 +288,7 @@ void AttentionForwardBlock(const Head<T>& head, const Block& block) {
     ToColumns(head.k + block.row * P, P, self_kt);
     top = self = Dot(qt, self_kt, P);
   }
-  for (int64_t j = 0; j < n; ++j) top = Max(top, w[j]);
+  top = MaxOf(w, n, top);
   self = Exp(self - top);
   Lanes sum = self;
   for (int64_t j = 0; j < n; ++j) {

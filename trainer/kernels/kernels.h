@@ -29,17 +29,23 @@ struct Dropout {
   float p = 0;
 };
 
-// Attention of context rows to context rows up to themselves, and of each query row to its first
-// `visible` context rows and to itself: never to other queries.
-//   q: row r of sample b at q + (b * q_rows + r) * q_stride + h * E; the rows are all R, or only
-//      the Q query rows when queries_only.
+// Which rows there are, and what each attends to.
+enum class Sight {
+  kPrefix,           // context rows, to the context up to themselves; query rows, to their first `visible` context rows
+                     // and to themselves, never to other queries
+  kPrefixOfQueries,  // of those the query rows alone; keys and values are of all R rows
+  kEverything,       // query rows, to all of C keys; R is C, and `visible` is not read
+};
+
+// Attention of `rows` rows: R of kPrefix, else Q.
+//   q: row r of sample b at q + (b * rows + r) * q_stride + h * E
 //   k, v: all R rows, with kv_stride.
 //   visible: (B, Q), each in [0, C].
 //   out: (B, rows, H * E) contiguous; lse: (B, H, rows), the log of the sum of exponentials.
 struct AttentionShape {
   int64_t B, C, Q, H, E;
   int64_t q_stride, kv_stride;
-  bool queries_only;
+  Sight sight;
   Dropout dropout;
 };
 
@@ -123,13 +129,6 @@ struct Table {
   void (*adamw)(const AdamWArgs&, int64_t begin, int64_t end);
   // sums[i] = sum of squares of x[64 i, 64 i + 64) in fp64, for i in [begin, end).
   void (*block_squares)(const float* x, double* sums, int64_t begin, int64_t end);
-  // Of `rows` rows of n scores, in place: their weights, exp(scale x - lse) with lse the logarithm of the sum of
-  // exp(scale x) over the row, which is written, or, for softmax_again, read.
-  void (*softmax)(float* x, float* lse, int64_t rows, int64_t n, float scale);
-  void (*softmax_again)(float* x, const float* lse, int64_t rows, int64_t n, float scale);
-  // The gradient of those scores, in place of dw, that of the weights w: (dw - mean) w scale, with mean the row's sum
-  // of w dw.
-  void (*softmax_backward)(const float* w, float* dw, const float* mean, int64_t rows, int64_t n, float scale);
   // Of n values and their places, those in `other` at the places at[i] + more where they are larger, equal at an
   // earlier place, or NaN.
   void (*take_larger)(float* value, int32_t* place, const float* other, const int32_t* at, int32_t more, int64_t n);

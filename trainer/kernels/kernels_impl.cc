@@ -192,41 +192,6 @@ void BlockSquares(const float* x, double* sums, int64_t begin, int64_t end) {
   }
 }
 
-// ---- Weights of attention -----------------------------------------------------------------------
-
-void SoftmaxRows(float* x, float* lse, int64_t rows, int64_t n, float scale) {
-  for (int64_t row = 0; row < rows; ++row, x += n) {
-    float most = x[0], sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; ++i) most = x[i] > most ? x[i] : most;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; ++i) {
-      x[i] = Exp(scale * (x[i] - most));
-      sum += x[i];
-    }
-    const float inverse = 1.0f / sum;
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) x[i] *= inverse;
-    lse[row] = scale * most + std::log(sum);
-  }
-}
-
-void SoftmaxRowsAgain(float* x, const float* lse, int64_t rows, int64_t n, float scale) {
-  for (int64_t row = 0; row < rows; ++row, x += n) {
-    const float shift = lse[row];
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) x[i] = Exp(scale * x[i] - shift);
-  }
-}
-
-void SoftmaxRowsBackward(const float* w, float* dw, const float* mean, int64_t rows, int64_t n, float scale) {
-  for (int64_t row = 0; row < rows; ++row, w += n, dw += n) {
-    const float less = mean[row];
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) dw[i] = (dw[i] - less) * w[i] * scale;
-  }
-}
-
 void TakeLarger(float* value, int32_t* place, const float* other, const int32_t* at, int32_t more, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
@@ -270,9 +235,6 @@ const Table kTable = {
     kTyped<Fp16>,
     AdamW,
     BlockSquares,
-    SoftmaxRows,
-    SoftmaxRowsAgain,
-    SoftmaxRowsBackward,
     TakeLarger,
 };
 }  // namespace TRAINYARD_KERNELS_NAMESPACE

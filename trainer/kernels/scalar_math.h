@@ -95,11 +95,10 @@ struct WordOf<float> {
 // below -80, so that weights which do not count never become denormal numbers, which are slow.
 template <class Float>
 inline Float Exp(Float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  constexpr float kRound = 12582912.0f + 127;  // 1.5 * 2^23: adding it rounds to an integer, of 2^n's exponent's bits
   using Word = typename WordOf<Float>::Type;
   const Float zero{};
-  const auto vanishes = x < -80.0f;
-  x = vanishes ? zero : x;
+  const auto vanishes = x < -80.0f;  // and is computed all the same
   const Float t = x * 1.44269504f + kRound;
   const Float n = t - kRound;
   const Float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -109,7 +108,7 @@ inline Float Exp(Float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  const Float scale = std::bit_cast<Float>((std::bit_cast<Word>(t) + 127u) << 23);
+  const Float scale = std::bit_cast<Float>(std::bit_cast<Word>(t) << 23);
   return vanishes ? zero : p * scale;
 }
 

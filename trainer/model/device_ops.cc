@@ -81,24 +81,30 @@ at::Tensor KeepMask(at::IntArrayRef sizes, const at::TensorOptions& like, const 
 
 namespace device_ops {
 
-at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
+at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, int64_t heads,
                            const DropoutDraw& dropout) {
   const std::vector<at::Tensor> parts = qkv.chunk(3, 2);
   const bool causal = visible.size(1) == 0;
-  return Attend(Heads(parts[0], layout.heads), Heads(parts[1], layout.heads), Heads(parts[2], layout.heads),
-                causal ? std::nullopt : std::optional(MaskOf(visible, layout.context, false)), causal, dropout);
+  return Attend(Heads(parts[0], heads), Heads(parts[1], heads), Heads(parts[2], heads),
+                causal ? std::nullopt : std::optional(MaskOf(visible, qkv.size(1) - visible.size(1), false)), causal,
+                dropout);
 }
 
-at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
-                                    AttentionLayout layout, const DropoutDraw& dropout) {
+at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, int64_t heads,
+                                    const DropoutDraw& dropout) {
   const std::vector<at::Tensor> parts = kv.chunk(2, 2);
-  return Attend(Heads(q, layout.heads), Heads(parts[0], layout.heads), Heads(parts[1], layout.heads),
-                MaskOf(visible, layout.context, true), false, dropout);
+  return Attend(Heads(q, heads), Heads(parts[0], heads), Heads(parts[1], heads),
+                MaskOf(visible, kv.size(1) - q.size(1), true), false, dropout);
 }
 
-at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t heads,
-                     const DropoutDraw& dropout) {
-  return Attend(Heads(q, heads), Heads(k, heads), Heads(v, heads), std::nullopt, false, dropout);
+at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const DropoutDraw& dropout) {
+  const std::vector<at::Tensor> parts = qkv.chunk(3, 2);
+  return Attend(Heads(parts[0], heads), Heads(parts[1], heads), Heads(parts[2], heads), std::nullopt, false, dropout);
+}
+
+at::Tensor CrossAttention(const at::Tensor& q, const at::Tensor& kv, int64_t heads, const DropoutDraw& dropout) {
+  const std::vector<at::Tensor> parts = kv.chunk(2, 2);
+  return Attend(Heads(q, heads), Heads(parts[0], heads), Heads(parts[1], heads), std::nullopt, false, dropout);
 }
 
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
@@ -108,6 +114,13 @@ at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Te
 
 // A device's kernels want one type; weights and statistics are float32.
 at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps) {
+  if (gamma.dim() == 2) {
+    std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
+    shape.front() = gamma.size(0);
+    shape.back() = gamma.size(1);
+    const at::Tensor y = at::layer_norm(x.to(at::kFloat), {gamma.size(1)}, {}, {}, eps);
+    return (y * gamma.view(shape) + beta.view(shape)).to(x.scalar_type());
+  }
   return at::layer_norm(x.to(at::kFloat), gamma.sizes(), gamma, beta, eps).to(x.scalar_type());
 }
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainer/model/fused_ops.h"
+#include "trainer/model/dropout_draw.h"
 
 namespace trainyard {
 
@@ -19,12 +19,11 @@ at::Tensor KeepMask(at::IntArrayRef sizes, const at::TensorOptions& like, const 
 
 namespace device_ops {
 
-at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, AttentionLayout layout,
-                           const DropoutDraw& dropout);
-at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible,
-                                    AttentionLayout layout, const DropoutDraw& dropout);
-at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t heads,
-                     const DropoutDraw& dropout);
+at::Tensor PrefixAttention(const at::Tensor& qkv, const at::Tensor& visible, int64_t heads, const DropoutDraw& dropout);
+at::Tensor PrefixAttentionOfQueries(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& visible, int64_t heads,
+                                    const DropoutDraw& dropout);
+at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const DropoutDraw& dropout);
+at::Tensor CrossAttention(const at::Tensor& q, const at::Tensor& kv, int64_t heads, const DropoutDraw& dropout);
 at::Tensor DropoutAddNorm(const at::Tensor& x, const at::Tensor& r, const at::Tensor& gamma, const at::Tensor& beta,
                           const DropoutDraw& dropout);
 at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps);

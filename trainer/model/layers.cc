@@ -9,8 +9,10 @@
 
 #include <cmath>
 
+#include "trainer/model/attention.h"
 #include "trainer/model/convolve.h"
 #include "trainer/model/device_ops.h"
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/group_norm.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
@@ -146,7 +148,7 @@ at::Tensor DropPath::operator()(const Pass& pass, const at::Tensor& x) const {
 
 at::Tensor CausalAttention(const at::Tensor& qkv, int64_t heads, const DropoutDraw& dropout) {
   const at::Tensor no_queries = at::empty({qkv.size(0), 0}, qkv.options().dtype(at::kInt));
-  return PrefixAttention(qkv, no_queries, {qkv.size(1), heads}, dropout);
+  return PrefixAttention(qkv, no_queries, heads, dropout);
 }
 
 }  // namespace trainyard

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "trainer/model/fused_ops.h"
+#include "trainer/model/dropout_draw.h"
 #include "trainer/model/pass.h"
 
 namespace trainyard {

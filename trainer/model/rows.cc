@@ -1,6 +1,7 @@
 #include "trainer/model/rows.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 #include <c10/util/accumulate.h>
@@ -57,30 +58,18 @@ at::Tensor SumRowsOfSamples(const at::Tensor& x) {
   return sums;
 }
 
-struct ScaleSamplesFunction : Function<ScaleSamplesFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w) {
-    ctx->save_for_backward({x, w});
-    return x * w.unsqueeze(1);
+struct AddGatedFunction : Function<AddGatedFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& y, const at::Tensor& gate) {
+    ctx->save_for_backward({y, gate});
+    return at::addcmul(x, y, gate.unsqueeze(1));
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &w = saved[1], &dy = grads[0];
-    at::Tensor dx, dw;
-    if (ctx->needs_input_grad(0)) dx = dy * w.unsqueeze(1);
-    if (ctx->needs_input_grad(1)) dw = SumRowsOfSamples(dy * x);
-    return {dx, dw};
-  }
-};
-
-struct AddToSamplesFunction : Function<AddToSamplesFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w) {
-    (void)ctx;
-    return x + w.unsqueeze(1);
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    at::Tensor dw;
-    if (ctx->needs_input_grad(1)) dw = SumRowsOfSamples(grads[0]);
-    return {grads[0], dw};
+    const at::Tensor &y = saved[0], &gate = saved[1], &dout = grads[0];
+    at::Tensor dy, dgate;
+    if (ctx->needs_input_grad(1)) dy = dout * gate.unsqueeze(1);
+    if (ctx->needs_input_grad(2)) dgate = SumRowsOfSamples(dout * y);
+    return {dout, dy, dgate};
   }
 };
 
@@ -124,8 +113,9 @@ at::Tensor SumRows(const at::Tensor& x) {
 
 at::Tensor ScaleRows(const at::Tensor& x, const at::Tensor& w) { return ScaleRowsFunction::apply(x, w); }
 at::Tensor AddToEach(const at::Tensor& x, const at::Tensor& r) { return AddToEachFunction::apply(x, r); }
-at::Tensor ScaleSamples(const at::Tensor& x, const at::Tensor& w) { return ScaleSamplesFunction::apply(x, w); }
-at::Tensor AddToSamples(const at::Tensor& x, const at::Tensor& w) { return AddToSamplesFunction::apply(x, w); }
+at::Tensor AddGated(const at::Tensor& x, const at::Tensor& y, const at::Tensor& gate) {
+  return AddGatedFunction::apply(x, y, gate);
+}
 at::Tensor SumOfEach(const at::Tensor& x) { return x.is_cpu() ? SumOfEachFunction::apply(x) : x.flatten(1).sum(1); }
 
 }  // namespace trainyard

@@ -16,9 +16,8 @@ at::Tensor ScaleRows(const at::Tensor& x, const at::Tensor& w);
 // x: (..., *shape of r), of one type -> x with r added to each part of that shape.
 at::Tensor AddToEach(const at::Tensor& x, const at::Tensor& r);
 
-// The same with a row for each sample.  x: (B, rows, columns), w: (B, columns), of one type -> x * w, and x + w.
-at::Tensor ScaleSamples(const at::Tensor& x, const at::Tensor& w);
-at::Tensor AddToSamples(const at::Tensor& x, const at::Tensor& w);
+// x, y: (B, rows, columns), gate: (B, columns), a row for each sample, of one type -> x + y * gate.
+at::Tensor AddGated(const at::Tensor& x, const at::Tensor& y, const at::Tensor& gate);
 
 // x: (B, ...) -> (B): the sum of each sample, in x's type.
 at::Tensor SumOfEach(const at::Tensor& x);

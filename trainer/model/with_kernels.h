@@ -2,12 +2,13 @@
 #ifndef TRAINYARD_TRAINER_MODEL_WITH_KERNELS_H_
 #define TRAINYARD_TRAINER_MODEL_WITH_KERNELS_H_
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <stdexcept>
 #include <string>
 
 #include "trainer/kernels/kernels.h"
+#include "trainer/model/dropout_draw.h"
 
 namespace trainyard {
 
@@ -25,6 +26,14 @@ void WithKernels(at::ScalarType type, Run run) {
       throw std::logic_error(std::string("there are no kernels for ") + c10::toString(type));
   }
 }
+
+// A tensor's elements, in the kernels' type.
+template <class T>
+T* Data(const at::Tensor& x) {
+  return reinterpret_cast<T*>(x.data_ptr());
+}
+
+inline kernels::Dropout ToDropout(const DropoutDraw& draw) { return {draw.key, static_cast<float>(draw.p)}; }
 
 }  // namespace trainyard
 

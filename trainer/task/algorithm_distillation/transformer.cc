@@ -8,6 +8,8 @@
 #include <cmath>
 #include <string>
 
+#include "trainer/model/attention.h"
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 #include "trainer/task/algorithm_distillation/windows.h"
@@ -56,7 +58,6 @@ EncoderLayer::EncoderLayer(const Scope& s, int64_t dim, int64_t heads, int64_t f
 at::Tensor EncoderLayer::operator()(const Pass& pass, const at::Tensor& x, const TransformerInput& input,
                                     bool queries_only) const {
   const int64_t C = input.features.size(1), Q = input.states.size(1);
-  const AttentionLayout layout{C, heads};
   const at::Tensor weight = pass[in_weight], bias = pass[in_bias];
   const DropoutDraw drop = attention_dropout.Draw(pass);
   at::Tensor residual = x, attended;
@@ -65,9 +66,9 @@ at::Tensor EncoderLayer::operator()(const Pass& pass, const at::Tensor& x, const
     residual = x.narrow(1, C, Q);
     const at::Tensor kv = Product(x, weight.narrow(0, dim, 2 * dim), bias.narrow(0, dim, 2 * dim));
     const at::Tensor q = Product(residual, weight.narrow(0, 0, dim), bias.narrow(0, 0, dim));
-    attended = PrefixAttentionOfQueries(q, kv, input.visible, layout, drop);
+    attended = PrefixAttentionOfQueries(q, kv, input.visible, heads, drop);
   } else {
-    attended = PrefixAttention(Product(x, weight, bias), input.visible, layout, drop);
+    attended = PrefixAttention(Product(x, weight, bias), input.visible, heads, drop);
   }
   const at::Tensor y =
       DropoutAddNorm(residual, out(pass, attended), pass[norm1.weight], pass[norm1.bias], attended_dropout.Draw(pass));

@@ -13,6 +13,7 @@
 
 #include "trainer/model/attention.h"
 #include "trainer/model/elementwise.h"
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 
@@ -190,17 +191,19 @@ Block::Block(const Scope& s, const StageShape& shape, int64_t context_dim, int64
 at::Tensor Block::operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& context,
                              const at::Tensor& condition) const {
   const std::vector<at::Tensor> m = modulation(pass, condition).chunk(6, 1);  // each (B, D): shift, scale, gate, twice
-  const auto modulated = [](const at::Tensor& y, const at::Tensor& shift, const at::Tensor& scale) {
-    return AddToSamples(ScaleSamples(y, scale + 1), shift);
+  // norm(y) (1 + scale) + shift is the norm of a weight and a bias for each sample.
+  const auto modulated = [&pass](const LayerNorm& norm, const at::Tensor& y, const at::Tensor& shift,
+                                 const at::Tensor& scale) {
+    const at::Tensor slope = (scale + 1).to(at::kFloat);
+    return Norm(y, ScaleRows(slope, pass[norm.weight]), ScaleRows(slope, pass[norm.bias]) + shift.to(at::kFloat),
+                norm.eps);
   };
-  const std::vector<at::Tensor> self = qkv(pass, modulated(norm1(pass, x), m[0], m[1])).chunk(3, 2);
-  const at::Tensor attended = Attention(self[0], self[1], self[2], heads, self_weights.Draw(pass));
-  at::Tensor y = x + ScaleSamples(self_output(pass, self_out(pass, attended)), m[2]);
-  const std::vector<at::Tensor> keys = kv(pass, context).chunk(2, 2);
-  const at::Tensor seen = Attention(q(pass, norm2(pass, y)), keys[0], keys[1], heads, cross_weights.Draw(pass));
+  const at::Tensor attended = SelfAttention(qkv(pass, modulated(norm1, x, m[0], m[1])), heads, self_weights.Draw(pass));
+  at::Tensor y = AddGated(x, self_output(pass, self_out(pass, attended)), m[2]);
+  const at::Tensor seen = CrossAttention(q(pass, norm2(pass, y)), kv(pass, context), heads, cross_weights.Draw(pass));
   y = y + cross_output(pass, cross_out(pass, seen));
-  const at::Tensor hidden = GeluDropout(up(pass, modulated(norm3(pass, y), m[3], m[4])), hidden_dropout.Draw(pass));
-  return y + ScaleSamples(mlp_output(pass, down(pass, hidden)), m[5]);
+  const at::Tensor hidden = GeluDropout(up(pass, modulated(norm3, y, m[3], m[4])), hidden_dropout.Draw(pass));
+  return AddGated(y, mlp_output(pass, down(pass, hidden)), m[5]);
 }
 
 // ---- A stage ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 
