@@ -12,6 +12,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace trainyard {
 namespace {
@@ -103,7 +105,10 @@ TEST(Attention, OfEverythingIsTorchs) {
 
 // More queries than keys: a query's place among them, not among the keys, is what its dropout is drawn from.
 TEST(Attention, OfEverythingDropsTheSameInBackward) {
-  const at::Tensor q = at::zeros({1, 300, 8}), kv = at::randn({1, 40, 16}).requires_grad_();
+  // Both heads have the same values, so that what differs is what was dropped.
+  const at::Tensor values = at::randn({1, 40, 4});
+  const at::Tensor q = at::zeros({1, 300, 8}),
+                   kv = at::cat({at::randn({1, 40, 8}), values, values}, 2).requires_grad_();
   const DropoutDraw draw{.key = 9, .p = 0.4};
   const at::Tensor y = CrossAttention(q, kv, 2, draw), w = at::randn(y.sizes());
   EXPECT_TRUE(CrossAttention(q, kv, 2, draw).equal(y));
@@ -114,6 +119,16 @@ TEST(Attention, OfEverythingDropsTheSameInBackward) {
   // Queries that are alike differ by what they dropped alone: no two of two heads dropped the same of 40.
   const at::Tensor rows = at::cat({y[0].narrow(1, 0, 4), y[0].narrow(1, 4, 4)});
   EXPECT_GT((rows.unsqueeze(0) - rows.unsqueeze(1)).abs().amax(2).add(at::eye(600)).min().item<double>(), 0);
+}
+
+// A model that has diverged does not look like one that has not.
+TEST(Attention, WhatIsNoNumberStaysNone) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  for (const float score : {-kInfinite, kInfinite, std::nanf("")}) {
+    const at::Tensor q = at::ones({1, 3, 4}), kv = at::ones({1, 20, 8});
+    kv.narrow(2, 0, 1).fill_(score);
+    EXPECT_TRUE(CrossAttention(q, kv, 1, {}).isnan().all().item<bool>()) << score;
+  }
 }
 
 TEST(Attention, ScoresOfAnySizeStayFinite) {
@@ -162,6 +177,13 @@ TEST(Attention, Bf16IsFp32Rounded) {
   const at::Tensor low = PrefixAttention(qkv, visible, 2, none),
                    high = PrefixAttention(qkv.to(at::kFloat), visible, 2, none);
   EXPECT_LT(RelativeError(low.to(at::kFloat), high), 1.0 / 128);  // one rounding to 8 bits
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor q = at::randn({2, 9, 32}).to(type), kv = at::randn({2, 28, 64}).to(type), all = qkv.to(type);
+    const auto wide = [](const at::Tensor& x) { return x.to(at::kFloat); };
+    EXPECT_LT(RelativeError(wide(SelfAttention(all, 2, none)), SelfAttention(wide(all), 2, none)), 1.0 / 128);
+    EXPECT_LT(RelativeError(wide(CrossAttention(q, kv, 2, none)), CrossAttention(wide(q), wide(kv), 2, none)),
+              1.0 / 128);
+  }
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST(RankZero, TheOthersWaitAsLongAsItGetsOnOneWorkAfterTheOther) {
 TEST(RankZero, ItsFailureIsTheirs) {
   auto store = std::make_shared<MemoryStore>();
   const Errors thrown = InWorld(2, [&](Communicator& c) {
-    RankZero(store, c).Do("writing it", [](const Tick&) { throw StorageError("no space"); });
+    RankZero(store, c, {}).Do("writing it", [](const Tick&) { throw StorageError("no space"); });
   });
   EXPECT_EQ(thrown, Errors({"no space", "peer: rank 0 failed in writing it: no space"}));
 }

@@ -8,6 +8,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <stdexcept>
+
+#include "trainer/model/rows.h"
+
 namespace trainyard {
 namespace {
 
@@ -39,6 +43,29 @@ TEST(Norm, EachSampleHasItsOwnScaleAndShift) {
   const auto g = torch::autograd::grad({(mine * w).sum()}, {x, gamma, beta}),
              e = torch::autograd::grad({(expected * w).sum()}, {x, gamma, beta});
   for (size_t i = 0; i < g.size(); ++i) EXPECT_LT(RelativeError(g[i], e[i]), 1e-5) << i;
+}
+
+TEST(Norm, RefusesWeightsOfAnotherShape) {
+  const at::Tensor x = at::randn({3, 7, 8}), of_two = at::randn({2, 8}), wide = at::randn({9});
+  EXPECT_THROW(Norm(x, of_two, of_two, 1e-5), std::logic_error);
+  EXPECT_THROW(Norm(x, wide, wide, 1e-5), std::logic_error);
+  // A part of something larger, as chunk gives it, is what it shows.
+  const at::Tensor both = at::randn({3, 16}), gamma = both.narrow(1, 0, 8), beta = both.narrow(1, 8, 8);
+  EXPECT_TRUE(Norm(x, gamma, beta, 1e-5).equal(Norm(x, gamma.contiguous(), beta.contiguous(), 1e-5)));
+}
+
+TEST(AddGated, AgreesWithTorch) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(type).requires_grad_(true); };
+    const at::Tensor x = draw({3, 70, 40}), y = draw({3, 70, 40}), gate = draw({3, 40});
+    const at::Tensor mine = AddGated(x, y, gate), expected = x + y * gate.unsqueeze(1),
+                     w = at::randn(x.sizes()).to(type);
+    const double rounding = type == at::kFloat ? 1e-5 : 1.0 / 64;  // two roundings to 8 bits
+    EXPECT_LT(RelativeError(mine, expected), rounding);
+    const auto g = torch::autograd::grad({(mine * w).sum()}, {x, y, gate}),
+               e = torch::autograd::grad({(expected * w).sum()}, {x, y, gate});
+    for (size_t i = 0; i < g.size(); ++i) EXPECT_LT(RelativeError(g[i], e[i]), rounding) << i;
+  }
 }
 
 TEST(DropoutAddNorm, DropsTheBranchNotTheResidual) {

@@ -18,19 +18,28 @@ using std::chrono::seconds;
 TEST(Silence, CountsFromTheLastChangeHoweverLongItTakesInTotal) {
   const Silence::Time start{};
   Silence silence(seconds(10), start);
-  for (int second = 0; second < 1000; second += 9)
-    EXPECT_FALSE(silence.TooLong(std::to_string(second), start + seconds(second)));
-  const int last = 999;
-  EXPECT_FALSE(silence.TooLong(std::to_string(last), start + seconds(last + 10)));
-  EXPECT_TRUE(silence.TooLong(std::to_string(last), start + seconds(last + 11)));
-  EXPECT_FALSE(silence.TooLong("again", start + seconds(last + 21)));
+  const auto at = [&](int second, int sign) { return silence.TooLong(std::to_string(sign), start + seconds(second)); };
+  for (int second = 0; second <= 999; ++second) EXPECT_FALSE(at(second, second / 9)) << second;
+  for (int second = 1000; second <= 1009; ++second) EXPECT_FALSE(at(second, 111)) << second;
+  EXPECT_TRUE(at(1010, 111));
+  EXPECT_FALSE(at(1011, 112));
 }
 
 TEST(Silence, OneThatNeverSaidAnythingIsSilentFromTheStart) {
   const Silence::Time start{};
   Silence silence(seconds(10), start);
-  EXPECT_FALSE(silence.TooLong({}, start + seconds(10)));
+  for (int second = 0; second <= 10; ++second) EXPECT_FALSE(silence.TooLong({}, start + seconds(second)));
   EXPECT_TRUE(silence.TooLong({}, start + seconds(11)));
+}
+
+// A machine that was suspended finds every sign as old as it slept.
+TEST(Silence, TheTimeInWhichNobodyAskedIsNoSilence) {
+  const Silence::Time start{};
+  Silence silence(seconds(10), start);
+  for (int second = 0; second <= 8; ++second) EXPECT_FALSE(silence.TooLong("1", start + seconds(second)));
+  EXPECT_FALSE(silence.TooLong("1", start + seconds(100)));
+  EXPECT_FALSE(silence.TooLong("1", start + seconds(102)));
+  EXPECT_TRUE(silence.TooLong("1", start + seconds(103)));
 }
 
 TEST(SignsOfLife, TheKeyTheSilenceAndTheStopEndTheWait) {
@@ -101,16 +110,18 @@ TEST(SignsOfLife, WhoIsFrozenEndsTheWaitBeforeTheSilence) {
 }
 
 // A store that counts the questions for a key, and whose host may be frozen.
-class TroubledStore : public MemoryStore {
+class TroubledStore : public PrefixStore {
  public:
+  explicit TroubledStore(std::shared_ptr<Store> store = std::make_shared<MemoryStore>())
+      : PrefixStore(std::move(store), "") {}
   std::optional<std::string> Get(const std::string& key) override {
     if (key == "key") ++looks;
     Pass();
-    return MemoryStore::Get(key);
+    return PrefixStore::Get(key);
   }
   int64_t Add(const std::string& key, int64_t amount) override {
     Pass();
-    return MemoryStore::Add(key, amount);
+    return PrefixStore::Add(key, amount);
   }
   void Freeze(bool frozen) {
     const std::lock_guard lock(mutex_);
@@ -136,28 +147,42 @@ TEST(SignsOfLife, ALongWaitLooksSeldom) {
   EXPECT_LT(store->looks, 80) << "100 at one in 20 ms";
 }
 
+std::string Said(const Pulse& pulse) {
+  const auto quiet = pulse.Silence();
+  return quiet ? quiet->sentence : "";
+}
+
 TEST(Pulse, AStoreThatIsFrozenHoldsNobodyUp) {
   auto store = std::make_shared<TroubledStore>();
   const auto begin = std::chrono::steady_clock::now();
   {
     const Pulse zero(store, 0, 2);
     store->Freeze(true);
-    EXPECT_NE(zero.Silence().value_or("").find("the store does not answer"), std::string::npos);
+    EXPECT_NE(Said(zero).find("the store does not answer"), std::string::npos);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
   store->Freeze(false);
 }
 
-// A rank whose step hangs still has a pulse; one that is frozen or lost has none.
+// A rank whose step hangs still has a pulse; one that is frozen or lost has none; one that left has said so.
 TEST(Pulse, NamesTheSilent) {
   auto store = std::make_shared<MemoryStore>();
-  const Pulse zero(store, 0, 3);
-  auto one = std::make_unique<Pulse>(store, 1, 3);
-  EXPECT_EQ(zero.Silence().value_or("").find("rank 2 gives no sign of life"), 0u);
-  const Pulse two(store, 2, 3);
-  EXPECT_EQ(zero.Silence(), std::nullopt);
-  one.reset();
-  EXPECT_EQ(zero.Silence(), "rank 1 has ended since");
+  auto troubled = std::make_shared<TroubledStore>(store);
+  const Pulse zero(store, 0, 3), one(troubled, 1, 3);
+  EXPECT_EQ(Said(zero).find("rank 2 gives no sign of life"), 0u);
+  auto two = std::make_unique<Pulse>(store, 2, 3);
+  EXPECT_EQ(Said(zero), "");
+  const auto of = Pulse::Of(store);
+  EXPECT_TRUE(of(1) && of(2));
+  two.reset();
+  EXPECT_EQ(Said(zero), "rank 2 has ended since");
+  EXPECT_TRUE(zero.Silence()->left);
+  EXPECT_FALSE(of(2)) << "unknown, not frozen";
+  troubled->Freeze(true);  // what rank 1 says, from now on
+  EXPECT_EQ(Said(zero).find("rank 1 gives no sign of life"), 0u);
+  EXPECT_FALSE(zero.Silence()->left);
+  EXPECT_TRUE(of(1)) << "its last one";
+  troubled->Freeze(false);
 }
 
 }  // namespace

@@ -86,13 +86,15 @@ Pulse::~Pulse() {
 }
 
 std::function<std::optional<std::string>(int)> Pulse::Of(std::shared_ptr<Store> store) {
-  return [pulses = PulsesIn(std::move(store))](int rank) { return SignsOfLife::SignIn(*pulses, rank); };
+  return [pulses = PulsesIn(std::move(store))](int rank) {
+    return pulses->Get(LeftKey(rank)) ? std::nullopt : SignsOfLife::SignIn(*pulses, rank);
+  };
 }
 
-std::optional<std::string> Pulse::Silence() const {
-  std::string no_store =
+std::optional<Pulse::Quiet> Pulse::Silence() const {
+  const Quiet no_store{
       "the store does not answer either: rank 0's node is lost, or its launcher is frozen or "
-      "has ended";
+      "has ended"};
   {
     std::unique_lock lock(shared_->mutex);
     const int64_t before = shared_->beats;
@@ -105,8 +107,8 @@ std::optional<std::string> Pulse::Silence() const {
   } catch (const PeerError&) {
     return no_store;
   }
-  if (!silent.empty()) return Ranks(silent, "gives", "give") + " no sign of life: frozen, or its node is lost";
-  if (!left.empty()) return Ranks(left, "has", "have") + " ended since";
+  if (!silent.empty()) return Quiet{Ranks(silent, "gives", "give") + " no sign of life: frozen, or its node is lost"};
+  if (!left.empty()) return Quiet{Ranks(left, "has", "have") + " ended since", true};
   return {};
 }
 

@@ -23,9 +23,13 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Listens to the store and to the other ranks for a few seconds each: "rank 1 gives no sign of life: ...", "rank 1
-  // has ended since" where it said so, or nothing where all of them live. Never throws. Safe for any number of threads.
-  std::optional<std::string> Silence() const;
+  struct Quiet {
+    std::string sentence;  // "rank 1 gives no sign of life: ..."
+    bool left = false;     // "rank 1 has ended since": it said so, and all others live
+  };
+  // Listens to the store and to the other ranks for a few seconds each. Nothing where all of them live. Never throws.
+  // Safe for any number of threads.
+  std::optional<Quiet> Silence() const;
 
   // How many seconds Silence listens to the ranks: a living one is heard in less.
   static const std::chrono::duration<double> kListen;

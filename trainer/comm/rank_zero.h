@@ -15,7 +15,7 @@ namespace trainyard {
 // A stop does not end it: what follows is the place where the ranks agree on that.
 class RankZero {
  public:
-  RankZero(std::shared_ptr<Store> store, ControlPlane& control, LifeOptions life = {});
+  RankZero(std::shared_ptr<Store> store, ControlPlane& control, LifeOptions life);
 
   // Every rank calls it, with the same `what`: "rank 0 failed in <what>", "rank 1 waited for <what>". Rank 0 runs
   // `work`, which calls its tick at least once in a silence and no collective of `control`; the others run `help`,

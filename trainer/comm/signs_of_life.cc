@@ -15,11 +15,16 @@ using Clock = std::chrono::steady_clock;
 // Between two looks for a key.
 constexpr std::chrono::microseconds kShortest{200}, kLongest{500000};
 
+// Between two questions for a sign, which come twice a second.
+constexpr std::chrono::seconds kStoodStill{5};
+
 std::string SignOf(int rank) { return "alive/" + std::to_string(rank); }
 
 }  // namespace
 
 bool Silence::TooLong(const std::optional<std::string>& sign, Time now) {
+  if (now - asked_ > kStoodStill) since_ += now - asked_;
+  asked_ = now;
   if (sign != sign_) {
     sign_ = sign;
     since_ = now;

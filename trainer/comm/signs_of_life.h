@@ -16,7 +16,8 @@
 
 namespace trainyard {
 
-// Measures silence: whether a sign stayed the same for longer than the limit.
+// Measures silence: whether a sign stayed the same for longer than the limit. Asked every few seconds at least: a
+// longer time between two questions is one in which this process stood still itself, and is no silence of the other.
 class Silence {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -27,7 +28,7 @@ class Silence {
  private:
   std::chrono::duration<double> limit_;
   std::optional<std::string> sign_;
-  Time since_;
+  Time since_, asked_ = since_;
 };
 
 // Whom a rank that waits takes for lost, and who hears that it gets on itself.
@@ -36,7 +37,8 @@ struct LifeOptions {
   std::chrono::duration<double> silence = std::chrono::seconds(300);
   // Called with each beat that reaches the store, by whichever thread beats. May be empty.
   std::function<void()> alive = {};
-  // The newest sign of a rank's process, whatever its work does; nothing where none is known. May be empty.
+  // The newest sign of a rank's process, whatever its work does; nothing where none is known, or where that rank has
+  // said goodbye. May be empty.
   std::function<std::optional<std::string>(int rank)> pulse = {};
   // For how long a pulse that was heard may stop: that process is frozen, or its node is lost.
   std::chrono::duration<double> frozen = silence;

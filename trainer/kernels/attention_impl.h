@@ -289,7 +289,8 @@ void AttentionForwardBlock(const Head<T>& head, const Block& block) {
     top = self = Dot(qt, self_kt, P);
   }
   top = MaxOf(w, n, top);
-  self = Exp(self - top);
+  // Where all scores of a row are lost, its sum is nothing, and what comes of it no number.
+  self = block.self ? Exp(self - top) : Lanes{};
   Lanes sum = self;
   for (int64_t j = 0; j < n; ++j) {
     const Lanes weight = Exp(w[j] - top);

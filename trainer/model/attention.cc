@@ -99,6 +99,8 @@ struct AttentionFunction : Function<AttentionFunction> {
 
 at::Tensor Attend(Sight sight, const at::Tensor& q, const std::optional<at::Tensor>& kv,
                   const std::optional<at::Tensor>& visible, int64_t heads, const DropoutDraw& dropout) {
+  if ((kv && kv->scalar_type() != q.scalar_type()) || (kv ? q.size(2) : q.size(2) / 3) % heads != 0)
+    throw std::logic_error("attention takes queries and keys of one type, of a width that its heads divide");
   return AttentionFunction::apply(q.contiguous(), kv ? std::optional(kv->contiguous()) : std::nullopt, visible, heads,
                                   static_cast<int64_t>(sight), static_cast<int64_t>(dropout.key), dropout.p);
 }

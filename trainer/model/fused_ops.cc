@@ -116,7 +116,11 @@ struct NormFunction : Function<NormFunction> {
 
 at::Tensor ApplyNorm(const at::Tensor& x, const std::optional<at::Tensor>& r, const at::Tensor& gamma,
                      const at::Tensor& beta, double eps, const DropoutDraw& dropout) {
-  return NormFunction::apply(x.contiguous(), r, gamma, beta, eps, static_cast<int64_t>(dropout.key), dropout.p);
+  const bool of_samples = gamma.dim() == 2 && gamma.size(0) == x.size(0);
+  if ((gamma.dim() != 1 && !of_samples) || gamma.size(-1) != x.size(-1) || beta.sizes() != gamma.sizes())
+    throw std::logic_error("a norm takes weights and biases of (D), or of (B, D)");
+  return NormFunction::apply(x.contiguous(), r, gamma.contiguous(), beta.contiguous(), eps,
+                             static_cast<int64_t>(dropout.key), dropout.p);
 }
 
 struct GeluFunction : Function<GeluFunction> {

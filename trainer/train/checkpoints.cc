@@ -140,7 +140,7 @@ void Checkpoints::Load() {
   const bool whole = !resumed_ && std::ranges::any_of(state.slices(), IsOwned);
   if (!config_.init.from.empty())
     LoadFrom(config_.init.from, whole ? LoadedPart::kEverything : LoadedPart::kFrozen, *engine_, communicator,
-             session_.store);
+             session_.store, session_.life);
   engine_->Publish();
   source_.reset();
 }

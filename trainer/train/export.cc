@@ -170,10 +170,11 @@ Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tic
 
 void TakePartInExport(Engine& engine) { EngineSource(engine).ReadRest(); }
 
-void RemoveUnfinishedExports(const fs::path& run_dir) {
+void RemoveUnfinishedExports(const fs::path& run_dir, const Tick& tick) {
   for (const char* folder : {"export", "best"}) {
     std::error_code error;
     for (fs::recursive_directory_iterator it(run_dir / folder, error), end; !error && it != end; it.increment(error)) {
+      tick();
       std::error_code ignored;
       if (IsTemporaryName(it->path().filename().string())) fs::remove(it->path(), ignored);
     }

@@ -22,8 +22,9 @@ Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tic
 void TakePartInExport(Engine& engine);
 
 // What killed attempts have not finished: large files that nobody would look for. For the attempt that owns the run,
-// before its own first export; one that it has ended may lose what it is writing.
-void RemoveUnfinishedExports(const std::filesystem::path& run_dir);
+// before its own first export; one that it has ended may lose what it is writing. `tick` is called
+// for each file.
+void RemoveUnfinishedExports(const std::filesystem::path& run_dir, const Tick& tick);
 
 // The model of a checkpoint (FindCheckpoint says what `path` may be), by the configuration that it holds: no data is
 // read and no engine is made. Frozen parameters, which are in no checkpoint, come from `init_from`, or, when that is

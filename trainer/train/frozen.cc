@@ -37,11 +37,11 @@ std::unique_ptr<SafetensorsFile> OpenFrozen(const std::string& path, const Model
 }
 
 void LoadFrom(const std::string& path, LoadedPart part, Engine& engine, Communicator& communicator,
-              std::shared_ptr<Store> store) {
+              std::shared_ptr<Store> store, const LifeOptions& life) {
   const ModelDeclaration& model = engine.declaration();
   const bool frozen_only = part == LoadedPart::kFrozen;
   if (frozen_only && !HasFrozen(model)) return;
-  RankZero rank_zero(std::make_shared<PrefixStore>(std::move(store), "frozen/"), communicator);
+  RankZero rank_zero(std::make_shared<PrefixStore>(std::move(store), "frozen/"), communicator, life);
   const std::string what = frozen_only ? "reading the frozen parameters" : "reading the parameters";
   std::unique_ptr<SafetensorsFile> file;
   rank_zero.Do(what, [&](const Tick&) { file = OpenFrozen(path, model); });

@@ -153,7 +153,7 @@ void EvaluateCheckpoint(const Config& given, const std::string& path) {
       LoadModel(path, config, FingerprintOf(config, alone.task->dataset().fingerprint(obey), obey), *alone.engine);
   // A checkpoint does not hold what is never trained.
   if (!config.init.from.empty() && fs::is_directory(path))
-    LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.control, std::make_shared<MemoryStore>());
+    LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.control, std::make_shared<MemoryStore>(), {});
   alone.engine->Publish();
   std::unique_ptr<Progress> bar;
   const auto result =

@@ -121,10 +121,11 @@ namespace {
 
 // What is left beside log.jsonl and the like when a process is killed. One that is at work, an attempt that has just
 // begun, say, writes to its own in seconds.
-void RemoveUnfinishedFiles(const fs::path& run_dir) {
+void RemoveUnfinishedFiles(const fs::path& run_dir, const Tick& tick) {
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
   std::error_code error, ignored;
   for (fs::directory_iterator it(run_dir, error), end; !error && it != end; it.increment(error)) {
+    tick();
     if (IsTemporaryName(it->path().filename().string()) && it->is_regular_file(ignored) &&
         it->last_write_time(ignored) < old)
       fs::remove(it->path(), ignored);
@@ -172,11 +173,11 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
   return attempt;
 }
 
-void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt) {
+void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt, const Tick& tick) {
   const Json identity = {{"config", ToJson(config)}, {"data_fingerprint", fingerprint}};
   Fence::AsOwner(config.checkpoint.dir, {attempt.job_uid, attempt.number},
                  [&] { WriteFileAtomic(IdentityFile(config), identity.dump(1) + "\n"); });
-  RemoveUnfinishedFiles(config.run.dir);
+  RemoveUnfinishedFiles(config.run.dir, tick);
 }
 
 }  // namespace trainyard

@@ -30,8 +30,9 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
 
 // From now on the directory belongs to this identity: the attempt that claimed it has loaded what it starts from. One
 // that fails before that binds nobody to its mistakes. What killed attempts have not finished here, an hour ago or
-// more, is removed. Throws PeerError, and writes nothing, when a newer attempt owns the checkpoints.
-void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt);
+// more, is removed; `tick` is called for each file. Throws PeerError, and writes nothing, when a newer attempt owns the
+// checkpoints.
+void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt, const Tick& tick);
 
 // What a run is told apart by besides its configuration: the data's fingerprint and, with init.from,
 // the content of that file; not its path. A file that is gone is like any other: a run that goes on

@@ -120,11 +120,14 @@ void EndStuck(const std::string& failure) {
 // Who is frozen cannot say where it stands; so the ranks say it while their pulses are listened to.
 std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
   hang.Ask();
-  if (const std::optional<std::string> silence = pulse.Silence()) return *silence;
+  const std::optional<Pulse::Quiet> quiet = pulse.Silence();
+  if (quiet && !quiet->left) return quiet->sentence;
+  // Who came too late and has left since may have said where it stood.
   const std::string verdict = hang.Explain();
-  return !verdict.empty() ? verdict
-                          : "every rank is alive: one takes longer for its part than that, and a larger "
-                            "parallel.collective_seconds waits for it";
+  if (!verdict.empty()) return verdict;
+  return quiet ? quiet->sentence
+               : "every rank is alive: one takes longer for its part than that, and a larger "
+                 "parallel.collective_seconds waits for it";
 }
 
 }  // namespace
@@ -152,7 +155,8 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
   // Also where ranks wait for files, who is frozen is not waited for longer than in a collective.
   session.life.pulse = Pulse::Of(session.store);
-  session.life.frozen = std::min<Seconds>(session.life.silence, collective + Pulse::kListen);
+  // Sooner than for silence, so that of ranks that wait for each other the last one is named.
+  session.life.frozen = std::min<Seconds>(session.life.silence / 2, collective + Pulse::kListen);
   session.hang =
       std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank, world.size, named);
   const std::string pod_ip = EnvText(env::kPodIp);

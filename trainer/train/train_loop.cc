@@ -139,9 +139,8 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
   ResumeBest(resume.has_best);
   checkpoints_.Load();
   rank_zero_.Do("recording the run's identity", [&](const Tick& tick) {
-    RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt});
-    tick();
-    RemoveUnfinishedExports(config.run.dir);
+    RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt}, tick);
+    RemoveUnfinishedExports(config.run.dir, tick);
   });
   reporter_.Say(
       "Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +

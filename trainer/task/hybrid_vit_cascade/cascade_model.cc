@@ -194,7 +194,7 @@ at::Tensor Block::operator()(const Pass& pass, const at::Tensor& x, const at::Te
   // norm(y) (1 + scale) + shift is the norm of a weight and a bias for each sample.
   const auto modulated = [&pass](const LayerNorm& norm, const at::Tensor& y, const at::Tensor& shift,
                                  const at::Tensor& scale) {
-    const at::Tensor slope = (scale + 1).to(at::kFloat);
+    const at::Tensor slope = scale.to(at::kFloat) + 1;
     return Norm(y, ScaleRows(slope, pass[norm.weight]), ScaleRows(slope, pass[norm.bias]) + shift.to(at::kFloat),
                 norm.eps);
   };
