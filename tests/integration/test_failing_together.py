@@ -53,7 +53,7 @@ def test_every_other_rank_ends_and_the_culprit_is_named(tmp_path, data, number):
     env = {"TRAINYARD_TEST_FAULT": f"{places[t['kind']]}:{t['victim']}:{t['call']}"} if t["kind"] in places else {}
     slow = {}
     if t["kind"] == "stops in a save":  # which lasts longer than the delay, and begins with the first step
-        slow = {"LD_PRELOAD": os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so"), "SLOW_SYNC_MS": 400}
+        slow = {"LD_PRELOAD": os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so"), "SLOW_SYNC_MS": 250}
         job["checkpoint"]["every"] = 1
     process = harness.start("launch", "--nproc", t["world"], "--config", harness.write_config(tmp_path / "job.json", job), program=harness.kind(job).program,
                             TRAINYARD_TERMINATION_LOG=tmp_path / "termination", **env, **slow)
