@@ -52,8 +52,8 @@ def test_every_other_rank_ends_and_the_culprit_is_named(tmp_path, data, number):
     places = {"throws in backward": "backward", "throws in forward": "forward", "diverges": "diverge"}
     env = {"TRAINYARD_TEST_FAULT": f"{places[t['kind']]}:{t['victim']}:{t['call']}"} if t["kind"] in places else {}
     slow = {}
-    if t["kind"] == "stops in a save":  # which lasts longer than the delay, and begins with the first step
-        slow = {"LD_PRELOAD": os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so"), "SLOW_SYNC_MS": 250}
+    if t["kind"] == "stops in a save":  # which begins with the first step, and which the second one's waits for
+        slow = {"LD_PRELOAD": os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so"), "SLOW_SYNC_MS": 400}
         job["checkpoint"]["every"] = 1
     process = harness.start("launch", "--nproc", t["world"], "--config", harness.write_config(tmp_path / "job.json", job), program=harness.kind(job).program,
                             TRAINYARD_TERMINATION_LOG=tmp_path / "termination", **env, **slow)
@@ -64,7 +64,7 @@ def test_every_other_rank_ends_and_the_culprit_is_named(tmp_path, data, number):
             output = process.communicate(timeout=60)[0]
         else:
             harness.wait_until(lambda: log.exists() and log.stat().st_size > 0, 60, "steps")
-            time.sleep(t["delay"])
+            time.sleep(0.2 if slow else t["delay"])
             ranks = harness.ranks_of(process.pid)
             victim = ranks[t["victim"]]
             harness.kill(victim, signal.SIGSTOP if t["kind"].startswith("stops") else signal.SIGKILL)
