@@ -15,15 +15,16 @@ using Clock = std::chrono::steady_clock;
 // Between two looks for a key.
 constexpr std::chrono::microseconds kShortest{200}, kLongest{500000};
 
-// Between two questions for a sign, which come twice a second.
-constexpr std::chrono::seconds kStoodStill{5};
+// What the time between two questions counts at most. They come twice a second, unless this process stood still.
+constexpr std::chrono::seconds kMostOfAnInterval{2};
 
 std::string SignOf(int rank) { return "alive/" + std::to_string(rank); }
 
 }  // namespace
 
 bool Silence::TooLong(const std::optional<std::string>& sign, Time now) {
-  if (now - asked_ > kStoodStill) since_ += now - asked_;
+  // Counted a little, so that a store which takes its time for each answer ends the wait as well, if later.
+  since_ += std::max<Time::duration>(now - asked_ - kMostOfAnInterval, Time::duration::zero());
   asked_ = now;
   if (sign != sign_) {
     sign_ = sign;

@@ -16,8 +16,8 @@
 
 namespace trainyard {
 
-// Measures silence: whether a sign stayed the same for longer than the limit. Asked every few seconds at least: a
-// longer time between two questions is one in which this process stood still itself, and is no silence of the other.
+// Measures silence: whether a sign stayed the same for longer than the limit. Asked every second or so: of a longer
+// time between two questions, in which this process stood still itself, two seconds count.
 class Silence {
  public:
   using Time = std::chrono::steady_clock::time_point;

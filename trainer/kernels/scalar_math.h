@@ -95,7 +95,8 @@ struct WordOf<float> {
 // below -80, so that weights which do not count never become denormal numbers, which are slow.
 template <class Float>
 inline Float Exp(Float x) {
-  constexpr float kRound = 12582912.0f + 127;  // 1.5 * 2^23: adding it rounds to an integer, of 2^n's exponent's bits
+  // 1.5 * 2^23 more rounds to an integer, n, and leaves it in the lowest bits; with 127, as 2^n has it for an exponent.
+  constexpr float kRound = 12582912.0f + 127;
   using Word = typename WordOf<Float>::Type;
   const Float zero{};
   const auto vanishes = x < -80.0f;  // and is computed all the same
