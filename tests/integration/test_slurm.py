@@ -48,10 +48,10 @@ esac
 # In place of the trainer, where only its code counts: ends with CODE, or waits for a SIGTERM and ends with that.
 TRAINER = f"""#!{sys.executable}
 import os, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(os.environ["CODE"])))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 if os.environ.get("WAIT"):
     open(os.environ["WAIT"] + os.environ["SLURM_NODEID"], "w").close()
-    signal.pause()
+    signal.sigwait([signal.SIGTERM])
 sys.exit(int(os.environ["CODE"]))
 """
 

@@ -78,6 +78,14 @@ class LauncherTest : public testing::Test {
     return "echo '{\"hello\": {\"attempt\": 1, \"run_dir\": \"" + (directory_ / "run").string() +
            "\"}}' >&$TRAINYARD_REPORT_FD; ";
   }
+  // A rank that runs `first`, touches `ready` with its number, and `seconds` after a SIGTERM ends with 75. Ranks start
+  // with that blocked, and it stays so: a handler's exception is lost while a file is closed, and a signal that comes
+  // just before a sleep does not end it.
+  static std::string EndsOnAStop(const std::string& ready, const std::string& first = "", int seconds = 0) {
+    return "exec python3 -c \"import os,signal,sys,time\n" + first + "sys.stdout.flush()\nopen('" + ready +
+           "' + os.environ['RANK'], 'w').close()\nsignal.sigwait([15])\ntime.sleep(" + std::to_string(seconds) +
+           ")\nsys.exit(75)\"";
+  }
   // The log of rank 0 as a pipe that nobody reads: a volume that does not answer.
   fs::path Pipe() const {
     const fs::path path = directory_ / "run" / "logs" / "attempt-1-rank-0.log";
@@ -151,15 +159,8 @@ TEST_F(LauncherTest, WhatARankReportsStandsInItsLogAndOnceOnTheTerminal) {
 TEST_F(LauncherTest, ALogThatTakesNothingDelaysNoStop) {
   const fs::path pipe = Pipe();
   const std::string ready = (directory_ / "ready").string(), terminal = (directory_ / "terminal").string();
-  const pid_t launcher =
-      Start(1,
-            Hello() +
-                "exec python3 -c \"import signal,sys,time\nsignal.signal(15, lambda *a: sys.exit(75))\n"
-                "signal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nfor i in range(100000): print('line', i)\n"
-                "sys.stdout.flush()\nopen('" +
-                ready + "','w')\ntime.sleep(60)\"",
-            terminal);
-  WaitFor(ready);
+  const pid_t launcher = Start(1, Hello() + EndsOnAStop(ready, "for i in range(100000): print('line', i)\n"), terminal);
+  WaitFor(ready + "0");
   kill(launcher, SIGTERM);
   EXPECT_EQ(WaitAMinute(launcher), 75);
   const std::string said = ReadFile(terminal);
@@ -171,15 +172,8 @@ TEST_F(LauncherTest, ATerminalThatTakesNothingDelaysNoStop) {
   const std::string ready = (directory_ / "ready").string(), terminal = (directory_ / "terminal").string();
   mkfifo(terminal.c_str(), 0600);
   const int reader = open(terminal.c_str(), O_RDONLY | O_NONBLOCK);  // It never reads.
-  const pid_t launcher =
-      Start(1,
-            Hello() +
-                "exec python3 -c \"import signal,sys,time\nsignal.signal(15, lambda *a: sys.exit(75))\n"
-                "signal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nfor i in range(100000): print('line', i)\n"
-                "sys.stdout.flush()\nopen('" +
-                ready + "','w')\ntime.sleep(60)\"",
-            terminal);
-  WaitFor(ready);
+  const pid_t launcher = Start(1, Hello() + EndsOnAStop(ready, "for i in range(100000): print('line', i)\n"), terminal);
+  WaitFor(ready + "0");
   kill(launcher, SIGTERM);
   EXPECT_EQ(WaitAMinute(launcher), 75);
   close(reader);
@@ -366,12 +360,8 @@ TEST(Within, AThingThatDoesNotComeBackIsLeftToItself) {
 }
 
 TEST_F(LauncherTest, AStopIsForwarded) {
-  // Ranks start with SIGTERM blocked; a shell cannot unblock it, python can.
   const std::string ready = (directory_ / "ready").string();
-  const pid_t launcher = Start(2,
-                               "exec python3 -c \"import os,signal,time,sys\nsignal.signal(15, lambda *a: "
-                               "sys.exit(75))\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nopen('" +
-                                   ready + "'+os.environ['RANK'],'w')\ntime.sleep(60)\"");
+  const pid_t launcher = Start(2, EndsOnAStop(ready));
   WaitFor(ready + "0");
   WaitFor(ready + "1");
   kill(launcher, SIGTERM);
@@ -418,12 +408,8 @@ TEST_F(LauncherTest, ASecondSignalEndsEverythingAtOnce) {
 // As from a terminal and from a program around us: the ranks still save and end with 75.
 TEST_F(LauncherTest, OneStopOnTwoPathsIsOne) {
   const std::string ready = (directory_ / "ready").string();
-  const pid_t launcher =
-      Start(1,
-            "exec python3 -c \"import os,signal,time,sys\nsignal.signal(15, lambda *a: "
-            "(time.sleep(1), sys.exit(75)))\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, [15])\nopen('" +
-                ready + "','w')\ntime.sleep(60)\"");
-  WaitFor(ready);
+  const pid_t launcher = Start(1, EndsOnAStop(ready, "", /*seconds=*/1));
+  WaitFor(ready + "0");
   kill(launcher, SIGINT);
   kill(launcher, SIGTERM);
   EXPECT_EQ(Wait(launcher), 75);
