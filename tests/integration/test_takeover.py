@@ -155,8 +155,10 @@ def test_an_attempt_that_saved_nothing_hands_on_where_it_started(job, tmp_path):
     for _ in range(2):
         expect(job(train={"steps": 10}, checkpoint={"resume": str(source)}), 74, f"{source}", "no checkpoint is good")
     away.rename(source)
-    expect(job(train={"steps": 10}, checkpoint={"resume": str(source)}), 0, f"resuming from {source}")
+    expect(job(train={"steps": 10}, checkpoint={"resume": str(source)}), 0, f"resuming from {source}, saved by another run")
     assert job.first_step() == 9
+    again = expect(job(train={"steps": 12}), 0, f"resuming from {job.checkpoints}/step-00000010")
+    assert "another run" not in again.stderr, again.stderr
 
 
 def test_a_job_of_another_identity_does_not_take_the_checkpoints(job, tmp_path):

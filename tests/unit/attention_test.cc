@@ -121,6 +121,26 @@ TEST(Attention, OfEverythingDropsTheSameInBackward) {
   EXPECT_GT((rows.unsqueeze(0) - rows.unsqueeze(1)).abs().amax(2).add(at::eye(600)).min().item<double>(), 0);
 }
 
+// The kernels go by addresses.
+TEST(Attention, RefusesWhatDoesNotFit) {
+  const auto refused = [](auto attend) { EXPECT_THROW(attend(), std::logic_error); };
+  const auto of = [](at::IntArrayRef sizes) { return at::randn(sizes); };
+  const auto visible = [](int64_t b, int64_t q) { return at::zeros({b, q}, at::kInt); };
+  refused([&] { SelfAttention(of({2, 5, 25}), 2, {}); });
+  refused([&] { SelfAttention(of({5, 24}), 2, {}); });
+  refused([&] { CrossAttention(of({2, 5, 8}), of({2, 7, 8}), 2, {}); });
+  refused([&] { CrossAttention(of({2, 5, 8}), of({1, 7, 16}), 2, {}); });
+  refused([&] { CrossAttention(of({2, 5, 8}), of({2, 7, 16}).to(at::kBFloat16), 2, {}); });
+  refused([&] { PrefixAttention(of({2, 5, 24}), visible(2, 6), 2, {}); });
+  refused([&] { PrefixAttention(of({2, 5, 24}), visible(1, 2), 2, {}); });
+  refused([&] { PrefixAttention(of({2, 5, 24}), visible(2, 2).to(at::kLong), 2, {}); });
+  refused([&] { PrefixAttentionOfQueries(of({2, 3, 8}), of({2, 5, 16}), visible(2, 2), 2, {}); });
+  // A part of something larger is what it shows.
+  const at::Tensor wide = at::arange(12, at::kInt).view({2, 6}).remainder(3), part = wide.narrow(1, 1, 2);
+  const at::Tensor qkv = of({2, 5, 24});
+  EXPECT_TRUE(PrefixAttention(qkv, part, 2, {}).equal(PrefixAttention(qkv, part.contiguous(), 2, {})));
+}
+
 // A model that has diverged does not look like one that has not.
 TEST(Attention, WhatIsNoNumberStaysNone) {
   constexpr float kInfinite = std::numeric_limits<float>::infinity();

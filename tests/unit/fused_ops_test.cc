@@ -45,6 +45,18 @@ TEST(Norm, EachSampleHasItsOwnScaleAndShift) {
   for (size_t i = 0; i < g.size(); ++i) EXPECT_LT(RelativeError(g[i], e[i]), 1e-5) << i;
 }
 
+TEST(Norm, BearsABatchOfNothing) {
+  for (const auto& gamma_sizes : {std::vector<int64_t>{8}, {0, 8}}) {
+    const at::Tensor x = at::zeros({0, 7, 8}).requires_grad_(true);
+    const at::Tensor gamma = at::ones(gamma_sizes).requires_grad_(true),
+                     beta = at::ones(gamma_sizes).requires_grad_(true);
+    const at::Tensor y = Norm(x, gamma, beta, 1e-5);
+    EXPECT_EQ(y.sizes(), x.sizes());
+    const auto g = torch::autograd::grad({y.sum()}, {x, gamma, beta});
+    EXPECT_TRUE(g[1].equal(at::zeros(gamma_sizes)) && g[2].equal(at::zeros(gamma_sizes)));
+  }
+}
+
 TEST(Norm, RefusesWeightsOfAnotherShape) {
   const at::Tensor x = at::randn({3, 7, 8}), of_two = at::randn({2, 8}), wide = at::randn({9});
   EXPECT_THROW(Norm(x, of_two, of_two, 1e-5), std::logic_error);

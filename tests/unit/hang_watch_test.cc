@@ -49,6 +49,11 @@ TEST(HangWatch, ARankThatDoesNotAnswerLeavesNoVerdict) {
   const auto begin = Clock::now();
   EXPECT_EQ(watch.Explain(), "");
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(7));
+  // Of whom it is known that it has left, no answer is waited for.
+  const auto again = Clock::now();
+  HangWatch other(std::make_shared<MemoryStore>(), 0, 2, {});
+  EXPECT_EQ(other.Explain(std::chrono::milliseconds(100)), "");
+  EXPECT_LT(Clock::now() - again, HangWatch::kAnswer);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST(SignsOfLife, WhoeverGivesNoNewSignIsSilent) {
 TEST(SignsOfLife, WhoIsFrozenEndsTheWaitBeforeTheSilence) {
   auto store = std::make_shared<MemoryStore>();
   std::atomic<int> beats{0};
-  const auto wait = [&](std::function<std::optional<std::string>(int)> pulse) -> std::string {
+  const auto wait = [&](std::function<ProcessSign(int)> pulse) -> std::string {
     SignsOfLife zero(store, 0, {}, {.silence = seconds(3), .pulse = std::move(pulse), .frozen = seconds(1)});
     try {
       return zero.Wait("key", 1, "it");
@@ -105,12 +105,39 @@ TEST(SignsOfLife, WhoIsFrozenEndsTheWaitBeforeTheSilence) {
       return error.what();
     }
   };
-  EXPECT_EQ(wait([](int) { return "7"; }),
+  EXPECT_EQ(wait([](int) { return ProcessSign{"7"}; }),
             "rank 0 waited for it, and rank 1 gives no sign of life: frozen, or its node is lost");
-  EXPECT_EQ(wait([&](int) { return std::to_string(++beats); }),
+  EXPECT_EQ(wait([&](int) { return ProcessSign{std::to_string(++beats)}; }),
             "rank 0 waited for it, and heard nothing of rank 1 for 3.0s");
-  EXPECT_EQ(wait([](int) { return std::nullopt; }), "rank 0 waited for it, and heard nothing of rank 1 for 3.0s")
+  EXPECT_EQ(wait([](int) { return ProcessSign{}; }), "rank 0 waited for it, and heard nothing of rank 1 for 3.0s")
       << "unknown";
+}
+
+// Nobody who has said goodbye is waited for as long as one that may be frozen: only until it is sure that it set
+// nothing before.
+TEST(SignsOfLife, WhoHasLeftEndsTheWait) {
+  auto store = std::make_shared<MemoryStore>();
+  bool sets_it = true;
+  const auto gone = [&](int) {
+    if (sets_it) store->Set("key", "its value");
+    return ProcessSign{"7", true};
+  };
+  SignsOfLife zero(store, 0, {}, {.silence = std::chrono::minutes(5), .pulse = gone});
+  EXPECT_EQ(zero.Wait("key", 1, "it"), "its value") << "set before it left, seen after";
+  sets_it = false;
+  store->Delete("key");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(
+      {
+        try {
+          zero.Wait("key", 1, "it");
+        } catch (const PeerError& error) {
+          EXPECT_STREQ(error.what(), "rank 0 waited for it, and rank 1 has ended since");
+          throw;
+        }
+      },
+      PeerError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
 }
 
 // A store that counts the questions for a key, and whose host may be frozen.
@@ -177,15 +204,15 @@ TEST(Pulse, NamesTheSilent) {
   auto two = std::make_unique<Pulse>(store, 2, 3);
   EXPECT_EQ(Said(zero), "");
   const auto of = Pulse::Of(store);
-  EXPECT_TRUE(of(1) && of(2));
+  EXPECT_TRUE(of(1).beat && of(2).beat && !of(2).left);
   two.reset();
   EXPECT_EQ(Said(zero), "rank 2 has ended since");
   EXPECT_TRUE(zero.Silence()->left);
-  EXPECT_FALSE(of(2)) << "unknown, not frozen";
+  EXPECT_TRUE(of(2).left);
   troubled->Freeze(true);  // what rank 1 says, from now on
   EXPECT_EQ(Said(zero).find("rank 1 gives no sign of life"), 0u);
   EXPECT_FALSE(zero.Silence()->left);
-  EXPECT_TRUE(of(1)) << "its last one";
+  EXPECT_TRUE(of(1).beat && !of(1).left) << "its last one";
   troubled->Freeze(false);
 }
 

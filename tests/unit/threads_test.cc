@@ -166,6 +166,9 @@ TEST(Threads, WhatIsDoneToEachSample) {
   ExpectTheSameBits([&] { return WithGradients(AddGated(x, y, w), {x, y, w}); });
   ExpectTheSameBits([&] { return WithGradients(Norm(x, w, v, 1e-5), {x, w, v}); });
   ExpectTheSameBits([&] { return WithGradients(SumOfEach(x), {x}); });
+  const Tensors low = Bf16({x, y, w});
+  ExpectTheSameBits([&] { return WithGradients(AddGated(low[0], low[1], low[2]), low); });
+  ExpectTheSameBits([&] { return WithGradients(Norm(low[0], w, v, 1e-5), {low[0], w, v}); });
 }
 
 // Interpolation as the cascade's networks use it, from and to one channel.

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 // Ranks look once a second whether they are asked; a crowded machine may delay it.
-constexpr std::chrono::seconds kLook{1}, kAnswer{4};
+constexpr std::chrono::seconds kLook{1};
 
 constexpr char kAsked[] = "asked", kJudges[] = "judges", kVerdict[] = "verdict";
 std::string FlightKey(int rank) { return "flight/" + std::to_string(rank); }
@@ -61,9 +61,9 @@ struct HangWatch::Shared {
   }
 
   // Those of all ranks; nothing when one does not answer.
-  std::optional<std::vector<Flight>> Flights() {
+  std::optional<std::vector<Flight>> Flights(std::chrono::duration<double> patience) {
     std::vector<Flight> flights;
-    const auto until = std::chrono::steady_clock::now() + kAnswer;
+    const auto until = std::chrono::steady_clock::now() + patience;
     for (int of = 0; of < size; ++of) {
       const auto left = std::chrono::duration<double>(until - std::chrono::steady_clock::now());
       const std::string text =
@@ -80,15 +80,15 @@ struct HangWatch::Shared {
     store->Set(kAsked, "1");
   }
 
-  std::string Explain() {
+  std::string Explain(std::chrono::duration<double> patience) {
     Ask();
     if (store->Add(kJudges, 1) > 1) {  // another one judges
-      const json parsed = ParseJson(store->Wait(kVerdict, 2 * kAnswer, "a verdict"));
+      const json parsed = ParseJson(store->Wait(kVerdict, 2 * patience, "a verdict"));
       return parsed.at("sentence").get<std::string>();
     }
     HangVerdict verdict;
     try {
-      if (const auto flights = Flights()) verdict = JudgeHang(*flights);
+      if (const auto flights = Flights(patience)) verdict = JudgeHang(*flights);
     } catch (const PeerError&) {  // one does not answer
     }
     store->Set(kVerdict, json{{"culprits", verdict.culprits}, {"sentence", verdict.sentence}}.dump());
@@ -127,9 +127,9 @@ void HangWatch::Ask() {
   }
 }
 
-std::string HangWatch::Explain() {
+std::string HangWatch::Explain(std::chrono::duration<double> patience) {
   try {
-    return shared_->Explain();
+    return shared_->Explain(patience);
   } catch (const std::exception&) {  // the store is gone, or nobody judges: others say that
     return "";
   }

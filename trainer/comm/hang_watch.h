@@ -3,6 +3,7 @@
 #ifndef TRAINYARD_TRAINER_COMM_HANG_WATCH_H_
 #define TRAINYARD_TRAINER_COMM_HANG_WATCH_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,9 @@ namespace trainyard {
 
 class HangWatch {
  public:
+  // For whom looks once a second whether it is asked, on a crowded machine.
+  static constexpr std::chrono::seconds kAnswer{4};
+
   // `store`: keys that nobody else uses. `named` is called, on a thread of the watch's, on a rank that the verdict
   // names, with its sentence: this rank's step stands still, so that nothing else could end it.
   HangWatch(std::shared_ptr<Store> store, int rank, int size, std::function<void(const std::string&)> named);
@@ -28,8 +32,8 @@ class HangWatch {
   // Asks every rank where it stands, without waiting for it. Never throws. Safe for any number of threads.
   void Ask();
   // A collective of this rank's is overdue: the verdict, the same for all who ask, or nothing where a rank does not
-  // answer within a few seconds or all of them have come. Never throws. Safe for any number of threads.
-  std::string Explain();
+  // answer within `patience` or all of them have come. Never throws. Safe for any number of threads.
+  std::string Explain(std::chrono::duration<double> patience = kAnswer);
 
  private:
   struct Shared;

@@ -6,7 +6,6 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
-#include "trainer/comm/signs_of_life.h"
 
 namespace trainyard {
 namespace {
@@ -85,9 +84,9 @@ Pulse::~Pulse() {
   ended ? thread_.join() : thread_.detach();
 }
 
-std::function<std::optional<std::string>(int)> Pulse::Of(std::shared_ptr<Store> store) {
+std::function<ProcessSign(int)> Pulse::Of(std::shared_ptr<Store> store) {
   return [pulses = PulsesIn(std::move(store))](int rank) {
-    return pulses->Get(LeftKey(rank)) ? std::nullopt : SignsOfLife::SignIn(*pulses, rank);
+    return ProcessSign{SignsOfLife::SignIn(*pulses, rank), pulses->Get(LeftKey(rank)).has_value()};
   };
 }
 

@@ -1,5 +1,5 @@
 // Says once a second that this rank's process runs, whatever its step does, so that a collective that
-// nobody answers can name the rank that is frozen or lost.
+// nobody answers, or a wait for another rank's files, can name the rank that is frozen or lost.
 #ifndef TRAINYARD_TRAINER_COMM_PULSE_H_
 #define TRAINYARD_TRAINER_COMM_PULSE_H_
 
@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "trainer/comm/signs_of_life.h"
 #include "trainer/comm/store.h"
 
 namespace trainyard {
@@ -33,8 +34,8 @@ class Pulse {
 
   // How many seconds Silence listens to the ranks: a living one is heard in less.
   static const std::chrono::duration<double> kListen;
-  // The newest beat of a rank that beats in this store, as LifeOptions::pulse has it.
-  static std::function<std::optional<std::string>(int rank)> Of(std::shared_ptr<Store> store);
+  // What ranks say of themselves in this store, as LifeOptions::pulse has it.
+  static std::function<ProcessSign(int rank)> Of(std::shared_ptr<Store> store);
 
  private:
   struct Shared;

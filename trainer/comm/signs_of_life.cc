@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
@@ -74,6 +75,7 @@ std::string SignsOfLife::Wait(const std::string& key, int from, const std::strin
   const Silence::Time begin = Clock::now();
   Silence silence(life_.silence, begin), frozen(life_.frozen, begin);
   std::optional<std::string> heard;
+  bool left = false;
   auto look = begin;
   std::chrono::microseconds pause = kShortest;
   for (;;) {
@@ -89,8 +91,10 @@ std::string SignsOfLife::Wait(const std::string& key, int from, const std::strin
       const std::optional<std::string> sign = SignIn(*store_, from);
       if (silence.TooLong(sign, now))
         GiveUp(what, Format("heard nothing of rank %d for %s", from, HumanSeconds(life_.silence.count()).c_str()));
-      const std::optional<std::string> pulse = life_.pulse ? life_.pulse(from) : std::nullopt;
-      if (pulse && frozen.TooLong(pulse, now))
+      const ProcessSign process = life_.pulse ? life_.pulse(from) : ProcessSign{};
+      // At the second look: it may have set the key before, and it says what it has ended of after its goodbye.
+      if (std::exchange(left, process.left) && left) GiveUp(what, Format("rank %d has ended since", from));
+      if (!left && process.beat && frozen.TooLong(process.beat, now))
         GiveUp(what, Format("rank %d gives no sign of life: frozen, or its node is lost", from));
       if (sign != heard) Beat();
       heard = sign;

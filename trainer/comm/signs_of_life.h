@@ -31,15 +31,20 @@ class Silence {
   Time since_, asked_ = since_;
 };
 
+// What is known of a rank's process, whatever its work does.
+struct ProcessSign {
+  std::optional<std::string> beat = {};  // the newest; nothing where none is known
+  bool left = false;                     // it has said goodbye: it sets no key any more
+};
+
 // Whom a rank that waits takes for lost, and who hears that it gets on itself.
 struct LifeOptions {
   // For how long a rank may say nothing of its work. A single write to slow storage is no longer than this.
   std::chrono::duration<double> silence = std::chrono::seconds(300);
   // Called with each beat that reaches the store, by whichever thread beats. May be empty.
   std::function<void()> alive = {};
-  // The newest sign of a rank's process, whatever its work does; nothing where none is known, or where that rank has
-  // said goodbye. May be empty.
-  std::function<std::optional<std::string>(int rank)> pulse = {};
+  // May be empty.
+  std::function<ProcessSign(int rank)> pulse = {};
   // For how long a pulse that was heard may stop: that process is frozen, or its node is lost.
   std::chrono::duration<double> frozen = silence;
 };
@@ -54,8 +59,8 @@ class SignsOfLife {
   // most. Throws StoppedError.
   void Beat();
   // Waits until the rank `from` has set `key`. This rank counts as getting on as long as that one does.
-  // `what` completes "rank 0 waited for ...". Throws PeerError after the silence or where the other is frozen,
-  // StoppedError.
+  // `what` completes "rank 0 waited for ...". Throws PeerError after the silence or where the other is frozen
+  // or has left, StoppedError.
   std::string Wait(const std::string& key, int from, const std::string& what);
   // The others of a world of `size` of whom no new sign comes for that long. Returns as soon as all have given one.
   std::vector<int> Silent(int size, std::chrono::duration<double> listen) const;

@@ -97,11 +97,27 @@ struct AttentionFunction : Function<AttentionFunction> {
   }
 };
 
+// The kernels go by addresses: what does not fit would be read behind its end.
+bool OperandsFit(const at::Tensor& q, const std::optional<at::Tensor>& kv, int64_t heads) {
+  if (q.dim() != 3) return false;
+  if (!kv) return q.size(2) % (3 * heads) == 0;
+  return kv->dim() == 3 && kv->scalar_type() == q.scalar_type() && kv->size(0) == q.size(0) &&
+         kv->size(2) == 2 * q.size(2) && q.size(2) % heads == 0;
+}
+
+bool VisibleFits(Sight sight, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& visible) {
+  if (visible.dim() != 2 || visible.scalar_type() != at::kInt || visible.size(0) != q.size(0)) return false;
+  return visible.size(1) <= keys.size(1) && (sight != Sight::kPrefixOfQueries || visible.size(1) == q.size(1));
+}
+
 at::Tensor Attend(Sight sight, const at::Tensor& q, const std::optional<at::Tensor>& kv,
                   const std::optional<at::Tensor>& visible, int64_t heads, const DropoutDraw& dropout) {
-  if ((kv && kv->scalar_type() != q.scalar_type()) || (kv ? q.size(2) : q.size(2) / 3) % heads != 0)
-    throw std::logic_error("attention takes queries and keys of one type, of a width that its heads divide");
-  return AttentionFunction::apply(q.contiguous(), kv ? std::optional(kv->contiguous()) : std::nullopt, visible, heads,
+  if (!OperandsFit(q, kv, heads))
+    throw std::logic_error("attention takes queries and keys of one type and batch, of a width that its heads divide");
+  if (visible && !VisibleFits(sight, q, kv ? *kv : q, *visible))
+    throw std::logic_error("attention takes a visible (B, Q) of int32, for no more rows than there are");
+  const auto contiguous = [](const std::optional<at::Tensor>& t) { return t ? std::optional(t->contiguous()) : t; };
+  return AttentionFunction::apply(q.contiguous(), contiguous(kv), contiguous(visible), heads,
                                   static_cast<int64_t>(sight), static_cast<int64_t>(dropout.key), dropout.p);
 }
 

@@ -27,7 +27,9 @@ struct NormRows {
   int64_t groups, rows_of_each, D;
 
   NormRows(int64_t elements, const at::Tensor& gamma)
-      : groups(gamma.numel() / gamma.size(-1)), rows_of_each(elements / gamma.numel()), D(gamma.size(-1)) {}
+      : groups(gamma.numel() / gamma.size(-1)),
+        rows_of_each(groups > 0 ? elements / gamma.numel() : 0),
+        D(gamma.size(-1)) {}
   int64_t rows() const { return groups * rows_of_each; }
   int64_t tasks_of_each() const { return (rows_of_each + kRowsPerTask - 1) / kRowsPerTask; }
 
@@ -92,7 +94,8 @@ struct NormFunction : Function<NormFunction> {
     const at::Tensor dy = grads[0].contiguous();
     const NormRows rows(z.numel(), gamma);
     at::Tensor dx = at::empty_like(z), dr = p > 0 ? at::empty_like(z) : dx;
-    at::Tensor partial = at::zeros({rows.groups, rows.tasks_of_each(), 2, rows.D}, gamma.options());
+    at::Tensor partial =
+        at::zeros({rows.groups, std::max<int64_t>(1, rows.tasks_of_each()), 2, rows.D}, gamma.options());
     WithKernels(z.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
       const auto base = NormArgsOf<T>(gamma, ToDropout({static_cast<uint64_t>(ctx->saved_data["key"].toInt()), p}), z,
                                       saved[2], saved[3]);

@@ -296,6 +296,8 @@ class Chooser {
     result_.has_averages = has("ema.");
     result_.bits = saved.bits;
     result_.message += "resuming from " + found.path.string();
+    // A directory that a copied configuration names still, for instance.
+    if (found.manifest.writer.job_uid != writer_.job_uid) result_.message += ", saved by another run";
     if (!named) result_.durable = Committed(found);
     result_.source = std::make_shared<OpenCheckpoint>(std::move(found));
   }

@@ -122,8 +122,8 @@ std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
   hang.Ask();
   const std::optional<Pulse::Quiet> quiet = pulse.Silence();
   if (quiet && !quiet->left) return quiet->sentence;
-  // Who came too late and has left since may have said where it stood.
-  const std::string verdict = hang.Explain();
+  // Who came too late and has left since may have said where it stood; if not by now, it never will.
+  const std::string verdict = quiet ? hang.Explain(std::chrono::milliseconds(700)) : hang.Explain();
   if (!verdict.empty()) return verdict;
   return quiet ? quiet->sentence
                : "every rank is alive: one takes longer for its part than that, and a larger "

@@ -29,7 +29,7 @@ struct Session {
   std::string predecessor;                          // rank 0: the attempt that was alive when this one came, if one was
   std::vector<std::unique_ptr<RunningMark>> marks;  // rank 0: of run.dir and checkpoint.dir
   std::shared_ptr<Store> store;                     // keys of this attempt
-  LifeOptions life;                                 // of every wait for files; `alive` may be empty
+  LifeOptions life;  // of every wait for files once the ranks have met; `alive` may be empty
   std::unique_ptr<Pulse> pulse;
   std::unique_ptr<HangWatch> hang;  // null in a world of one
   std::unique_ptr<Device> device;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "trainer/base/random.h"
 #include "trainer/base/text.h"

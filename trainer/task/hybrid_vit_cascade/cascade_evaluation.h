@@ -3,7 +3,6 @@
 #define TRAINYARD_TRAINER_TASK_HYBRID_VIT_CASCADE_CASCADE_EVALUATION_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
