@@ -68,6 +68,10 @@ TEST_F(SafetensorsTest, RefusesHostileHeaders) {
           R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})",                      // unknown type
           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",                      // backwards
           R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",                      // data behind the last
+          R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",                       // a hole before the first
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
           R"({"a":{"dtype":"F32","shape":"x","data_offsets":[0,4]}})",
           R"({"a":{"dtype":"F32"}})",
           R"({"a":{"dtype":"F64","shape":[9],"data_offsets":[0,99]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
