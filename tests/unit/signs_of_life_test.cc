@@ -113,8 +113,8 @@ TEST(SignsOfLife, WhoIsFrozenEndsTheWaitBeforeTheSilence) {
       << "unknown";
 }
 
-// Nobody who has said goodbye is waited for as long as one that may be frozen: only until it is sure that it set
-// nothing before.
+// Who has said goodbye is not waited for as long as who may be frozen, only until it is sure that nothing was set
+// before.
 TEST(SignsOfLife, WhoHasLeftEndsTheWait) {
   auto store = std::make_shared<MemoryStore>();
   bool sets_it = true;

@@ -43,7 +43,7 @@ struct LifeOptions {
   std::chrono::duration<double> silence = std::chrono::seconds(300);
   // Called with each beat that reaches the store, by whichever thread beats. May be empty.
   std::function<void()> alive = {};
-  // May be empty.
+  // What is known of a rank's process now. May be empty.
   std::function<ProcessSign(int rank)> pulse = {};
   // For how long a pulse that was heard may stop: that process is frozen, or its node is lost.
   std::chrono::duration<double> frozen = silence;

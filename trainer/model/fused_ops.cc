@@ -94,6 +94,7 @@ struct NormFunction : Function<NormFunction> {
     const at::Tensor dy = grads[0].contiguous();
     const NormRows rows(z.numel(), gamma);
     at::Tensor dx = at::empty_like(z), dr = p > 0 ? at::empty_like(z) : dx;
+    // Of no rows as well, there is a sum: zero.
     at::Tensor partial =
         at::zeros({rows.groups, std::max<int64_t>(1, rows.tasks_of_each()), 2, rows.D}, gamma.options());
     WithKernels(z.scalar_type(), [&]<class T>(const kernels::Typed<T>& kernels) {
