@@ -70,6 +70,11 @@ class KeyedRandom {
   double UniformDouble() { return static_cast<double>(NextU64() >> 11) * 0x1p-53; }
   // [0, n). REQUIRES: n > 0. The bias is below n / 2^64.
   uint64_t Below(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(NextU64()) * n) >> 64); }
+  // The draws of the blocks from this one on: of four NextU32 each, as of a normal value, or two of UniformDouble.
+  void Seek(uint64_t block) {
+    counter_ = block;
+    used_ = 4;
+  }
   // Standard normal (Box-Muller, one of the pair).
   double Normal() {
     const double u = 1.0 - UniformDouble(), v = UniformDouble();

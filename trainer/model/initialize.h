@@ -10,8 +10,12 @@
 
 namespace trainyard {
 
-// REQUIRES: as many values as the parameter has elements.
-void FillInitial(const ParameterSpec& spec, uint64_t seed, std::span<float> values);
+// Elements [begin, begin + values.size()). REQUIRES: the parameter has them; begin is a multiple of InitialPart(spec).
+void FillInitial(const ParameterSpec& spec, uint64_t seed, std::span<float> values, int64_t begin = 0);
+
+// Parts of so many elements follow from their place alone: threads may make them beside each other. All elements where
+// each follows from those before it.
+int64_t InitialPart(const ParameterSpec& spec);
 
 }  // namespace trainyard
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "trainer/model/initialize.h"
+#include "trainer/model/initialize_together.h"
 
 namespace trainyard {
 
@@ -89,7 +89,7 @@ void FlatState::Initialize(uint64_t seed) {
     const Range range = layout_.range(i);
     const at::Tensor values =
         in_gradient ? gradient.narrow(0, range.begin, range.size()) : at::empty({range.size()}, at::kFloat);
-    FillInitial(layout_.parameters()[i], seed, Floats(values));
+    FillInitialTogether(layout_.parameters()[i], seed, Floats(values));
     Set(i, values);
   }
   gradient.zero_();

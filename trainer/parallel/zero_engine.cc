@@ -17,7 +17,7 @@
 #include <stdexcept>
 
 #include "trainer/device/convert.h"
-#include "trainer/model/initialize.h"
+#include "trainer/model/initialize_together.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/buffers.h"
 #include "trainer/parallel/engine.h"
@@ -305,7 +305,7 @@ class ZeroEngine : public Engine {
       values = passing          ? rounded.narrow(0, 0, spec.numel())
                : left.defined() ? left.clone()
                                 : at::empty({spec.numel()}, at::kFloat);
-      if (!left.defined()) FillInitial(spec, seed, Floats(values));
+      if (!left.defined()) FillInitialTogether(spec, seed, Floats(values));
     }
     if (!passing) values = values.to(there);
     still.compute = half ? at::empty(spec.shape, at::TensorOptions(TypeOf(spec.dtype, precision)).device(there))

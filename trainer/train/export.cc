@@ -14,7 +14,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
 #include "trainer/kernels/kernels.h"
-#include "trainer/model/initialize.h"
+#include "trainer/model/initialize_together.h"
 #include "trainer/model/with_kernels.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/frozen.h"
@@ -109,7 +109,7 @@ class CheckpointSource {
       values_ = frozen_->Floats(spec.name);
     } else {
       values_.resize(static_cast<size_t>(spec.numel()));
-      FillInitial(spec, static_cast<uint64_t>(config_.run.seed), values_);
+      FillInitialTogether(spec, static_cast<uint64_t>(config_.run.seed), values_);
     }
     Round(TypeOf(spec.dtype, PrecisionOf(config_)));  // as the run held it
     return values_;
