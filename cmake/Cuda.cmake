@@ -16,7 +16,7 @@ endif()
 # What CMake links to see whether the compiler works is of no use here.
 set(CMAKE_CUDA_COMPILER ${CUDA_TOOLKIT}/bin/nvcc)
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
-set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
+set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90")
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
 if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})

@@ -3,10 +3,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <cstring>
 #include <deque>
 #include <utility>
 
 #include "tests/device/far_memory.h"
+#include "tests/device/staged_collectives.h"
 #include "trainer/device/host_device.h"
 
 namespace trainyard {
@@ -21,6 +23,10 @@ class FarMath : public FlatMath {
   void Add(const void* x, at::ScalarType type, float* y, int64_t n) override {
     const FarMemoryOpen open;
     HostMath().Add(x, type, y, n);
+  }
+  void Widen(const void* x, at::ScalarType type, float* y, int64_t n) override {
+    const FarMemoryOpen open;
+    HostMath().Widen(x, type, y, n);
   }
   void SumBlocks(const float* x, double* sums, int64_t blocks) override {
     const FarMemoryOpen open;
@@ -68,9 +74,13 @@ class FarDevice : public Device {
     at::Tensor there = at::empty(host.sizes(), host.options().device(device_));
     return there.copy_(host);
   }
+  void Download(const at::Tensor& from, float* to) override {
+    const at::Tensor here = from.cpu();
+    std::memcpy(to, here.const_data_ptr(), here.nbytes());
+  }
   void Synchronize() override {}
   std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) override {
-    return MakeFarCollectives(Host().Connect(std::move(store), options));
+    return MakeStagedCollectives(Host().Connect(std::move(store), options));
   }
 
  private:
@@ -78,54 +88,8 @@ class FarDevice : public Device {
   FarMath math_;
 };
 
-class FarCollectives : public Collectives {
- public:
-  explicit FarCollectives(std::unique_ptr<Collectives> inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  Ticket AllReduce(at::Tensor x, std::string unit) override {
-    const at::Tensor here = x.cpu();
-    return Keep(inner_->AllReduce(here, std::move(unit)), here, x);
-  }
-  Ticket ReduceScatter(at::Tensor in, at::Tensor out, std::string unit) override {
-    const at::Tensor from = in.cpu(), here = at::empty(out.sizes(), out.scalar_type());
-    return Keep(inner_->ReduceScatter(from, here, std::move(unit)), here, out);
-  }
-  Ticket AllGather(at::Tensor in, at::Tensor out, std::string unit) override {
-    const at::Tensor from = in.cpu(), here = at::empty(out.sizes(), out.scalar_type());
-    return Keep(inner_->AllGather(from, here, std::move(unit)), here, out);
-  }
-  Ticket Broadcast(at::Tensor x, int root, std::string unit) override {
-    const at::Tensor here = x.cpu();
-    return Keep(inner_->Broadcast(here, root, std::move(unit)), here, x);
-  }
-  void Wait(Ticket ticket) override {
-    inner_->Wait(ticket);
-    for (; !results_.empty() && results_.front().ticket <= ticket; results_.pop_front())
-      results_.front().there.copy_(results_.front().here);
-  }
-  bool Done(Ticket ticket) override { return inner_->Done(ticket); }
-  void ThrowIfFailed() override { inner_->ThrowIfFailed(); }
-
- private:
-  struct Result {
-    Ticket ticket;
-    at::Tensor here, there;
-  };
-  Ticket Keep(Ticket ticket, const at::Tensor& here, const at::Tensor& there) {
-    results_.push_back({ticket, here, there.variable_data()});
-    return ticket;
-  }
-  std::unique_ptr<Collectives> inner_;
-  std::deque<Result> results_;
-};
-
 }  // namespace
 
 std::unique_ptr<Device> MakeFarDevice(int index) { return std::make_unique<FarDevice>(index); }
-
-std::unique_ptr<Collectives> MakeFarCollectives(std::unique_ptr<Collectives> inner) {
-  return std::make_unique<FarCollectives>(std::move(inner));
-}
 
 }  // namespace trainyard

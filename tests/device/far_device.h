@@ -16,9 +16,6 @@ inline constexpr int kFarDevices = 8;
 // REQUIRES: index < kFarDevices.
 std::unique_ptr<Device> MakeFarDevice(int index);
 
-// Collectives for tensors of far devices: copies of them go through `inner`, which is for the host's tensors.
-std::unique_ptr<Collectives> MakeFarCollectives(std::unique_ptr<Collectives> inner);
-
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TESTS_DEVICE_FAR_DEVICE_H_

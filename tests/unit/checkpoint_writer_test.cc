@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <numeric>
 #include <thread>
 
@@ -215,6 +216,32 @@ TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
   std::fill(values_.begin(), values_.end(), 0.f);
   writer->Finish();
   EXPECT_EQ(Load(*ChooseCheckpoint(directory_).found), before);
+}
+
+TEST_F(CheckpointWriterTest, SourcesThatStayAreHeldAndNotWaitedFor) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  std::promise<void> may_copy;
+  std::atomic<bool> copied = false;
+  writer->Begin(1,
+                {{"model.w",
+                  {10, 10},
+                  0,
+                  100,
+                  [&, may = may_copy.get_future().share()](float* to) {
+                    may.wait();
+                    std::ranges::copy(values_, to);
+                    copied = true;
+                  }}},
+                {}, Sources::kStay);
+  writer->WaitCopied();
+  EXPECT_FALSE(copied);
+  std::thread later([&] { may_copy.set_value(); });
+  writer->WaitTaken();
+  EXPECT_TRUE(copied);
+  later.join();
+  writer->Finish();
+  EXPECT_EQ(Load(*ChooseCheckpoint(directory_).found), values_);
 }
 
 TEST_F(CheckpointWriterTest, AnOldAttemptDoesNotCommit) {

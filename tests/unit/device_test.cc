@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -12,6 +13,8 @@
 
 #include <cmath>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "tests/unit/collectives_contract.h"
 #include "trainer/base/error.h"
@@ -53,6 +56,26 @@ TEST_P(DeviceTest, AnUploadIsACopyInItsOrder) {
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(copies[static_cast<size_t>(i)].cpu().equal((host + i) * 2));
 }
 
+// Sizes of none, one and several of the pieces that it goes in, by two threads at once, while the device computes.
+TEST_P(DeviceTest, ADownloadIsTheWholeTensor) {
+  constexpr int64_t kPiece = 2 << 20;  // values
+  const at::Tensor busy = There(at::randn({1000, 1000}));
+  const auto take = [&](uint64_t seed) {
+    for (const int64_t size : {int64_t{0}, int64_t{1}, kPiece, kPiece + 1, 5 * kPiece - 3}) {
+      const at::Tensor host = at::arange(size, at::kFloat) + static_cast<double>(seed);
+      const at::Tensor there = device->Upload(host);
+      device->Synchronize();
+      std::vector<float> to(static_cast<size_t>(size), -7);
+      for (int i = 0; i < 3; ++i) busy.matmul(busy);
+      device->Download(there, to.data());
+      EXPECT_TRUE(at::from_blob(to.data(), {size}, at::kFloat).equal(host)) << size;
+    }
+  };
+  std::thread other([&] { take(3); });
+  take(0);
+  other.join();
+}
+
 TEST_P(DeviceTest, RoundsToTheNearestAndAddsExactly) {
   const at::Tensor x = at::randn({10'007}) * 100;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
@@ -63,6 +86,9 @@ TEST_P(DeviceTest, RoundsToTheNearestAndAddsExactly) {
     const at::Tensor sum = There(x.clone());
     math().Add(to.data_ptr(), type, sum.data_ptr<float>(), x.numel());
     EXPECT_TRUE(sum.cpu().equal(x + x.to(type).to(at::kFloat)));
+    if (type == at::kFloat) continue;
+    math().Widen(to.data_ptr(), type, sum.data_ptr<float>(), x.numel());
+    EXPECT_TRUE(sum.cpu().equal(x.to(type).to(at::kFloat)));
   }
 }
 

@@ -40,11 +40,12 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::Begin(int64_t step, std::vector<SourceSlice> slices, Json state) {
+void CheckpointWriter::Begin(int64_t step, std::vector<SourceSlice> slices, Json state, Sources sources) {
   Finish();
   const std::lock_guard lock(mutex_);
   job_ = Job{step, std::move(slices), std::move(state)};
-  copied_ = false;
+  copied_ = sources == Sources::kStay;
+  taken_ = false;
   busy_ = true;
   changed_.notify_all();
 }
@@ -52,6 +53,11 @@ void CheckpointWriter::Begin(int64_t step, std::vector<SourceSlice> slices, Json
 void CheckpointWriter::WaitCopied() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return copied_ || !busy_; });
+}
+
+void CheckpointWriter::WaitTaken() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return taken_ || !busy_; });
 }
 
 void CheckpointWriter::Finish() {
@@ -121,7 +127,7 @@ void CheckpointWriter::CopySources(Job& job) {
     to += slice.end - slice.begin;
   }
   const std::lock_guard lock(mutex_);
-  copied_ = true;
+  copied_ = taken_ = true;
   changed_.notify_all();
 }
 

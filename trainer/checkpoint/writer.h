@@ -32,14 +32,16 @@
 
 namespace trainyard {
 
-// A part of a tensor that this rank saves. What is copied must not change until WaitCopied returns.
+// A part of a tensor that this rank saves.
 struct SourceSlice {
   std::string key;
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0, end = 0;
-  std::function<void(float* to)> copy;  // writes elements [begin, end); called once by the writer's thread, and gone
-                                        // before WaitCopied returns
+  std::function<void(float* to)> copy;  // writes elements [begin, end); called once by the writer's thread, then gone
 };
+
+// Whether what is copied stays as it is until it has been; else it must not change until WaitCopied returns.
+enum class Sources { kChange, kStay };
 
 struct WriterOptions {
   std::filesystem::path directory;
@@ -62,9 +64,11 @@ class CheckpointWriter {
 
   // Starts saving. Waits first for the one in flight, and throws its error.
   // `state` is the manifest's: rank 0's; what the others give, who do not know all of it, is not read.
-  void Begin(int64_t step, std::vector<SourceSlice> slices, nlohmann::json state);
-  // Returns when the sources of the checkpoint in flight may change.
+  void Begin(int64_t step, std::vector<SourceSlice> slices, nlohmann::json state, Sources sources = Sources::kChange);
+  // Returns when the sources of the checkpoint in flight may change: at once where they stay.
   void WaitCopied();
+  // Returns when nothing holds the sources of the checkpoint in flight any more, whether they stay or not.
+  void WaitTaken();
   // Returns when nothing is in flight. Throws StorageError if saving failed (PeerError when another
   // rank fell silent, or when a newer attempt owns the directory: whatever failed then is its doing; OutOfMemoryError
   // with the size of the copy that could not be made).
@@ -107,7 +111,7 @@ class CheckpointWriter {
   std::optional<Job> job_;
   std::atomic<bool> cancelled_{false};
   SignsOfLife signs_;
-  bool copied_ = true, busy_ = false, stopping_ = false;
+  bool copied_ = true, taken_ = true, busy_ = false, stopping_ = false;
   std::exception_ptr error_;
   std::optional<CommittedCheckpoint> last_;
   std::thread thread_;

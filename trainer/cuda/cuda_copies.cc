@@ -6,6 +6,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstring>
 #include <deque>
 #include <stdexcept>
 #include <utility>
@@ -61,6 +63,42 @@ class CudaCopies : public TileCopies {
 };
 
 }  // namespace
+
+CudaDownloads::CudaDownloads(at::Device device)
+    : device_(device), stream_(c10::cuda::getStreamFromPool(false, device.index())) {
+  // Who waits leaves its processor to others.
+  for (cudaEvent_t& event : copied_)
+    RequireCuda(cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming), "cudaEventCreate");
+}
+
+CudaDownloads::~CudaDownloads() {
+  for (cudaEvent_t event : copied_) cudaEventDestroy(event);
+}
+
+void CudaDownloads::Copy(const at::Tensor& from, float* to) {
+  const std::lock_guard lock(mutex_);
+  const c10::cuda::CUDAGuard guard(device_.index());
+  for (at::Tensor& piece : pieces_) {
+    if (!piece.defined())
+      piece = at::empty({static_cast<int64_t>(kPiece)}, at::TensorOptions(at::kByte).pinned_memory(true));
+  }
+  const auto* source = static_cast<const char*>(from.const_data_ptr());
+  auto* target = reinterpret_cast<char*>(to);
+  const auto size_at = [&](size_t begin) { return std::min(kPiece, from.nbytes() - begin); };
+  const auto take = [&](size_t begin, size_t slot) {
+    RequireCuda(cudaEventSynchronize(copied_[slot]), "cudaEventSynchronize");
+    std::memcpy(target + begin, pieces_[slot].const_data_ptr(), size_at(begin));
+  };
+  size_t slot = 0;
+  for (size_t begin = 0; begin < from.nbytes(); begin += kPiece, slot = 1 - slot) {
+    RequireCuda(cudaMemcpyAsync(pieces_[slot].mutable_data_ptr(), source + begin, size_at(begin),
+                                cudaMemcpyDeviceToHost, stream_.stream()),
+                "cudaMemcpyAsync");
+    RequireCuda(cudaEventRecord(copied_[slot], stream_.stream()), "cudaEventRecord");
+    if (begin > 0) take(begin - kPiece, 1 - slot);
+  }
+  if (from.nbytes() > 0) take((from.nbytes() - 1) / kPiece * kPiece, 1 - slot);
+}
 
 std::unique_ptr<TileCopies> MakeCudaCopies(at::Device device) { return std::make_unique<CudaCopies>(device); }
 

@@ -9,24 +9,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/cuda/cuda_copies.h"
 #include "trainer/cuda/cuda_error.h"
+#include "trainer/cuda/cuda_ops.h"
+#include "trainer/cuda/element_of.h"
 #include "trainer/cuda/flat_kernels.h"
 #include "trainer/cuda/nccl_collectives.h"
 
 namespace trainyard {
 namespace {
-
-cuda::Half HalfOf(at::ScalarType type) {
-  if (type == at::kBFloat16) return cuda::Half::kBfloat16;
-  if (type == at::kHalf) return cuda::Half::kFloat16;
-  throw std::logic_error(std::string("there are no kernels for ") + c10::toString(type));
-}
 
 class CudaFlatMath : public FlatMath {
  public:
@@ -39,12 +34,13 @@ class CudaFlatMath : public FlatMath {
           cudaMemcpyAsync(y, x, static_cast<size_t>(n) * sizeof(float), cudaMemcpyDeviceToDevice, Stream()),
           "cudaMemcpyAsync");
     }
-    RequireCuda(cuda::Round(x, y, HalfOf(type), n, Stream()), "rounding");
+    RequireCuda(cuda::Round(x, y, ElementOf(type), n, Stream()), "rounding");
   }
   void Add(const void* x, at::ScalarType type, float* y, int64_t n) override {
-    const cudaError_t result = type == at::kFloat ? cuda::AddFloats(static_cast<const float*>(x), y, n, Stream())
-                                                  : cuda::Add(x, HalfOf(type), y, n, Stream());
-    RequireCuda(result, "adding gradients");
+    RequireCuda(cuda::Add(x, ElementOf(type), y, n, Stream()), "adding gradients");
+  }
+  void Widen(const void* x, at::ScalarType type, float* y, int64_t n) override {
+    RequireCuda(cuda::Widen(x, ElementOf(type), y, n, Stream()), "widening gradients");
   }
   void SumBlocks(const float* x, double* sums, int64_t blocks) override {
     RequireCuda(cuda::SumBlocks(x, sums, blocks, Stream()), "sums of squares");
@@ -72,7 +68,8 @@ class CudaDevice : public Device {
   explicit CudaDevice(int index)
       : device_(at::kCUDA, static_cast<at::DeviceIndex>(index)),
         math_(device_),
-        copies_((c10::cuda::set_device(device_.index()), c10::cuda::getStreamFromPool(false, device_.index()))) {
+        copies_((c10::cuda::set_device(device_.index()), c10::cuda::getStreamFromPool(false, device_.index()))),
+        downloads_(device_) {
     cudaDeviceProp properties{};
     RequireCuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
     name_ = Format("cuda:%d, %s", index, properties.name);
@@ -104,6 +101,7 @@ class CudaDevice : public Device {
     there.record_stream(computes.unwrap());
     return there;
   }
+  void Download(const at::Tensor& from, float* to) override { downloads_.Copy(from, to); }
   void Synchronize() override { c10::cuda::getCurrentCUDAStream(device_.index()).synchronize(); }
   std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) override {
     return MakeNcclCollectives(
@@ -124,6 +122,7 @@ class CudaDevice : public Device {
   const at::Device device_;
   CudaFlatMath math_;
   const c10::cuda::CUDAStream copies_;
+  CudaDownloads downloads_;
   std::string name_;
 };
 
@@ -145,6 +144,7 @@ std::unique_ptr<Device> OpenCudaDevice(int index) {
   if (index >= count)
     throw ConfigError(Format(
         "local rank %d has no CUDA device of its own: this process sees %d, and each rank needs one", index, count));
+  RegisterCudaOps();
   return std::make_unique<CudaDevice>(index);
 }
 

@@ -1,15 +1,14 @@
 // Every kernel here moves memory and computes next to nothing: neighbouring threads take neighbouring values, so that a
 // warp's loads are whole cache lines, and a grid is as large as keeps a device busy.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "trainer/cuda/flat_kernels.h"
+
+#include "trainer/cuda/elements.cuh"
 
 namespace trainyard::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 132 * 16;  // of a grid: sixteen for each processor of an H100
+constexpr int64_t kMostBlocks = kProcessors * 16;  // of a grid
 constexpr int kBlock = 64;                 // values of one sum of squares
 
 unsigned GridOf(int64_t threads) {
@@ -24,13 +23,6 @@ __device__ void ForEach(int64_t n, Body body) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) body(i);
 }
 
-__device__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ float ToFloat(__half x) { return __half2float(x); }
-__device__ float ToFloat(float x) { return x; }
-// To the nearest, ties to even, as on the host.
-__device__ void FromFloat(float x, __nv_bfloat16& y) { y = __float2bfloat16_rn(x); }
-__device__ void FromFloat(float x, __half& y) { y = __float2half_rn(x); }
-
 template <class T>
 __global__ void RoundKernel(const float* x, T* y, int64_t n) {
   ForEach(n, [=](int64_t i) { FromFloat(x[i], y[i]); });
@@ -39,6 +31,11 @@ __global__ void RoundKernel(const float* x, T* y, int64_t n) {
 template <class T>
 __global__ void AddKernel(const T* x, float* y, int64_t n) {
   ForEach(n, [=](int64_t i) { y[i] += ToFloat(x[i]); });
+}
+
+template <class T>
+__global__ void WidenKernel(const T* x, float* y, int64_t n) {
+  ForEach(n, [=](int64_t i) { y[i] = 0 + ToFloat(x[i]); });
 }
 
 // A warp sums a block, two values a lane, and folds its lanes in one order.
@@ -81,51 +78,67 @@ __global__ void SumPartialKernel(double* partial) {
   if (threadIdx.x == 0) partial[0] = sum;
 }
 
-// In torch.optim.AdamW's order, as the host's kernel.
+// In torch.optim.AdamW's order, as the host's kernel. Buffers begin at multiples of 16 bytes; `begin` and n are multiples of
+// four values.
 __global__ void AdamWKernel(kernels::AdamWArgs a, int64_t begin, int64_t n) {
   const float step_size = a.lr / a.bias_correction1;
   const float decay = 1 - a.lr * a.weight_decay;
-  ForEach(n, [=](int64_t k) {
-    const int64_t i = begin + k;
-    const float grad = a.grad[i] * a.grad_scale;
-    const float m = a.exp_avg[i] + (grad - a.exp_avg[i]) * (1 - a.beta1);
-    const float v = a.exp_avg_sq[i] * a.beta2 + grad * grad * (1 - a.beta2);
-    a.exp_avg[i] = m;
-    a.exp_avg_sq[i] = v;
-    const float p = a.param[i] * decay - step_size * m / (sqrtf(v) / a.bias_correction2_sqrt + a.eps);
-    a.param[i] = p;
-    if (a.average) a.average[i] += a.average_rate * (p - a.average[i]);
+  using Four = Pack<float>;
+  ForEach(n / Four::kSize, [=](int64_t k) {
+    const auto at = [=](float* values) { return reinterpret_cast<Four*>(values + begin) + k; };
+    const Four grads = *reinterpret_cast<const Four*>(a.grad + begin + k * Four::kSize);
+    Four params = *at(a.param), first = *at(a.exp_avg), second = *at(a.exp_avg_sq);
+#pragma unroll
+    for (int i = 0; i < Four::kSize; ++i) {
+      const float grad = grads.values[i] * a.grad_scale;
+      const float m = first.values[i] + (grad - first.values[i]) * (1 - a.beta1);
+      const float v = second.values[i] * a.beta2 + grad * grad * (1 - a.beta2);
+      first.values[i] = m;
+      second.values[i] = v;
+      params.values[i] =
+          params.values[i] * decay - step_size * m / (sqrtf(v) / a.bias_correction2_sqrt + a.eps);
+    }
+    *at(a.exp_avg) = first;
+    *at(a.exp_avg_sq) = second;
+    *at(a.param) = params;
+    if (!a.average) return;
+    Four averages = *at(a.average);
+#pragma unroll
+    for (int i = 0; i < Four::kSize; ++i)
+      averages.values[i] += a.average_rate * (params.values[i] - averages.values[i]);
+    *at(a.average) = averages;
   });
-}
-
-template <class Run>
-void OfType(Half type, Run run) {
-  type == Half::kBfloat16 ? run(__nv_bfloat16{}) : run(__half{});
 }
 
 }  // namespace
 
-cudaError_t Round(const float* x, void* y, Half type, int64_t n, cudaStream_t stream) {
+cudaError_t Round(const float* x, void* y, Element type, int64_t n, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
-  OfType(type, [&](auto zero) {
+  OfElement(type, [&](auto zero) {
     using T = decltype(zero);
     RoundKernel<<<GridOf(n), kThreads, 0, stream>>>(x, static_cast<T*>(y), n);
+    return cudaSuccess;
   });
   return cudaGetLastError();
 }
 
-cudaError_t Add(const void* x, Half type, float* y, int64_t n, cudaStream_t stream) {
+cudaError_t Add(const void* x, Element type, float* y, int64_t n, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
-  OfType(type, [&](auto zero) {
+  OfElement(type, [&](auto zero) {
     using T = decltype(zero);
     AddKernel<<<GridOf(n), kThreads, 0, stream>>>(static_cast<const T*>(x), y, n);
+    return cudaSuccess;
   });
   return cudaGetLastError();
 }
 
-cudaError_t AddFloats(const float* x, float* y, int64_t n, cudaStream_t stream) {
+cudaError_t Widen(const void* x, Element type, float* y, int64_t n, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
-  AddKernel<<<GridOf(n), kThreads, 0, stream>>>(x, y, n);
+  OfElement(type, [&](auto zero) {
+    using T = decltype(zero);
+    WidenKernel<<<GridOf(n), kThreads, 0, stream>>>(static_cast<const T*>(x), y, n);
+    return cudaSuccess;
+  });
   return cudaGetLastError();
 }
 
@@ -137,7 +150,7 @@ cudaError_t SumBlocks(const float* x, double* sums, int64_t blocks, cudaStream_t
 
 cudaError_t AdamW(const kernels::AdamWArgs& args, int64_t begin, int64_t end, cudaStream_t stream) {
   if (begin == end) return cudaSuccess;
-  AdamWKernel<<<GridOf(end - begin), kThreads, 0, stream>>>(args, begin, end - begin);
+  AdamWKernel<<<GridOf((end - begin) / 4), kThreads, 0, stream>>>(args, begin, end - begin);
   return cudaGetLastError();
 }
 

@@ -6,16 +6,15 @@
 
 #include <cstdint>
 
+#include "trainer/cuda/element.h"
 #include "trainer/kernels/kernels.h"
 
 namespace trainyard::cuda {
 
-enum class Half { kBfloat16, kFloat16 };
-
 // As FlatMath's, enqueued on `stream`; what goes wrong in a launch is the returned error.
-cudaError_t Round(const float* x, void* y, Half type, int64_t n, cudaStream_t stream);
-cudaError_t Add(const void* x, Half type, float* y, int64_t n, cudaStream_t stream);
-cudaError_t AddFloats(const float* x, float* y, int64_t n, cudaStream_t stream);
+cudaError_t Round(const float* x, void* y, Element type, int64_t n, cudaStream_t stream);
+cudaError_t Add(const void* x, Element type, float* y, int64_t n, cudaStream_t stream);
+cudaError_t Widen(const void* x, Element type, float* y, int64_t n, cudaStream_t stream);
 cudaError_t SumBlocks(const float* x, double* sums, int64_t blocks, cudaStream_t stream);
 cudaError_t AdamW(const kernels::AdamWArgs& args, int64_t begin, int64_t end, cudaStream_t stream);
 

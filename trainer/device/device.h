@@ -38,6 +38,9 @@ class Device {
   // A copy of a host tensor, on the device. It is made beside what computes; whatever this thread enqueues afterwards
   // comes behind it. `host` may change when this returns.
   virtual at::Tensor Upload(const at::Tensor& host) = 0;
+  // A copy of a contiguous float32 tensor of this device, of as many values as `to` has room for; it is made beside
+  // what computes. For any thread. REQUIRES: what was enqueued to write to `from` is done.
+  virtual void Download(const at::Tensor& from, float* to) = 0;
   // Returns when everything is done that this thread has enqueued.
   virtual void Synchronize() = 0;
 

@@ -20,6 +20,8 @@ class FlatMath {
   virtual void Round(const float* x, void* y, at::ScalarType type, int64_t n) = 0;
   // y += x.
   virtual void Add(const void* x, at::ScalarType type, float* y, int64_t n) = 0;
+  // y = 0 + x: what Add makes of zeros. `type`: bfloat16 or float16.
+  virtual void Widen(const void* x, at::ScalarType type, float* y, int64_t n) = 0;
   // sums[i] = the sum of the squares of x[64 i, 64 i + 64), in float64; not finite if any of them is not.
   virtual void SumBlocks(const float* x, double* sums, int64_t blocks) = 0;
   // The square root of the sum of these, the same for every call with the same ones.

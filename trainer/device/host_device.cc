@@ -2,7 +2,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "trainer/base/memory.h"
 #include "trainer/comm/gloo.h"
@@ -27,6 +29,14 @@ class HostFlatMath : public FlatMath {
   void Add(const void* x, at::ScalarType type, float* y, int64_t n) override {
     WithKernels(type, [&]<class T>(const kernels::Typed<T>& kernels) {
       ParallelFor(0, n, kElementsPerTask, [&](int64_t begin, int64_t end) {
+        kernels.add(static_cast<const T*>(x) + begin, y + begin, end - begin);
+      });
+    });
+  }
+  void Widen(const void* x, at::ScalarType type, float* y, int64_t n) override {
+    WithKernels(type, [&]<class T>(const kernels::Typed<T>& kernels) {
+      ParallelFor(0, n, kElementsPerTask, [&](int64_t begin, int64_t end) {
+        std::fill(y + begin, y + end, 0.f);
         kernels.add(static_cast<const T*>(x) + begin, y + begin, end - begin);
       });
     });
@@ -57,6 +67,7 @@ class HostDevice : public Device {
   FlatMath& math() override { return HostMath(); }
   std::unique_ptr<TileCopies> MakeCopies() override { return MakeHostCopies(); }
   at::Tensor Upload(const at::Tensor& host) override { return host; }
+  void Download(const at::Tensor& from, float* to) override { std::memcpy(to, from.const_data_ptr(), from.nbytes()); }
   void Synchronize() override {}
   std::unique_ptr<Collectives> Connect(std::shared_ptr<Store> store, const ConnectOptions& options) override {
     if (options.size == 1) return MakeSingleCommunicator();

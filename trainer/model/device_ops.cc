@@ -20,6 +20,8 @@
 #include <limits>
 #include <vector>
 
+#include "trainer/model/device_rows.h"
+
 namespace trainyard {
 namespace {
 
@@ -121,6 +123,7 @@ at::Tensor Norm(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& 
     const at::Tensor y = at::layer_norm(x.to(at::kFloat), {gamma.size(1)}, {}, {}, eps);
     return (y * gamma.view(shape) + beta.view(shape)).to(x.scalar_type());
   }
+  if (IsNormWidth(gamma.size(0))) return NormOfRows(x, gamma, beta, eps);
   return at::layer_norm(x.to(at::kFloat), gamma.sizes(), gamma, beta, eps).to(x.scalar_type());
 }
 
@@ -128,7 +131,7 @@ at::Tensor GeluDropout(const at::Tensor& x, const DropoutDraw& dropout) { return
 at::Tensor GeluTanh(const at::Tensor& x) { return at::gelu(x, "tanh"); }
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  return at::linear(x, weight, bias);
+  return bias ? ProductOfRows(x, weight, *bias) : at::linear(x, weight);
 }
 
 at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,

@@ -50,8 +50,8 @@ void AddGradient(Device& device, const at::Tensor& values, at::Tensor to, bool f
     first ? to.copy_(values) : to.add_(values);
     return;
   }
-  if (first) to.zero_();
-  device.math().Add(values.const_data_ptr(), values.scalar_type(), to.data_ptr<float>(), values.numel());
+  first ? device.math().Widen(values.const_data_ptr(), values.scalar_type(), to.data_ptr<float>(), values.numel())
+        : device.math().Add(values.const_data_ptr(), values.scalar_type(), to.data_ptr<float>(), values.numel());
 }
 
 void RefuseGradient(const ParameterSpec& spec) {

@@ -1,12 +1,13 @@
 #include "trainer/train/checkpoints.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -19,6 +20,7 @@
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
+#include "trainer/device/host_device.h"
 #include "trainer/train/bits.h"
 #include "trainer/train/frozen.h"
 #include "trainer/train/host_slices.h"
@@ -62,15 +64,6 @@ void BeginAverages(const std::vector<StateSlice>& state) {
 // What leaves every other float as it is when it is added to it, a zero of either sign included.
 void FillNeutral(const TensorTargets& targets) {
   for (const auto& [key, target] : targets) std::fill(target.values.begin(), target.values.end(), -0.f);
-}
-
-// For a thread that shares the processors with a step: no threads of its own.
-void CopyOut(const at::Tensor& values, float* to) {
-  if (values.is_cpu()) {
-    std::memcpy(to, values.const_data_ptr(), values.nbytes());
-  } else {
-    at::from_blob(to, values.sizes(), at::kFloat).copy_(values);
-  }
 }
 
 int64_t CountValues(const TensorTargets& targets) {
@@ -176,11 +169,11 @@ std::vector<StateSlice> Checkpoints::Loaded() const {
   return state;
 }
 
-std::vector<SourceSlice> Checkpoints::Slices() const {
+std::vector<StateSlice> Checkpoints::Parts() const {
   // What every rank holds is written by all of them, an equal part each; without a common directory rank 0 writes all.
   const int64_t rank = session_.world.rank, world = session_.world.size;
-  std::vector<SourceSlice> slices;
-  for (const StateSlice& slice : State()) {
+  std::vector<StateSlice> parts;
+  for (StateSlice& slice : State()) {
     const int64_t size = slice.end - slice.begin;
     int64_t from = 0, to = size;
     if (slice.replicated && shared_) {
@@ -189,11 +182,38 @@ std::vector<SourceSlice> Checkpoints::Slices() const {
     } else if (slice.replicated && rank != 0) {
       continue;
     }
-    if (from < to)
-      slices.push_back({slice.key, slice.shape, slice.begin + from, slice.begin + to,
-                        [values = slice.values.narrow(0, from, to - from)](float* at) { CopyOut(values, at); }});
+    if (from == to) continue;
+    slice.values = slice.values.narrow(0, from, to - from);
+    slice.end = slice.begin + to;
+    slice.begin += from;
+    parts.push_back(std::move(slice));
   }
-  return slices;
+  return parts;
+}
+
+bool Checkpoints::Snapshot(std::vector<StateSlice>& parts) {
+  int64_t values = 0;
+  for (const StateSlice& part : parts) {
+    if (part.values.is_cpu()) return false;
+    values += part.values.numel();
+  }
+  if (!snapshot_.defined() || snapshot_.numel() != values) {
+    snapshot_.reset();
+    const DeviceMemory memory = session_.device->memory();
+    constexpr int64_t kLeft = 20;  // of what the device has, a part of so many is left for a step to grow
+    if (values == 0 || memory.free - values * 4 < memory.total / kLeft) return false;
+    try {
+      snapshot_ = at::empty({values}, parts.front().values.options());
+    } catch (const c10::OutOfMemoryError&) {  // free in pieces, or another's by now
+      return false;
+    }
+  }
+  int64_t at = 0;
+  for (StateSlice& part : parts) {
+    part.values = snapshot_.narrow(0, at, part.values.numel()).copy_(part.values);
+    at += part.values.numel();
+  }
+  return true;
 }
 
 void Checkpoints::Begin(const TrainState& train) {
@@ -207,7 +227,17 @@ void Checkpoints::Begin(const TrainState& train) {
                       {"data_fingerprint", fingerprint_},
                       {"evaluation_pending", train.evaluation_pending},
                       {"train", train.ToJson()}};
-  writer_.Begin(train.step, Slices(), state);
+  writer_.Finish();  // the snapshot is its
+  std::vector<StateSlice> parts = Parts();
+  const Sources sources = Snapshot(parts) ? Sources::kStay : Sources::kChange;
+  session_.device->Synchronize();  // then they are what this step has left
+  std::vector<SourceSlice> slices;
+  for (StateSlice& part : parts) {
+    Device& device = part.values.is_cpu() ? Host() : *session_.device;
+    slices.push_back({part.key, part.shape, part.begin, part.end,
+                      [values = part.values, &device](float* at) { device.Download(values, at); }});
+  }
+  writer_.Begin(train.step, std::move(slices), state, sources);
   last_saved_ = train.step;
   last_began_ = std::chrono::steady_clock::now();
 }

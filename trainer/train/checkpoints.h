@@ -34,8 +34,11 @@ class Checkpoints {
   // once: the checkpoint's files are then closed.
   void Load();
 
-  // From now on this engine is saved: a new stage's. The old one may be gone after writer()->WaitCopied().
-  void SetEngine(Engine& engine) { engine_ = &engine; }
+  // From now on this engine is saved: a new stage's. The old one may be gone after writer()->WaitTaken().
+  void SetEngine(Engine& engine) {
+    engine_ = &engine;
+    snapshot_.reset();
+  }
 
   // Whether checkpoint.minutes are over: the ranks' clocks differ, so rank 0's decides for all.
   bool WantsSave() const;
@@ -52,7 +55,11 @@ class Checkpoints {
   std::vector<StateSlice> Loaded() const;
   int64_t LoadPart(HostSlices& state, const Tick& tick);
   void Begin(const TrainState& train);
-  std::vector<SourceSlice> Slices() const;
+  // Of the state, what this rank writes.
+  std::vector<StateSlice> Parts() const;
+  // Copies of them on the device, which take their place, where all lie there and it has room: training goes on while
+  // they are copied out. False, and nothing is changed, where not.
+  bool Snapshot(std::vector<StateSlice>& parts);
 
   const Config& config_;
   const Plan& plan_;
@@ -65,6 +72,7 @@ class Checkpoints {
   const bool resumed_, averages_begin_;
   std::shared_ptr<const OpenCheckpoint> source_;
   const bool shared_;
+  at::Tensor snapshot_;  // kept from one save to the next: the allocator would not give its memory to others either
   CheckpointWriter writer_;
 };
 

@@ -232,7 +232,7 @@ void TrainLoop::NextStage() {
         Format("the stage %s starts from the best weights of %s, and no evaluation there gave a "
                "number for checkpoint.keep_best (%s)",
                next.stage.name.c_str(), stage().stage.name.c_str(), config_.checkpoint.keep_best.c_str()));
-  checkpoints_.writer()->WaitCopied();
+  checkpoints_.writer()->WaitTaken();  // the memory, too, of a copy of this stage
   if (next.stage.from_best) best_.Restore(*engine_);
   best_.Forget();
   step_.reset();

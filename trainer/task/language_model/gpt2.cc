@@ -10,6 +10,7 @@
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
+#include "trainer/model/token_loss.h"
 
 namespace trainyard::lm {
 namespace {
@@ -92,7 +93,8 @@ Gpt2::Gpt2(const Scope& s, const ModelShape& m)
   }
 }
 
-at::Tensor Gpt2::Forward(const Pass& pass, const at::Tensor& tokens) const {
+at::Tensor Gpt2::SumOfLosses(const Pass& pass, const at::Tensor& tokens, const at::Tensor& targets,
+                             int64_t ignored) const {
   // By value: a unit may run once more in backward.
   at::Tensor x = pass.Unit(ends_.unit(),
                            [=, this](at::TensorList) {
@@ -105,7 +107,7 @@ at::Tensor Gpt2::Forward(const Pass& pass, const at::Tensor& tokens) const {
   }
   return pass.Unit(ends_.unit(),
                    [=, this](at::TensorList in) {
-                     return Product(norm_(pass, in[0]), pass[tokens_.weight], std::nullopt).to(at::kFloat);
+                     return SumOfTokenLosses(norm_(pass, in[0]), pass[tokens_.weight], targets, ignored);
                    },
                    {x});
 }

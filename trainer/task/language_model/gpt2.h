@@ -45,8 +45,9 @@ struct Block {
 class Gpt2 {
  public:
   Gpt2(const Scope& s, const ModelShape& shape);
-  // tokens: (B, T) int64, T at most the context -> logits of the tokens that follow, (B, T, V) float32.
-  at::Tensor Forward(const Pass& pass, const at::Tensor& tokens) const;
+  // The sum of the losses of the tokens that follow, in nats: a float32 scalar. Logits are made in the type that the
+  // pass computes in. tokens, targets: (B, T) int64, T at most the context; a target that is `ignored` counts nothing.
+  at::Tensor SumOfLosses(const Pass& pass, const at::Tensor& tokens, const at::Tensor& targets, int64_t ignored) const;
 
  private:
   Scope ends_;  // the unit of embeddings, last norm and head

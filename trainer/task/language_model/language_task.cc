@@ -1,7 +1,6 @@
 #include "trainer/task/language_model/language_task.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 
 #include <span>
@@ -86,9 +85,7 @@ class LanguageTask : public Task {
 
   LossResult Loss(const Pass& pass, const Batch& batch, std::span<const double> denominators) const override {
     const auto& b = static_cast<const LanguageBatch&>(batch);
-    const at::Tensor logits = model_.Forward(pass, pass.Upload(b.tokens));
-    const at::Tensor sum = at::cross_entropy_loss(logits.flatten(0, 1), pass.Upload(b.targets).flatten(), {},
-                                                  at::Reduction::Sum, kIgnored);
+    const at::Tensor sum = model_.SumOfLosses(pass, pass.Upload(b.tokens), pass.Upload(b.targets), kIgnored);
     return {sum * (denominators[0] > 0 ? 1 / denominators[0] : 0), at::empty({0}, at::kDouble)};
   }
 

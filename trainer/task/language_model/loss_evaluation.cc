@@ -1,7 +1,6 @@
 #include "trainer/task/language_model/loss_evaluation.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,9 +37,8 @@ class LossEvaluation : public Evaluation {
     LanguageBatch batch;
     FillBatch(windows, setup_.windows.context(), batch);
     const Pass pass = Pass::Evaluation(setup_.weights);
-    const at::Tensor logits = setup_.model.Forward(pass, pass.Upload(batch.tokens));
     const at::Tensor loss =
-        at::cross_entropy_loss(logits.flatten(0, 1), pass.Upload(batch.targets).flatten(), {}, at::Reduction::Sum);
+        setup_.model.SumOfLosses(pass, pass.Upload(batch.tokens), pass.Upload(batch.targets), kIgnored);
     slots_[static_cast<size_t>(item * kSlotsPerItem)] = loss.item<double>();
     slots_[static_cast<size_t>(item * kSlotsPerItem + 1)] = batch.denominators[0];
   }
