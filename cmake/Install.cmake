@@ -1,4 +1,4 @@
-# `cmake --install build/release --prefix DIR`: programs, completions, manual pages, licence.
+# `cmake --install build/release --prefix DIR`: programs, the plug-in for GPUs where it was built, completions, manual pages, licence.
 #
 # An installed trainer looks for LibTorch in ../lib/trainyard, so that the folder may be moved. There the component
 # `libtorch` (not part of a release) links the one that this machine has built with; docs/releasing.md says what else may.
@@ -10,6 +10,11 @@ if(TRAINYARD_WITH_TORCH)
   set_target_properties(trainyard PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/trainyard/torch/lib")
 endif()
 install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+if(TRAINYARD_WITH_CUDA)
+  # Beside LibTorch, whose own libraries find the rest.
+  set_target_properties(trainyard_cuda PROPERTIES INSTALL_RPATH "$ORIGIN/torch/lib:$ORIGIN/nvidia/nccl/lib:$ORIGIN/nvidia/cu13/lib")
+  install(TARGETS trainyard_cuda LIBRARY DESTINATION lib/trainyard COMPONENT programs)
+endif()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${doc_dir} COMPONENT programs)
 
 # The program that was built prints them.

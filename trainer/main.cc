@@ -160,7 +160,8 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlag
   const Config config = Load(options);  // A mistake is named once, before any process is started.
   std::optional<int> procs;
   if (nproc == "auto") {
-    procs = 1;  // Without GPUs one rank uses all processors through its threads.
+    // Without GPUs one rank uses all processors through its threads.
+    procs = std::max<int>(1, static_cast<int>(GroundsHere(config, {}).hardware.gpus.size()));
   } else if (!nproc.empty()) {
     if (nproc.find_first_not_of("0123456789") != std::string::npos || nproc.size() > 4 || std::stoi(nproc) < 1) {
       throw UsageError("--nproc: " + nproc + " is not allowed; expected a number >= 1, or auto");

@@ -28,7 +28,7 @@ thorough = pytest.mark.skipif(not THOROUGH, reason="one more case of its kind: m
 def environment(**extra):
     """One thread per rank: the tests' ranks share few processors."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINYARD_", "PET_", "SLURM_")) and k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
-    env.update(OMP_NUM_THREADS="1", TRAINYARD_PROGRESS="none")
+    env.update(OMP_NUM_THREADS="1", TRAINYARD_PROGRESS="none", CUDA_VISIBLE_DEVICES="")  # test_device.py alone wants GPUs
     env.update({k: str(v) for k, v in extra.items()})
     return env
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -61,7 +62,7 @@ def test_the_run_says_what_the_plan_said(job, ranks, sets):
 def test_every_decision_has_its_value_and_where_it_comes_from(job):
     config = job(parallel={"stage": "zero2"})
     made = decisions(plan(config, "--ranks", 2, "--set", "batch.micro=2"))
-    assert {"stage", "reduce", "offload", "precision", "micro_batch", "accumulation", "global_batch", "loader_threads", "prefetch", "omp_num_threads",
+    assert {"device", "stage", "reduce", "offload", "precision", "micro_batch", "accumulation", "global_batch", "loader_threads", "prefetch", "omp_num_threads",
             "optimizer_threads"} == set(made)
     assert (made["stage"]["value"], made["stage"]["source"]) == ("zero2", "file")
     assert (made["micro_batch"]["value"], made["micro_batch"]["source"]) == (2, "command line")
@@ -78,6 +79,69 @@ def test_without_gpus_the_guides_batch(job):
     made = decisions(plan(job(), "--ranks", 2))
     assert [made[name]["value"] for name in ("micro_batch", "accumulation", "global_batch")] == [4, 8, 64]
     assert (made["stage"]["value"], made["precision"]["value"]) == ("ddp", "fp32")
+
+
+DRIVER = os.environ.get("TRAINYARD_FAKE_DRIVER", "build/release/lib/fake_driver")
+PLUGIN = pathlib.Path(harness.BIN).resolve().parent.parent / "lib" / "trainyard" / "libtrainyard_cuda.so"
+
+
+def with_gpus(cards, **extra):
+    """The environment of a machine whose driver says that it has these."""
+    return {"LD_LIBRARY_PATH": os.pathsep.join([os.path.abspath(DRIVER), os.environ.get("LD_LIBRARY_PATH", "")]), "FAKE_GPUS": cards, **extra}
+
+
+@pytest.fixture
+def with_plugin(tmp_path):
+    """The program beside a plug-in, which a plan does not open; where it was not built, an empty file is one."""
+    prefix = tmp_path / "prefix"
+    for folder in ("bin", "lib/trainyard"):
+        (prefix / folder).mkdir(parents=True)
+    (prefix / "lib/trainyard/libtrainyard_cuda.so").touch()
+    return shutil.copy(harness.BIN, prefix / "bin/trainyard")
+
+
+def test_gpus_that_the_driver_names_are_used(job, with_plugin):
+    config, env = job(), with_gpus("NVIDIA L4:22:89,NVIDIA T4:15:75")
+    said = json.loads(harness.run("plan", "--config", config, "--json", program=with_plugin, **env).stdout)
+    assert [(gpu["name"], gpu["total_bytes"], gpu["free_bytes"], gpu["compute_capability"]) for gpu in said["hardware"]["gpus"]] == [
+        ("NVIDIA L4", 22 << 30, 11 << 30, "8.9"), ("NVIDIA T4", 15 << 30, 15 << 29, "7.5")]  # fmt: skip
+    made = decisions(said)
+    assert said["ranks"] == 2, "one for each"
+    assert [made[name]["value"] for name in ("device", "stage", "precision", "micro_batch")] == ["cuda", "zero2", "fp16", 12]
+    assert said["limit"] == {"bytes": 15 << 29, "source": "free memory of the NVIDIA T4", "of_one_rank": True}
+    # What nobody says is free is taken for all of it.
+    said = json.loads(harness.run("plan", "--config", config, "--json", program=with_plugin, **env, FAKE_NVML_FAILS=1).stdout)
+    assert [gpu["free_bytes"] for gpu in said["hardware"]["gpus"]] == [22 << 30, 15 << 30]
+
+
+def test_gpus_that_are_not_used_say_why(job, with_plugin, tmp_path):
+    config, env = job(), with_gpus("NVIDIA L4:22:89")
+
+    def gpus(program, *sets, **more):
+        result = harness.run("plan", "--config", config, *sets, program=program, **{**env, **more})
+        assert result.returncode == 0, result.stderr
+        assert "device             c" in result.stdout
+        return next(line.split(maxsplit=1)[1] for line in result.stdout.splitlines() if line.startswith("    GPUs")), "cpu (" in result.stdout
+
+    assert gpus(with_plugin, "--set", "parallel.device=cpu") == ("none: not asked for: parallel.device is cpu", True)
+    assert gpus(with_plugin, FAKE_GPUS="NVIDIA L4:22:89,Tesla P100:16:60") == ("none: 2 seen, the first NVIDIA L4, and not used: Tesla P100 has compute capability 6.0, below 7.5", True)
+    (tmp_path / "prefix/lib/trainyard/libtrainyard_cuda.so").unlink()
+    line, on_cpu = gpus(with_plugin)
+    assert line.startswith("none: 1 seen, the first NVIDIA L4, and not used: the plug-in ") and line.endswith("libtrainyard_cuda.so is not there") and on_cpu
+    # No GPU is not the same as one that nobody can ask: that would train for weeks on processors.
+    result = harness.run("plan", "--config", config, program=with_plugin, **env, FAKE_DRIVER_FAILS=999)
+    assert result.returncode == 64 and "parallel.device: auto: NVIDIA's driver is there and does not answer (cuInit: error 999)" in result.stderr, result.stderr
+    assert gpus(with_plugin, "--set", "parallel.device=cpu", FAKE_DRIVER_FAILS=999)[1]
+    assert gpus(with_plugin, FAKE_DRIVER_FAILS=100) == ("none", True)
+    assert gpus(with_plugin, FAKE_GPUS="") == ("none", True)
+
+
+@pytest.mark.skipif(not PLUGIN.exists(), reason="libtrainyard_cuda.so was not built")
+def test_a_gpu_that_cannot_be_opened_ends_the_run_with_what_helps(job):
+    result = harness.run("train", "--config", job(), **with_gpus("NVIDIA L4:22:89"))
+    assert result.returncode == 64 and "parallel.device: cuda: " in result.stderr and "with cpu ranks compute on the host's processors" in result.stderr, result.stderr
+    result = harness.run("launch", "--nproc", "auto", "--config", job(), **with_gpus("NVIDIA L4:22:89,NVIDIA L4:22:89"))
+    assert result.returncode == 64 and "launch: 2 ranks" in result.stderr and "parallel.device: cuda: " in result.stderr, result.stderr
 
 
 def test_the_schema_is_that_of_the_page(job):

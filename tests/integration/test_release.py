@@ -168,7 +168,8 @@ def test_the_same_commit_gives_the_same_bytes(checkout, build, tmp_path):
     with tarfile.open(tmp_path / "a" / f"{name}.tar.gz") as tar:
         members = {member.name.removeprefix(name + "/"): member for member in tar}
         assert {"bin/trainyard", "bin/trainyard-operator", "share/man/man1/trainyard.1", "share/doc/trainyard/LICENSE", "share/zsh/site-functions/_trainyard"} <= set(members)
-        assert not any(path.startswith("lib/") for path in members), "LibTorch is not ours to pack"
+        plugin = {"lib/trainyard/libtrainyard_cuda.so"}  # left out where NVIDIA's compiler is not there
+        assert {path for path, member in members.items() if path.startswith("lib/") and member.isfile()} <= plugin, "LibTorch is not ours to pack"
         assert {member.uid for member in members.values()} == {0} and len({member.mtime for member in members.values()}) == 1
     if HELM:
         with tarfile.open(tmp_path / "a" / f"trainyard-{VERSION}.tgz") as tar:

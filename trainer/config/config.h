@@ -88,8 +88,8 @@ struct PrecisionConfig {
 };
 
 struct ParallelConfig {
-  std::string device = "cpu";  // cpu | cuda
-  std::string stage = "auto";  // auto | ddp | zero1 | zero2 | zero3
+  std::string device = "auto";  // auto | cpu | cuda
+  std::string stage = "auto";   // auto | ddp | zero1 | zero2 | zero3
   double bucket_mib = 25;
   std::string reduce = "auto";  // auto | last | every
   std::string offload = "none";

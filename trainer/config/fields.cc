@@ -159,8 +159,10 @@ void EngineFields(FieldTable& t, Config& c) {
         "fp16: the loss scale is doubled after so many updates in a row.");
   t.Choice("precision.reduce", c.precision.reduce, {"fp32", "bf16"}, kSchedule,
            "Type in which gradients go from rank to rank; a rank's own sums over micro-batches are fp32 either way.");
-  t.Choice("parallel.device", c.parallel.device, {"cpu", "cuda"}, kFree,
-           "What ranks compute with: the host's processors, or a GPU each; docs/gpu.md says what of that has run.");
+  t.Choice(
+      "parallel.device", c.parallel.device, {"auto", "cpu", "cuda"}, kFree,
+      "What ranks compute with: the host's processors, or a GPU each. auto: GPUs where some are seen and the plug-in "
+      "for them is there (docs/gpu.md), else processors.");
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2", "zero3"}, kFree,
            "What is shared out over ranks: nothing; the optimizer's state (zero1, zero2); with parallel.reduce: every "
            "the gradients, too (zero2); and the parameters (zero3). See docs/parallel.md; auto is zero2 "
@@ -199,10 +201,11 @@ void RunFields(FieldTable& t, Config& c) {
       "until an attempt of the job has started; then it is auto.");
   t.Text("run.dir", c.run.dir, kFree, "Everything of a run; default TRAINYARD_CHECKPOINT_DIR/run, else runs/<task>.");
   t.Int("run.seed", c.run.seed, 0, kIdentity, "Seed of initialisation, sample order and dropout.");
-  t.Bool("run.deterministic", c.run.deterministic, kFree,
-         "LibTorch's operations use implementations that make the same bits each time, and one that has none ends the "
-         "run; "
-         "ours do so either way. false: whatever LibTorch finds fastest.");
+  t.Bool(
+      "run.deterministic", c.run.deterministic, kFree,
+      "LibTorch's operations use implementations that make the same bits each time; ours do so either way. false: "
+      "whatever LibTorch finds fastest. Two tasks need operations that have none on a GPU: there it becomes false, and "
+      "a configuration that says true ends the run.");
   t.Text("init.from", c.init.from, kFree,
          "A safetensors file with weights to start from. Its content is part of the run's identity, its path is not.");
   t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,

@@ -65,9 +65,6 @@ void CheckRelations(const Config& c) {
       {c.parallel.reduce == "every" && c.parallel.stage != "zero2" && c.parallel.stage != "zero3",
        "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2 or zero3; it is " +
            c.parallel.stage},
-      {c.parallel.device == "cuda" && c.precision.reduce == "bf16",
-       "precision.reduce: bf16 sums are rounded once, and NCCL rounds each addition; with parallel.device: cuda it is "
-       "fp32"},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) throw ConfigError(rule.what);

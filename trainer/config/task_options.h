@@ -27,6 +27,8 @@ class TaskOptions {
   // What every evaluation gives, the periodic ones and the final one, measured in the same way: only
   // these can be watched. What one of them alone measures has a name of its own and is not listed.
   virtual std::vector<Metric> Metrics() const = 0;
+  // The operation of LibTorch's that the task needs and whose gradient has no deterministic form on a GPU; null: none.
+  virtual const char* NotDeterministicOnGpu() const { return nullptr; }
 };
 
 // What loading a configuration needs to know of a task.

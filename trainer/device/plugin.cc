@@ -15,12 +15,6 @@ namespace {
 
 constexpr char kLibrary[] = "libtrainyard_cuda.so";
 
-std::string PathOfCudaPlugin() {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (program.parent_path().parent_path() / "lib" / "trainyard" / kLibrary).string();
-}
-
 std::string LoaderError() {
   const char* text = dlerror();
   return text ? text : "unknown error";
@@ -68,6 +62,12 @@ Plugin OpenPlugin(const std::string& path) {
   }
   Ask(library, plugin);
   return plugin;
+}
+
+std::string PathOfCudaPlugin() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (program.parent_path().parent_path() / "lib" / "trainyard" / kLibrary).string();
 }
 
 const Plugin& CudaPlugin() {

@@ -23,6 +23,9 @@ struct Plugin {
 // Opens the library at `path` and asks what it sees. It stays open. Never throws.
 Plugin OpenPlugin(const std::string& path);
 
+// Where that of this program lies, or would.
+std::string PathOfCudaPlugin();
+
 // That of this program, ../lib/trainyard/libtrainyard_cuda.so from where the program lies. Opened once.
 const Plugin& CudaPlugin();
 

@@ -11,13 +11,21 @@ namespace trainyard {
 struct Gpu {
   std::string name;          // "NVIDIA L4"
   uint64_t total_bytes = 0;  // as the driver reports it: a "24 GB" L4 has 22.5 GiB
-  uint64_t free_bytes = 0;   // now; other processes may hold the rest
+  uint64_t free_bytes = 0;   // now; other processes may hold the rest. All of it where the driver does not say.
   int major = 0, minor = 0;  // of the compute capability: 8.9
+  std::string uuid = {};     // as NVML writes it: GPU-8c1f..., of a slice MIG-...
 };
 
-// In the order in which local ranks take them (CUDA_VISIBLE_DEVICES is obeyed); the same in each call. None without the
-// CUDA plug-in, whose part this is. Holds no memory on any of them afterwards.
-std::vector<Gpu> VisibleGpus();
+struct SeenGpus {
+  std::vector<Gpu> gpus;
+  std::string problem;  // why a driver that is there names none: "cuInit: error 999"; may be empty
+};
+
+// Those of the driver, in the order in which local ranks take them (CUDA_VISIBLE_DEVICES is obeyed); none without one.
+// Asks the driver in every call: free_bytes is of that moment.
+// Holds no memory on any of them. After a process has called this, what it forks must not compute on a GPU before it
+// has executed another program.
+SeenGpus VisibleGpus();
 
 }  // namespace trainyard
 

@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/base/text.h"
 
@@ -45,8 +46,13 @@ uint64_t Hardware::LeastGpuBytes() const {
   return least;
 }
 
-Hardware SeeHardware(const fs::path& checkpoint_dir) {
-  Hardware hardware{.gpus = VisibleGpus(), .cpus = AvailableCpus(), .memory = MemoryLimitHere(), .shm = {}, .disk = {}};
+Hardware SeeHardware(const fs::path& checkpoint_dir, bool ask_for_gpus) {
+  SeenGpus seen = ask_for_gpus ? VisibleGpus() : SeenGpus();
+  Hardware hardware;
+  hardware.gpus = std::move(seen.gpus);
+  hardware.gpu_problem = std::move(seen.problem);
+  hardware.cpus = AvailableCpus();
+  hardware.memory = MemoryLimitHere();
   std::error_code none;
   if (fs::is_directory("/dev/shm", none)) hardware.shm = SpaceOf("/dev/shm");
   if (!checkpoint_dir.empty()) hardware.disk = SpaceOf(checkpoint_dir);
@@ -56,7 +62,10 @@ Hardware SeeHardware(const fs::path& checkpoint_dir) {
 std::vector<HardwareLine> Describe(const Hardware& hardware) {
   std::vector<std::string> gpus;
   for (const Gpu& gpu : hardware.gpus) gpus.push_back(DescribeGpu(gpu));
-  std::vector<HardwareLine> lines = {{"GPUs", gpus.empty() ? "none" : Format("%zu: ", gpus.size()) + Join(gpus, "; ")},
+  const std::string why =
+      hardware.gpu_problem.empty() ? hardware.unused_gpus : "their driver says " + hardware.gpu_problem;
+  const std::string none = why.empty() ? "none" : "none: " + why;
+  std::vector<HardwareLine> lines = {{"GPUs", gpus.empty() ? none : Format("%zu: ", gpus.size()) + Join(gpus, "; ")},
                                      {"CPUs", DescribeCpus(hardware.cpus)},
                                      {"memory", Bytes(hardware.memory.bytes) + ", " + hardware.memory.source}};
   if (hardware.shm)

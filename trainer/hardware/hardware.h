@@ -22,7 +22,9 @@ struct Space {
 };
 
 struct Hardware {
-  std::vector<Gpu> gpus;
+  std::vector<Gpu> gpus;    // that the run may compute with
+  std::string unused_gpus;  // for people: what else there is, and why it is not used; may be empty
+  std::string gpu_problem;  // SeenGpus::problem
   Cpus cpus;
   MemoryLimit memory{0, ""};
   std::optional<Space> shm;   // /dev/shm; nothing where it is not there
@@ -32,8 +34,8 @@ struct Hardware {
   uint64_t LeastGpuBytes() const;
 };
 
-// As it is now.
-Hardware SeeHardware(const std::filesystem::path& checkpoint_dir);
+// As it is now. A driver of GPUs, which may take seconds to answer, or be stuck, is asked where `ask_for_gpus`.
+Hardware SeeHardware(const std::filesystem::path& checkpoint_dir, bool ask_for_gpus);
 
 // A line for each part: {"GPUs", "2: NVIDIA L4, 22.5 GiB (22.1 GiB free), compute capability 8.9; ..."}.
 struct HardwareLine {

@@ -16,8 +16,14 @@ int64_t MemoryPlan::total() const {
   return sum;
 }
 
-void MemoryPlan::Add(const char* name, int64_t bytes) {
-  if (bytes > 0) components.push_back({name, bytes});
+int64_t MemoryPlan::on_gpu() const {
+  int64_t sum = 0;
+  for (const Component& component : components) sum += component.in_host ? 0 : component.bytes;
+  return sum;
+}
+
+void MemoryPlan::Add(const char* name, int64_t bytes, bool in_host) {
+  if (bytes > 0) components.push_back({name, bytes, in_host});
 }
 
 at::ScalarType TypeOf(DType dtype, Precision precision) {
@@ -85,7 +91,7 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   // In float32 the master is what forward computes with, so every rank has the whole; but where it is offloaded.
   const bool apart = half || shape.offload;
   const at::ScalarType type = TypeOf(DType::kCompute, precision);
-  plan.Add("master parameters, fp32", (apart || pieces ? owned : flat) * 4);
+  plan.Add("master parameters, fp32", (apart || pieces ? owned : flat) * 4, shape.offload);
   plan.Add(precision == Precision::kFp16   ? "parameters, fp16"
            : precision == Precision::kBf16 ? "parameters, bf16"
                                            : "parameters, fp32",
@@ -98,9 +104,9 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
   plan.Add("gradients on their way, bf16",
            shape.bf16_reduce && shape.world > 1 ? BF16Slots::Bytes(layout.LargestBucket(shape.bucket_bytes)) : 0);
   plan.Add("sums of the gradient's norm", flat / kBlock * 8);
-  plan.Add("AdamW moments, fp32", owned * 8);
-  plan.Add("averaged parameters, fp32", shape.averages ? owned * 4 : 0);
-  plan.Add("offloaded optimizer's tiles", shape.offload ? TileBytes(layout, shape, type, sharded) : 0);
+  plan.Add("AdamW moments, fp32", owned * 8, shape.offload);
+  plan.Add("averaged parameters, fp32", shape.averages ? owned * 4 : 0, shape.offload);
+  plan.Add("offloaded optimizer's tiles", shape.offload ? TileBytes(layout, shape, type, sharded) : 0, true);
   plan.Add("parameters of other stages", resting);
   plan.Add("frozen parameters", frozen);
   plan.Add("buffers", buffers);
@@ -111,8 +117,8 @@ MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& 
                       const std::vector<std::string>& trainable) {
   MemoryPlan plan = PlanEngine(declaration, shape, trainable);
   plan.Add("gradients in backward", InBackward(declaration, shape.precision, trainable));
-  plan.Add("collectives", GlooBufferBytes(shape.world));
-  plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable));
+  plan.Add("collectives", GlooBufferBytes(shape.world), true);
+  plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable), true);
   return plan;
 }
 
@@ -125,12 +131,12 @@ MemoryPlan PlanHandOver(const ModelDeclaration& declaration, const ParallelShape
   for (const BufferSpec& spec : declaration.buffers) left += spec.numel() * 4;
   MemoryPlan plan = PlanEngine(declaration, shape, after);
   plan.Add("what the stage before leaves", left);
-  plan.Add("checkpoint in flight", InFlight(declaration, shape, before));
+  plan.Add("checkpoint in flight", InFlight(declaration, shape, before), true);
   // Before that the old engine puts its master together, beside all that it holds where no gradient gives its place.
   if (shape.world == 1 || shape.reduce == Reduce::kLast) return plan;
   MemoryPlan leaving = PlanEngine(declaration, shape, before);
   leaving.Add("master parameters put together, fp32", left);
-  leaving.Add("checkpoint in flight", InFlight(declaration, shape, before));
+  leaving.Add("checkpoint in flight", InFlight(declaration, shape, before), true);
   return leaving.total() > plan.total() ? leaving : plan;
 }
 

@@ -44,11 +44,13 @@ struct MemoryPlan {
   struct Component {
     std::string name;  // for people: "master parameters", "gradients", ...
     int64_t bytes = 0;
+    bool in_host = false;  // also where a rank computes on a GPU
   };
   std::vector<Component> components;
   int64_t total() const;
+  int64_t on_gpu() const;  // of a rank that computes on one
   // A component of nothing is left out.
-  void Add(const char* name, int64_t bytes);
+  void Add(const char* name, int64_t bytes, bool in_host = false);
 };
 
 // What an engine allocates on one rank. `trainable`: as in EngineOptions.

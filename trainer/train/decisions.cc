@@ -59,6 +59,8 @@ class Decider {
       : hardware_(hardware), config_(config), at_(situation) {}
 
   Decisions Run() {
+    DeviceOfRun();
+    Deterministic();
     Stage();
     PrecisionOfRun();
     Batch();
@@ -75,6 +77,31 @@ class Decider {
   }
   // Of a field that is not auto.
   Source Given(const char* field) const { return SourceOf(config_, field); }
+
+  void DeviceOfRun() {
+    const bool automatic = config_.parallel.device == "auto";
+    if (automatic && !hardware_.gpu_problem.empty())
+      throw ConfigError("parallel.device: auto: NVIDIA's driver is there and does not answer (" +
+                        hardware_.gpu_problem + "); cpu computes on the host's processors");
+    out_.device = !automatic ? config_.parallel.device : hardware_.gpus.empty() ? "cpu" : "cuda";
+    const std::string why = !automatic ? "" : hardware_.gpus.empty() ? "no GPU to use" : "a GPU for each rank";
+    Add("device", "device", out_.device, automatic ? Source::kAuto : Given("parallel.device"), why);
+    if (out_.device == "cuda" && config_.precision.reduce == "bf16")
+      throw ConfigError(
+          "precision.reduce: bf16 sums are rounded once, and NCCL rounds each addition; with parallel.device: cuda it "
+          "is fp32");
+  }
+
+  void Deterministic() {
+    out_.deterministic = config_.run.deterministic;
+    const char* operation = config_.task.options->NotDeterministicOnGpu();
+    if (out_.device != "cuda" || !operation || !out_.deterministic) return;
+    const std::string lacks = Format("LibTorch has no deterministic gradient of %s on a GPU", operation);
+    if (Given("run.deterministic") != Source::kAuto)
+      throw ConfigError("run.deterministic: " + lacks + "; set it to false, or parallel.device to cpu");
+    out_.deterministic = false;
+    Add("deterministic", "deterministic", "false", Source::kAuto, lacks);
+  }
 
   void Stage() {
     Config chosen = config_;
@@ -218,9 +245,8 @@ class Decider {
   }
 
   void Environment() {
-    if (hardware_.gpus.empty() && config_.parallel.device == "cpu") return;
-    if (config_.run.deterministic)
-      out_.environment.push_back({"CUBLAS_WORKSPACE_CONFIG", ":4096:8", "run.deterministic"});
+    if (out_.device == "cpu") return;
+    if (out_.deterministic) out_.environment.push_back({"CUBLAS_WORKSPACE_CONFIG", ":4096:8", "run.deterministic"});
     out_.environment.push_back({"PYTORCH_ALLOC_CONF", "expandable_segments:True", "less of a GPU is lost to gaps"});
     out_.environment.push_back({"NCCL_DEBUG", "WARN", "an error says its cause"});
   }
@@ -269,6 +295,8 @@ Decisions Decide(const Hardware& hardware, const Config& config, const Situation
 
 Config Resolved(const Config& config, const Decisions& decisions) {
   Config resolved = config;
+  resolved.parallel.device = decisions.device;
+  resolved.run.deterministic = decisions.deterministic;
   resolved.precision.compute = NameOf(decisions.parallel.precision);
   resolved.parallel.stage = NameOf(decisions.parallel.stage);
   return resolved;

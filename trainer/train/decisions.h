@@ -46,6 +46,8 @@ struct Variable {
 };
 
 struct Decisions {
+  std::string device;  // cpu | cuda
+  bool deterministic = true;
   ParallelShape parallel;
   int64_t global_batch = 0, micro = 0, accumulation = 0;
   ThreadCount loader;
@@ -55,11 +57,12 @@ struct Decisions {
   std::vector<Decision> list;  // all of them, in the order in which they are shown
 };
 
-// Throws ConfigError where numbers of the configuration do not fit together or the situation, naming them.
+// Throws ConfigError where a driver of GPUs does not answer that `auto` would use, and where numbers of the
+// configuration do not fit together or the situation, naming them.
 Decisions Decide(const Hardware& hardware, const Config& config, const Situation& situation);
 
-// The configuration with what precision.compute and parallel.stage stand for here: whoever reads it later, maybe on
-// another machine, need not decide again.
+// The configuration with what parallel.device, precision.compute and parallel.stage stand for here, and
+// run.deterministic as the device allows it: whoever reads it later, maybe on another machine, need not decide again.
 Config Resolved(const Config& config, const Decisions& decisions);
 
 // For each variable that is unset: sets it. Call before anything computes on a device.

@@ -103,7 +103,10 @@ MemoryBudget BudgetOf(const Hardware& hardware) {
 
 int64_t Footprint::Needs(const MemoryBudget& budget) const {
   const std::vector<PlannedMoment> moments = PlanMoments(model, shape, stages);
-  return Largest(moments).memory.total() * (budget.of_one_rank ? 1 : ranks_here);
+  if (!budget.of_one_rank) return Largest(moments).memory.total() * ranks_here;
+  int64_t most = 0;
+  for (const PlannedMoment& moment : moments) most = std::max(most, moment.memory.on_gpu());
+  return most;
 }
 
 std::vector<Remedy> Remedies(const Footprint& footprint, const MemoryBudget& budget) {

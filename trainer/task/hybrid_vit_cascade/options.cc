@@ -157,11 +157,6 @@ void Options::Declare(FieldTable& t) {
 }
 
 void Options::Check(const Config& config) const {
-  if (config.parallel.device == "cuda" && config.run.deterministic)
-    throw ConfigError(
-        "run.deterministic: LibTorch has no deterministic gradient of upsample_trilinear3d on a GPU; set it to false, "
-        "or "
-        "parallel.device to cpu");
   const ModelShape s = shape();
   for (size_t i = 0; i < s.stages.size(); ++i) {
     const StageShape& m = s.stages[i];

@@ -88,6 +88,7 @@ struct Options : TaskOptions {
   void Check(const Config& config) const override;
   std::string Describe() const override;
   std::vector<Metric> Metrics() const override;
+  const char* NotDeterministicOnGpu() const override { return "upsample_trilinear3d"; }
 
   ModelShape shape() const;
   Weighting times() const;

@@ -111,10 +111,6 @@ void Options::Declare(FieldTable& t) {
 }
 
 void Options::Check(const Config& config) const {
-  if (config.parallel.device == "cuda" && config.run.deterministic)
-    throw ConfigError(
-        "run.deterministic: LibTorch has no deterministic gradient of max_pool3d on a GPU; set it to false, or "
-        "parallel.device to cpu");
   if (pretrain_epochs + freeze_epochs > 0 && config.train.epochs &&
       *config.train.epochs <= pretrain_epochs + freeze_epochs)
     throw ConfigError(

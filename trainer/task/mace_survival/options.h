@@ -44,6 +44,7 @@ struct Options : TaskOptions {
   void Check(const Config& config) const override;
   std::string Describe() const override;
   std::vector<Metric> Metrics() const override;
+  const char* NotDeterministicOnGpu() const override { return "max_pool3d"; }
 
   ModelShape shape() const;
   bool pretrains() const { return pretrain_epochs > 0; }
