@@ -4,7 +4,7 @@ BIN := build/release/bin
 PREFIX ?= /usr/local
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps build demo test test-thorough test-cluster images test-images sanitize sanitize-without-torch sanitize-threads bench docs verify tidy generate format install release clean
+.PHONY: help deps deps-gpu build demo test test-thorough test-gpu test-cluster images test-images sanitize sanitize-without-torch sanitize-threads bench docs verify tidy generate format install release clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,6 +14,9 @@ deps: ## Installs what is missing: Debian packages, the pinned LibTorch, readers
 
 build/release/build.ninja: | deps
 	@cmake --preset release >/dev/null
+
+deps-gpu: deps ## CUDA's libraries for a machine with GPUs (2 GB)
+	@cmake/deps.sh --gpu
 
 build: deps build/release/build.ninja ## Builds the programs
 	@echo "building (the first time takes some minutes)"
@@ -28,6 +31,9 @@ test: build ## Every test that needs no GPU and no cluster
 
 test-thorough: build ## The same with every case of every kind, and 5,000 seeds of the simulation
 	@TRAINYARD_THOROUGH=1 TRAINYARD_SIM_SEEDS=1:5000 ctest --test-dir build/release --output-on-failure --no-tests=error -j 3
+
+test-gpu: build ## What needs a GPU (after make deps-gpu): the device, the layers, and every task on it
+	@tests/gpu.sh
 
 test-cluster: build ## The operator against real Kubernetes components (needs Go 1.26 and root)
 	@tests/cluster/run.sh

@@ -69,11 +69,17 @@ case "${1:-}" in
     echo "$docs_venv"
     exit 0
     ;;
+  --gpu)
+    # What LibTorch's wheel names as its needs, of the versions that it names.
+    echo "deps: installing CUDA's libraries beside LibTorch (2 GB)"
+    "$venv/bin/pip" install -q --disable-pip-version-check "torch==$torch_version"
+    exit 0
+    ;;
   --images) packages=("${image_packages[@]}") ;;
   --program-packages | --programs) packages=("${program_packages[@]}") ;;
   "") ;;
   *)
-    echo "usage: cmake/deps.sh [--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
+    echo "usage: cmake/deps.sh [--gpu|--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
     exit 2
     ;;
 esac

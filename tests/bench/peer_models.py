@@ -5,7 +5,7 @@
               queries, fused AdamW, gradients set to none
     compiled  torch.compile of hand
 
-bf16 is autocast; hand16 has bfloat16 parameters instead, with float32 masters for the optimizer as the
+bf16 is autocast; hand16, and compiled16 of it, has bfloat16 parameters instead, with float32 masters for the optimizer as the
 trainer has. Reads a number of steps per line from stdin, answers each with a line of JSON: seconds of wall and
 processor time. Batches are made beforehand and lie in memory.
 """
@@ -174,18 +174,23 @@ class Trainer:
     def __init__(self, row, peer):
         self.low, self.autocast = peer.endswith("16"), row["precision"] == "bf16" and not peer.endswith("16")
         self.model, batch, self.criterion = parts_of(row, peer, torch.bfloat16 if self.low else torch.float32)
+        self.device = row.get("device", "cpu")
+        self.model.to(self.device)
         self.masters = list(self.model.parameters())
         if self.low:
             self.masters = [p.detach().clone().requires_grad_() for p in self.masters]
             self.model.bfloat16()
         self.optimizer = torch.optim.AdamW(self.masters, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.01, fused=True)
         torch.manual_seed(1)
-        self.batches = [batch(row) for _ in range(8)]
+        self.batches = []
+        for _ in range(8):
+            inputs, targets = batch(row)
+            self.batches.append((tuple(x.to(self.device) for x in inputs), targets.to(self.device)))
         self.forward = torch.compile(self.loss) if peer.startswith("compiled") else self.loss
         self.step_number = 0
 
     def loss(self, inputs, targets):
-        with torch.autocast("cpu", dtype=torch.bfloat16) if self.autocast else contextlib.nullcontext():
+        with torch.autocast(self.device, dtype=torch.bfloat16) if self.autocast else contextlib.nullcontext():
             result = self.model(*inputs)
         return self.criterion(result, targets)
 
@@ -212,7 +217,12 @@ def main():
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(int(line)):
             trainer.step()
-        print(json.dumps({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}), flush=True)
+        if trainer.device != "cpu":
+            torch.cuda.synchronize()
+        answer = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        if trainer.device != "cpu":
+            answer["gpu_bytes"] = torch.cuda.max_memory_reserved()
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,19 @@ examples:
   pytorch_peers.py --short               one row for each task, two turns (some minutes)
   pytorch_peers.py --only bf16 --only last_position --turns 9
   pytorch_peers.py --only threads=1 --without compiled
+  pytorch_peers.py --device cuda         on a GPU: GPT-2 124M and small models, in bf16, whole processors (some minutes)
 """
 
 import argparse
+import array
 import itertools
 import json
 import os
 import pathlib
+import random
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,6 +43,9 @@ SHAPES = [
     {"task": "mace_survival", "batch": 24, "context": "64x64x32", "dropout": 0.0},
     {"task": "hybrid_vit_cascade", "batch": 8, "context": "16x16x16", "dropout": 0.0},
 ]
+GPT2 = {"task": "language_model", "dim": 768, "heads": 12, "layers": 12, "vocab": 50257, "context": 1024, "dropout": 0.0}
+# What a GPU is for, and what keeps it waiting for its host.
+GPU_SHAPES = [{**GPT2, "batch": 32}, {**GPT2, "batch": 8}, {**DISTILLATION, "loss": "every_position", "context": 200, "batch": 64, "dropout": 0.0}]
 IMAGING = ("mace_survival", "hybrid_vit_cascade")
 SYNTH = {"algorithm_distillation": ["--source", "ad_epsilon"], "language_model": ["--size", "tiny"], "mace_survival": ["--size", "small", "--subjects", "150"],
          "hybrid_vit_cascade": ["--size", "small", "--patients", "40"]}  # fmt: skip
@@ -48,19 +55,25 @@ def name_of(row):
     return " ".join([row["task"], *([row["loss"]] if "loss" in row else []), f"{row['batch']}x{row['context']}", f"dropout={row['dropout']}", row["precision"], f"threads={row['threads']}"])
 
 
-def all_rows(cpus):
+def all_rows(cpus, device):
+    if device != "cpu":
+        return [{**shape, "precision": "bf16", "threads": len(cpus), "device": device} for shape in GPU_SHAPES]
     threads = sorted({1, len(cpus)})
     return [{**shape, "precision": precision, "threads": n} for shape, precision, n in itertools.product(SHAPES, ("fp32", "bf16"), threads)]
 
 
 def peers_of(row, without):
-    names = ["stock", "hand", "compiled"] + (["hand16"] if row["precision"] == "bf16" and row["task"] not in IMAGING else [])
+    names = ["stock", "hand", "compiled"]
+    if row["precision"] == "bf16" and row["task"] not in IMAGING:
+        names += ["hand16"] if "device" not in row else ["hand16", "compiled16"]
     return [name for name in names if name not in without]
 
 
 def start(command, row, cpus, **pipes):
     chosen = sorted(cpus)[: row["threads"]]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(row["threads"]), "TRAINYARD_PROGRESS": "none", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    environment = {**os.environ, "TRAINYARD_PROGRESS": "none"}
+    if "device" not in row:
+        environment |= {"OMP_NUM_THREADS": str(row["threads"]), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return subprocess.Popen(command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, chosen), **pipes)
 
 
@@ -81,7 +94,9 @@ class Peer:
         if not line:
             self.errors.seek(0)
             raise RuntimeError("a peer ended: " + self.errors.read()[-1500:])
-        return {kind: seconds / steps for kind, seconds in json.loads(line).items()}
+        answer = json.loads(line)
+        self.gpu_bytes = answer.get("gpu_bytes")  # the most that its allocator has held
+        return {kind: answer[kind] / steps for kind in ("wall", "cpu")}
 
     def end(self):
         self.process.kill()
@@ -93,11 +108,21 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def write_random_tokens(folder, vocab, count):
+    """A shard (docs/formats.md) of what the peers have: every token as often as another."""
+    folder.mkdir(exist_ok=True)
+    generator = random.Random(1)
+    tokens = array.array("H", (generator.randrange(vocab) for _ in range(count)))
+    (folder / "random.tokens").write_bytes(b"TYTOKENS" + struct.pack("<IIQ", 1, vocab, count) + tokens.tobytes())
+
+
 class Ours:
     def __init__(self, row, directory, cpus):
         self.row, self.directory, self.cpus = row, directory, cpus
-        self.data = directory / row["task"]
-        if not self.data.exists():
+        self.data = directory / f"{row['task']}-{row.get('vocab', 0)}"
+        if row.get("vocab", 0) > 257:
+            write_random_tokens(self.data, row["vocab"], 4_000_000)
+        elif not self.data.exists():
             subprocess.run([BIN, "synth", row["task"], *SYNTH[row["task"]], "--out", str(self.data)], check=True, capture_output=True)
 
     def task(self):
@@ -113,9 +138,9 @@ class Ours:
 
     def config(self, steps):
         row, of_task = self.row, self.task()
-        return {**of_task, "task": {"name": row["task"], **of_task.get("task", {})}, "data": {"path": str(self.data), "workers": 1, **of_task.get("data", {})},
+        return {**of_task, "task": {"name": row["task"], **of_task.get("task", {})}, "data": {"path": str(self.data), "workers": 1, **of_task.get("data", {})}, "parallel": {"device": row.get("device", "cpu")},
                 "batch": {"global": row["batch"], "micro": row["batch"]}, "train": {"steps": steps, "log_every": 1},
-                "optim": {"lr": 1e-3, "betas": [0.9, 0.99], "clip": 1.0}, "precision": {"compute": row["precision"]}, "run": {"dir": str(self.directory / "run")}}
+                "optim": {"lr": 1e-3, "betas": [0.9, 0.99], "clip": 1.0}, "precision": {"compute": row["precision"]}, "run": {"dir": str(self.directory / "run"), "deterministic": "device" not in row}}
 
     def run(self, steps):
         """The same, between the log's lines of two steps."""
@@ -145,7 +170,7 @@ def spread(values, scale=1, digits=1):
 
 
 def measure(row, options, directory, cpus):
-    kind = "cpu" if row["threads"] == 1 else "wall"
+    kind = "cpu" if row["threads"] == 1 and "device" not in row else "wall"
     runners, failed = {"trainyard": Ours(row, directory, cpus)}, {}
     try:
         for name in peers_of(row, options.without):
@@ -166,7 +191,8 @@ def measure(row, options, directory, cpus):
     ratios = [ours / min(values[i] for values in peers) for i, ours in enumerate(times["trainyard"]) if peers]
     print(f"{name_of(row)} ({kind}, ms)", flush=True)
     for name, values in times.items():
-        print(f"    {name:10} {spread(values, 1e3)}", flush=True)
+        memory = getattr(runners[name], "gpu_bytes", None)
+        print(f"    {name:10} {spread(values, 1e3)}" + (f", {memory / 2**30:.1f} GiB" if memory else ""), flush=True)
     for name, why in failed.items():
         print(f"    {name:10} not measured: {why}", flush=True)
     print(f"    ratio to the fastest {spread(ratios, 1, 2) if ratios else 'unknown: no peer was measured'}", flush=True)
@@ -179,13 +205,14 @@ def main():
     parser.add_argument("--steps", type=int, default=15, help="training steps of one measurement (15)")
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="rows whose name has the word; may be repeated, then all of them")
     parser.add_argument("--without", action="append", default=[], metavar="PEER", help="leaves a peer out; may be repeated. compiled takes most of the time, and needs a C++ compiler")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="what computes, of all of them (cpu)")
     parser.add_argument("--short", action="store_true", help="without dropout, fp32, one thread, two turns")
     parser.add_argument("--json", metavar="FILE", help="all times, for other tools")
     options = parser.parse_args()
     if options.short:
         options.turns, options.only = 2, [*options.only, "dropout=0.0", "fp32", "threads=1"]
     cpus = os.sched_getaffinity(0)
-    rows = [row for row in all_rows(cpus) if all(word in name_of(row).split() or word in name_of(row) for word in options.only)]
+    rows = [row for row in all_rows(cpus, options.device) if all(word in name_of(row).split() or word in name_of(row) for word in options.only)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as name:
         results = [measure(row, options, pathlib.Path(name), cpus) for row in rows]
