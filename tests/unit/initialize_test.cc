@@ -31,9 +31,9 @@ TEST(Initialize, TheDrawsAreOneSequence) {
 }
 
 TEST(Initialize, PartsAndThreadsMakeTheSameValues) {
-  for (const auto& [kind, scale] : {std::pair{Initial::Kind::kConstant, 1.0}, std::pair{Initial::Kind::kUniform, 0.3},
-                                    std::pair{Initial::Kind::kNormal, 0.02},
-                                    std::pair{Initial::Kind::kTruncatedNormal, 1.0}}) {
+  for (const auto& [kind, scale] :
+       {std::pair{Initial::Kind::kConstant, 1.0}, std::pair{Initial::Kind::kUniform, 0.3},
+        std::pair{Initial::Kind::kNormal, 0.02}, std::pair{Initial::Kind::kTruncatedNormal, 1.0}}) {
     const ParameterSpec spec = Spec(kind, scale);
     SCOPED_TRACE(static_cast<int>(kind));
     const std::vector<float> whole = Whole(spec);
