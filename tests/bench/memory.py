@@ -67,7 +67,7 @@ def measure(folder, data, model, stage, ranks, precision):
         "parallel": parallel_of(stage), "precision": {"compute": precision}, "run": {"dir": str(run)}, "checkpoint": {"every": 1, "keep_last": 1},
     }  # fmt: skip
     path = folder / "job.json"
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""}
 
     def steps():
         log = run / "log.jsonl"

@@ -67,7 +67,7 @@ def step(directory, offload, threads):
     }
     path = directory / "job.json"
     path.write_text(json.dumps(config))
-    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "TRAINYARD_PROGRESS": "none"}
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([BUILD / "bin/trainyard", "launch", "--nproc", "1", "--config", str(path)], check=True, capture_output=True, env=env)
     times = [json.loads(line)["time"] for line in (run / "log.jsonl").read_text().splitlines() if "train/loss" in line]
     return statistics.median(b - a for a, b in zip(times[WARM_UP:], times[WARM_UP + 1 :])) * 1e3

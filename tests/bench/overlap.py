@@ -79,7 +79,7 @@ class Job:
         }))  # fmt: skip
         before = self.cable.sent()
         ranks = [subprocess.Popen(["ip", "netns", "exec", name, BIN, "launch", "--nnodes", "2", "--node-rank", str(i), "--master", "10.78.0.1", "--nproc", "1", "--config", str(path)],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none"})
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""})
                  for i, name in enumerate(self.cable.names)]
         errors = [rank.communicate()[1] for rank in ranks]
         if any(rank.returncode != 0 for rank in ranks):

@@ -25,7 +25,7 @@ GOAL = 0.9
 
 
 def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "GLOO_SOCKET_IFNAME": "lo"}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
 
 
 class Peers:

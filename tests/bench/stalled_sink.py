@@ -45,7 +45,7 @@ class Run:
             [BIN, "train", "--config", str(path)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""},
             preexec_fn=lambda: os.sched_setaffinity(0, processors),
         )
 

@@ -19,7 +19,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""}
     times = []
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)

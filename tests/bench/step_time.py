@@ -19,7 +19,7 @@ WARM_UP = 5
 
 
 def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none"}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def trainyard(directory, data, precision, steps):
