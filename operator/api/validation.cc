@@ -215,17 +215,21 @@ const Json* TrainerContainer(const Json& pod) {
   return containers.empty() ? nullptr : &containers.front();
 }
 
-int64_t ProcsPerWorker(const JobSpec& spec) {
-  if (spec.procs_per_worker) return *spec.procs_per_worker;
-  const Json* trainer = TrainerContainer(spec.pod_template);
-  if (!trainer) return 1;
-  const Json& limits = json::Field(json::Field(*trainer, "resources"), "limits");
+int64_t DevicesOf(const Json& container) {
+  const Json& limits = json::Field(json::Field(container, "resources"), "limits");
   int64_t devices = 0;
   for (const auto& [name, quantity] : limits.items()) {
     const bool device = name.ends_with("/gpu") || name.starts_with("nvidia.com/mig-");
     if (device) devices += std::clamp<int64_t>(WholeQuantity(quantity).value_or(0), 0, kMaxProcsPerWorker);
   }
-  return std::clamp<int64_t>(devices, 1, kMaxProcsPerWorker);
+  return devices;
+}
+
+int64_t ProcsPerWorker(const JobSpec& spec) {
+  if (spec.procs_per_worker) return *spec.procs_per_worker;
+  const Json* trainer = TrainerContainer(spec.pod_template);
+  if (!trainer) return 1;
+  return std::clamp<int64_t>(DevicesOf(*trainer), 1, kMaxProcsPerWorker);
 }
 
 // Those that the operator adds to the template's.

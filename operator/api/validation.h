@@ -24,6 +24,9 @@ std::vector<FieldError> CheckMetadata(const Json& metadata);
 // when there is none.
 const Json* TrainerContainer(const Json& pod);
 
+// GPUs, and slices of them, that a container is limited to; 0 without such a limit.
+int64_t DevicesOf(const Json& container);
+
 // Processes of each worker: spec.procsPerWorker, or what auto means for the template; >= 1.
 int64_t ProcsPerWorker(const JobSpec& spec);
 

@@ -126,5 +126,27 @@ TEST(MakeEnvironment, AVariableThatNoProgramCanBeGivenIsRefused) {
   EXPECT_FALSE(with(kMaxWord - 2));
 }
 
+// What worker `rank` of a job is given, whose container is limited to so many GPUs.
+std::string Visible(const char* rank, const nlohmann::json& limits) {
+  const nlohmann::json container = {{"env", {Variable("GROUP_RANK", rank)}}, {"resources", {{"limits", limits}}}};
+  return MakeEnvironment({}, container, {}, {})->variables.at("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(MakeEnvironment, AContainerSeesTheGpusThatItIsLimitedToAndNoOther) {
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(Visible("0", nlohmann::json::object()), "");
+  EXPECT_EQ(Visible("1", {{"cpu", "4"}}), "");
+  EXPECT_EQ(Visible("0", {{"nvidia.com/gpu", 1}}), "0");
+  EXPECT_EQ(Visible("1", {{"nvidia.com/gpu", "2"}}), "2,3");
+  setenv("CUDA_VISIBLE_DEVICES", "GPU-a,5,MIG-b", 1);
+  EXPECT_EQ(Visible("0", {{"nvidia.com/gpu", 2}}), "GPU-a,5");
+  EXPECT_EQ(Visible("1", {{"nvidia.com/gpu", 2}}), "MIG-b") << "there are no more";
+  EXPECT_EQ(Visible("2", {{"nvidia.com/gpu", 2}}), "");
+  EXPECT_EQ(Visible("0", nlohmann::json::object()), "");
+  const nlohmann::json own = {{"env", {Variable("CUDA_VISIBLE_DEVICES", "3")}}};
+  EXPECT_EQ(MakeEnvironment({}, own, {}, {})->variables.at("CUDA_VISIBLE_DEVICES"), "3") << "the template's word";
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 }  // namespace
 }  // namespace trainyard::local

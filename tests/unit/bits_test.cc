@@ -21,7 +21,7 @@ std::vector<std::string> Compare(const std::vector<Json>& bits) {
   std::vector<std::string> said(bits.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < bits.size(); ++rank)
-    threads.emplace_back([&, rank] { said[rank] = OtherMachines(*ranks[rank], bits[rank]); });
+    threads.emplace_back([&, rank] { said[rank] = OtherMachines(*ranks[rank], ProcessorsOf({}, bits[rank], "")); });
   for (std::thread& thread : threads) thread.join();
   return said;
 }
@@ -34,6 +34,15 @@ TEST(OtherMachines, AreNamedByRankZero) {
 
 TEST(OtherMachines, AreNoneWhereAllAreAlike) {
   EXPECT_EQ(Compare({Machine("avx2"), Machine("avx2")}), (std::vector<std::string>{"", ""}));
+}
+
+TEST(OtherMachines, OnGpusTheGpuCountsAndTheHostOnlyWithItsOptimizer) {
+  Config config;
+  config.parallel.device = "cuda";
+  EXPECT_EQ(ProcessorsOf(config, Machine("avx512"), "NVIDIA L4"), ProcessorsOf(config, Machine("avx2"), "NVIDIA L4"));
+  EXPECT_NE(ProcessorsOf(config, Machine("avx2"), "NVIDIA T4"), ProcessorsOf(config, Machine("avx2"), "NVIDIA L4"));
+  config.parallel.offload = "optimizer";
+  EXPECT_NE(ProcessorsOf(config, Machine("avx512"), "NVIDIA L4"), ProcessorsOf(config, Machine("avx2"), "NVIDIA L4"));
 }
 
 TEST(BitsDifference, NamesWhatDecidesBitsAlone) {

@@ -188,6 +188,22 @@ TEST(Decide, EveryDecisionSaysWhy) {
   }
 }
 
+TEST(Decide, AGivenGpuThatCannotBeUsedIsRefusedWithTheReason) {
+  Hardware hardware = Machine(0, 0);
+  const Config config = Job({"parallel.device=cuda"});
+  EXPECT_EQ(On(hardware, 1, config).device, "cuda") << "who opens it finds out";
+  hardware.unused_gpus = "1 seen, the first card, and not used: too old";
+  EXPECT_EQ(On(hardware, 1).device, "cpu") << "auto";
+  try {
+    On(hardware, 1, config);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "parallel.device: cuda: 1 seen, the first card, and not used: too old; with cpu ranks compute on the "
+                 "host's processors");
+  }
+}
+
 class RemediesTest : public testing::Test {
  protected:
   RemediesTest() {
@@ -236,6 +252,25 @@ TEST_F(RemediesTest, AloneOnAGpu) {
   for (const Remedy& remedy : remedies) EXPECT_EQ(remedy.change.find("--nproc"), std::string::npos);
   EXPECT_NE(Describe(remedies).find("a GPU with free memory of "), std::string::npos) << Describe(remedies);
   EXPECT_NE(Describe(remedies).find("times the nodes"), std::string::npos) << Describe(remedies);
+}
+
+// Kept weights lie in host memory: they make a moment the largest there, and not on a GPU.
+TEST_F(RemediesTest, OnAGpuWhatLiesInTheHostDoesNotCount) {
+  const Stage first{.name = "first"};
+  Stage second{.name = "second", .from_best = true};
+  stages_ = {first, second};
+  const std::vector<PlannedMoment> best = PlanMoments(model_, {.world = 1}, stages_);
+  second.from_best = false;
+  stages_ = {first, second};
+  const std::vector<PlannedMoment> last = PlanMoments(model_, {.world = 1}, stages_);
+  ASSERT_EQ(best.size(), 3u);
+  const int64_t weights = 4 * model_.num_parameters(true);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(best[i].bytes(true), last[i].bytes(true)) << i;
+    EXPECT_EQ(best[i].bytes(false) - last[i].bytes(false), (i == 0 ? 2 : i == 1 ? 1 : 0) * weights) << i;
+  }
+  EXPECT_EQ(&Largest(best, false), best.data());
+  for (const PlannedMoment& moment : best) EXPECT_LE(moment.bytes(true), Largest(best, true).bytes(true));
 }
 
 TEST_F(RemediesTest, TheRefusalNamesThem) {

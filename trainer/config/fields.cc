@@ -159,10 +159,10 @@ void EngineFields(FieldTable& t, Config& c) {
         "fp16: the loss scale is doubled after so many updates in a row.");
   t.Choice("precision.reduce", c.precision.reduce, {"fp32", "bf16"}, kSchedule,
            "Type in which gradients go from rank to rank; a rank's own sums over micro-batches are fp32 either way.");
-  t.Choice(
-      "parallel.device", c.parallel.device, {"auto", "cpu", "cuda"}, kFree,
-      "What ranks compute with: the host's processors, or a GPU each. auto: GPUs where some are seen and the plug-in "
-      "for them is there (docs/gpu.md), else processors.");
+  t.Choice("parallel.device", c.parallel.device, {"auto", "cpu", "cuda"}, kFree,
+           "What ranks compute with: the host's processors, or a GPU each. auto: GPUs where some of compute capability "
+           "7.5 or more are seen and the plug-in for them opens (docs/gpu.md), else processors; a driver that does not "
+           "answer ends the run.");
   t.Choice("parallel.stage", c.parallel.stage, {"auto", "ddp", "zero1", "zero2", "zero3"}, kFree,
            "What is shared out over ranks: nothing; the optimizer's state (zero1, zero2); with parallel.reduce: every "
            "the gradients, too (zero2); and the parameters (zero3). See docs/parallel.md; auto is zero2 "

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/Event.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -80,7 +81,7 @@ class CudaDevice : public Device {
     const c10::cuda::CUDAGuard guard(device_.index());
     size_t free = 0, total = 0;
     RequireCuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+    return {static_cast<int64_t>(free) + Cached(), static_cast<int64_t>(total)};
   }
   FlatMath& math() override { return math_; }
   std::unique_ptr<TileCopies> MakeCopies() override { return MakeCudaCopies(device_); }
@@ -119,6 +120,14 @@ class CudaDevice : public Device {
   }
 
  private:
+  // What LibTorch's allocator has of the driver and nobody uses.
+  int64_t Cached() const {
+    if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return stats.reserved_bytes[kAll].current - stats.active_bytes[kAll].current;
+  }
+
   const at::Device device_;
   CudaFlatMath math_;
   const c10::cuda::CUDAStream copies_;
@@ -137,13 +146,17 @@ int CountCudaDevices(std::string* why) {
   return 0;
 }
 
-std::unique_ptr<Device> OpenCudaDevice(int index) {
+std::unique_ptr<Device> OpenCudaDevice(int local_rank) {
   std::string why;
   const int count = CountCudaDevices(&why);
   if (count == 0) throw ConfigError("no CUDA device: " + why);
+  // A process that is shown one alone was given that one (Slurm's --gpus-per-task, a container): NCCL refuses two ranks
+  // with the same.
+  const int index = count == 1 ? 0 : local_rank;
   if (index >= count)
-    throw ConfigError(Format(
-        "local rank %d has no CUDA device of its own: this process sees %d, and each rank needs one", index, count));
+    throw ConfigError(
+        Format("local rank %d has no CUDA device of its own: this process sees %d, and each rank needs one", local_rank,
+               count));
   RegisterCudaOps();
   return std::make_unique<CudaDevice>(index);
 }

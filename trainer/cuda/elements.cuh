@@ -17,10 +17,6 @@ __device__ inline void FromFloat(float x, __nv_bfloat16& y) { y = __float2bfloat
 __device__ inline void FromFloat(float x, __half& y) { y = __float2half_rn(x); }
 __device__ inline void FromFloat(float x, float& y) { y = x; }
 
-// Multiprocessors of an H100 or H200: grids are as large as keeps so many busy. How sums are cut, and so their bits, follows
-// from it, on every GPU.
-inline constexpr int64_t kProcessors = 132;
-
 // Calls run(zero) with a value of the type.
 template <class Run>
 auto OfElement(Element type, Run run) {

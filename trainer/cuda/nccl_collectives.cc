@@ -54,7 +54,7 @@ std::string TextOf(ncclResult_t result, ncclComm_t comm) {
 std::exception_ptr ErrorOf(ncclResult_t result, const std::string& text) {
   switch (result) {
     case ncclInvalidUsage:  // "Duplicate GPU detected"
-      return std::make_exception_ptr(ConfigError(text));
+      return std::make_exception_ptr(ConfigError(text + "; each rank needs a GPU of its own"));
     case ncclInvalidArgument:
     case ncclInternalError:
       return std::make_exception_ptr(Error(ExitCode::kInternal, text));

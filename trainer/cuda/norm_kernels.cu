@@ -1,4 +1,4 @@
-// The lanes of a warp, or an eighth or a half of them where a row is narrow, take a row, which stays in their registers: x
+// The lanes of a warp, or a quarter or a half of them where a row is narrow, take a row, which stays in their registers: x
 // and dy are read once, and no sum leaves the warp but those over the rows.
 #include "trainer/cuda/elements.cuh"
 #include "trainer/cuda/row_kernels.h"
@@ -9,7 +9,7 @@ namespace {
 constexpr int kWarps = 4;  // of a block
 constexpr int kThreads = kWarps * 32;
 
-// A lane's values of a row of 8 kLanes kChunks: of each chunk eight neighbours, as one load of 16 bits or two of 32.
+// A lane's values of a row of 8 kLanes kChunks: of each chunk eight neighbours, in one load of 16 bytes for 16-bit types, in two for float32.
 template <class T, int kLanes, int kChunks>
 struct Row {
   static constexpr int kEach = 8, kLoads = kEach / Pack<T>::kSize;
@@ -171,20 +171,21 @@ struct Cut {
   static constexpr int kLanes = kLanesOf, kChunks = kChunksOf;
 };
 
-// Calls run(a Cut). REQUIRES: a width that device_rows.h takes.
+// Calls run(a Cut); an error for a width that device_rows.h does not take.
 template <class Run>
 cudaError_t OfWidth(int64_t width, Run run) {
-  if (width == 64) return run(Cut<8, 1>{});
-  if (width == 128) return run(Cut<16, 1>{});
-  switch (width / 256) {
-    case 1: return run(Cut<32, 1>{});
-    case 2: return run(Cut<32, 2>{});
-    case 3: return run(Cut<32, 3>{});
-    case 4: return run(Cut<32, 4>{});
-    case 5: return run(Cut<32, 5>{});
-    case 6: return run(Cut<32, 6>{});
-    case 7: return run(Cut<32, 7>{});
-    default: return run(Cut<32, 8>{});
+  switch (width) {
+    case 64: return run(Cut<8, 1>{});
+    case 128: return run(Cut<16, 1>{});
+    case 256: return run(Cut<32, 1>{});
+    case 512: return run(Cut<32, 2>{});
+    case 768: return run(Cut<32, 3>{});
+    case 1024: return run(Cut<32, 4>{});
+    case 1280: return run(Cut<32, 5>{});
+    case 1536: return run(Cut<32, 6>{});
+    case 1792: return run(Cut<32, 7>{});
+    case 2048: return run(Cut<32, 8>{});
+    default: return cudaErrorInvalidValue;
   }
 }
 

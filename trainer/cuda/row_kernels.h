@@ -11,7 +11,7 @@
 namespace trainyard::cuda {
 
 // Rows of partial sums that NormBackward writes.
-inline constexpr int kNormParts = 4 * 132;
+inline constexpr int kNormParts = 4 * kProcessors;
 
 // y = (x - mean) rstd gamma + beta, each row by its own mean and biased variance. x, y: (rows, width) of `type`,
 // a width that device_rows.h takes, addresses multiples of 16 bytes; gamma, beta: (width), mean, rstd: (rows), all

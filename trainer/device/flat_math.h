@@ -26,7 +26,8 @@ class FlatMath {
   virtual void SumBlocks(const float* x, double* sums, int64_t blocks) = 0;
   // The square root of the sum of these, the same for every call with the same ones.
   virtual double NormOf(const double* sums, int64_t blocks) = 0;
-  // Elements [begin, end), multiples of 64, of the buffers in `args`.
+  // Elements [begin, end), multiples of 64, of the buffers in `args`, each at an address that is a multiple of 16
+  // bytes.
   virtual void AdamW(const kernels::AdamWArgs& args, int64_t begin, int64_t end) = 0;
 };
 

@@ -42,7 +42,8 @@ class Library {
 
 class Driver {
  public:
-  SeenGpus Gpus() const {
+  // `uuids`: theirs, by which NVML knows them.
+  SeenGpus Gpus(std::vector<std::string>& uuids) const {
     if (!library_.is_open()) return {};
     if (!init_ || !count_ || !get_ || !name_ || !total_ || !attribute_ || !uuid_)
       return {{}, "libcuda.so.1 lacks functions of CUDA's driver"};
@@ -54,14 +55,14 @@ class Driver {
     SeenGpus seen;
     for (int i = 0; i < count; ++i) {
       Gpu gpu;
-      if (!Ask(i, gpu)) return {{}, "GPU " + std::to_string(i) + " does not say what it is"};
+      if (!Ask(i, gpu, uuids)) return {{}, "GPU " + std::to_string(i) + " does not say what it is"};
       seen.gpus.push_back(std::move(gpu));
     }
     return seen;
   }
 
  private:
-  bool Ask(int index, Gpu& gpu) const {
+  bool Ask(int index, Gpu& gpu, std::vector<std::string>& uuids) const {
     CuDevice device = 0;
     std::array<char, 256> name{};
     size_t total = 0;
@@ -71,8 +72,8 @@ class Driver {
         uuid_(&uuid, device) != 0)
       return false;
     gpu.name = name.data();
-    gpu.total_bytes = gpu.free_bytes = total;
-    gpu.uuid = TextOf(uuid);
+    gpu.total_bytes = total;
+    uuids.push_back(TextOf(uuid));
     return true;
   }
 
@@ -101,16 +102,13 @@ class Driver {
 class Management {
  public:
   // Leaves what it cannot find out.
-  void SetFree(std::vector<Gpu>& gpus) const {
+  void SetFree(std::vector<Gpu>& gpus, const std::vector<std::string>& uuids) const {
     if (!init_ || !find_ || !memory_ || !shutdown_ || init_() != 0) return;
-    for (Gpu& gpu : gpus) {
+    for (size_t i = 0; i < gpus.size(); ++i) {
       void* device = nullptr;
       NvmlMemory memory{};
-      if (find_(gpu.uuid.c_str(), &device) != 0) {
-        gpu.uuid.replace(0, 3, "MIG");
-        if (find_(gpu.uuid.c_str(), &device) != 0) continue;
-      }
-      if (memory_(device, &memory) == 0) gpu.free_bytes = std::min<uint64_t>(memory.free, gpu.total_bytes);
+      if (find_(uuids[i].c_str(), &device) != 0 && find_(("MIG" + uuids[i].substr(3)).c_str(), &device) != 0) continue;
+      if (memory_(device, &memory) == 0) gpus[i].free_bytes = std::min<uint64_t>(memory.free, gpus[i].total_bytes);
     }
     shutdown_();
   }
@@ -127,10 +125,11 @@ class Management {
 
 SeenGpus VisibleGpus() {
   static const Driver driver;
-  SeenGpus seen = driver.Gpus();
+  std::vector<std::string> uuids;
+  SeenGpus seen = driver.Gpus(uuids);
   if (seen.gpus.empty()) return seen;
   static const Management management;
-  management.SetFree(seen.gpus);
+  management.SetFree(seen.gpus, uuids);
   return seen;
 }
 

@@ -3,17 +3,17 @@
 #define TRAINYARD_TRAINER_HARDWARE_GPUS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace trainyard {
 
 struct Gpu {
-  std::string name;          // "NVIDIA L4"
-  uint64_t total_bytes = 0;  // as the driver reports it: a "24 GB" L4 has 22.5 GiB
-  uint64_t free_bytes = 0;   // now; other processes may hold the rest. All of it where the driver does not say.
-  int major = 0, minor = 0;  // of the compute capability: 8.9
-  std::string uuid = {};     // as NVML writes it: GPU-8c1f..., of a slice MIG-...
+  std::string name;                    // "NVIDIA L4"
+  uint64_t total_bytes = 0;            // as the driver reports it: a "24 GB" L4 has 22.5 GiB
+  std::optional<uint64_t> free_bytes;  // now; other processes may hold the rest. Nothing where NVML is not there.
+  int major = 0, minor = 0;            // of the compute capability: 8.9
 };
 
 struct SeenGpus {

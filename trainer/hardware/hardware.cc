@@ -27,7 +27,7 @@ std::string Bytes(uint64_t bytes) { return HumanBytes(static_cast<double>(bytes)
 
 std::string DescribeGpu(const Gpu& gpu) {
   return Format("%s, %s (%s free), compute capability %d.%d", gpu.name.c_str(), Bytes(gpu.total_bytes).c_str(),
-                Bytes(gpu.free_bytes).c_str(), gpu.major, gpu.minor);
+                gpu.free_bytes ? Bytes(*gpu.free_bytes).c_str() : "unknown how much is", gpu.major, gpu.minor);
 }
 
 std::string DescribeCpus(const Cpus& cpus) {

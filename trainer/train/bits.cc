@@ -78,10 +78,17 @@ std::string BitsDifference(const Json& saved, const Json& now) {
   return parts.empty() ? "" : "; not bit-exact with an uninterrupted run, because " + Join(parts);
 }
 
-std::string OtherMachines(ControlPlane& control, const Json& bits) {
-  std::string machine;
-  for (const char* part : {"kernels", "libtorch's kernels", "CPU"}) machine += TextOf(bits, part) + "\n";
-  const auto mine = static_cast<int64_t>(Xxh3Of(std::span<const char>(machine)));
+std::string ProcessorsOf(const Config& config, const Json& bits, const std::string& gpu) {
+  const bool on_gpu = config.parallel.device == "cuda";
+  std::string text = on_gpu ? gpu : "";
+  if (!on_gpu || config.parallel.offload == "optimizer") {
+    for (const char* part : {"kernels", "libtorch's kernels", "CPU"}) text += "\n" + TextOf(bits, part);
+  }
+  return text;
+}
+
+std::string OtherMachines(ControlPlane& control, const std::string& processors) {
+  const auto mine = static_cast<int64_t>(Xxh3Of(std::span<const char>(processors)));
   const std::vector<int64_t> all = control.AllGatherNow(std::span(&mine, 1), "comparing the ranks' processors");
   std::vector<std::string> others;
   for (size_t rank = 1; rank < all.size(); ++rank) {

@@ -21,9 +21,13 @@ nlohmann::json BitsOf(const Config& config, const Plan& plan);
 // one side lacks counts as different.
 std::string BitsDifference(const nlohmann::json& saved, const nlohmann::json& now);
 
-// Which ranks' processors, by `bits` of each, make other bits than rank 0's: a warning for rank 0, empty on the others
-// and where all are alike. Every rank calls it.
-std::string OtherMachines(ControlPlane& control, const nlohmann::json& bits);
+// What computes on this rank, as far as last digits depend on it: the host's processor and kernels, or the GPU, or both
+// where the optimizer is in host memory. `gpu`: its name.
+std::string ProcessorsOf(const Config& config, const nlohmann::json& bits, const std::string& gpu);
+
+// Which ranks' processors, by ProcessorsOf of each, make other bits than rank 0's: a warning for rank 0, empty on the
+// others and where all are alike. Every rank calls it.
+std::string OtherMachines(ControlPlane& control, const std::string& processors);
 
 }  // namespace trainyard
 

@@ -197,20 +197,18 @@ bool Checkpoints::Snapshot(std::vector<StateSlice>& parts) {
     if (part.values.is_cpu()) return false;
     values += part.values.numel();
   }
-  if (!snapshot_.defined() || snapshot_.numel() != values) {
-    snapshot_.reset();
-    const DeviceMemory memory = session_.device->memory();
-    constexpr int64_t kLeft = 20;  // of what the device has, a part of so many is left for a step to grow
-    if (values == 0 || memory.free - values * 4 < memory.total / kLeft) return false;
-    try {
-      snapshot_ = at::empty({values}, parts.front().values.options());
-    } catch (const c10::OutOfMemoryError&) {  // free in pieces, or another's by now
-      return false;
-    }
+  const DeviceMemory memory = session_.device->memory();
+  constexpr int64_t kLeft = 20;  // of what the device has, a part of so many is left for a step to grow
+  if (values == 0 || memory.free - values * 4 < memory.total / kLeft) return false;
+  at::Tensor snapshot;
+  try {
+    snapshot = at::empty({values}, parts.front().values.options());
+  } catch (const c10::OutOfMemoryError&) {  // free in pieces, or another's by now
+    return false;
   }
   int64_t at = 0;
   for (StateSlice& part : parts) {
-    part.values = snapshot_.narrow(0, at, part.values.numel()).copy_(part.values);
+    part.values = snapshot.narrow(0, at, part.values.numel()).copy_(part.values);
     at += part.values.numel();
   }
   return true;
@@ -227,7 +225,7 @@ void Checkpoints::Begin(const TrainState& train) {
                       {"data_fingerprint", fingerprint_},
                       {"evaluation_pending", train.evaluation_pending},
                       {"train", train.ToJson()}};
-  writer_.Finish();  // the snapshot is its
+  writer_.Finish();  // what it copies from is free then
   std::vector<StateSlice> parts = Parts();
   const Sources sources = Snapshot(parts) ? Sources::kStay : Sources::kChange;
   session_.device->Synchronize();  // then they are what this step has left

@@ -35,10 +35,7 @@ class Checkpoints {
   void Load();
 
   // From now on this engine is saved: a new stage's. The old one may be gone after writer()->WaitTaken().
-  void SetEngine(Engine& engine) {
-    engine_ = &engine;
-    snapshot_.reset();
-  }
+  void SetEngine(Engine& engine) { engine_ = &engine; }
 
   // Whether checkpoint.minutes are over: the ranks' clocks differ, so rank 0's decides for all.
   bool WantsSave() const;
@@ -72,7 +69,6 @@ class Checkpoints {
   const bool resumed_, averages_begin_;
   std::shared_ptr<const OpenCheckpoint> source_;
   const bool shared_;
-  at::Tensor snapshot_;  // kept from one save to the next: the allocator would not give its memory to others either
   CheckpointWriter writer_;
 };
 

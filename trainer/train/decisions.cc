@@ -83,6 +83,11 @@ class Decider {
     if (automatic && !hardware_.gpu_problem.empty())
       throw ConfigError("parallel.device: auto: NVIDIA's driver is there and does not answer (" +
                         hardware_.gpu_problem + "); cpu computes on the host's processors");
+    if (config_.parallel.device == "cuda" && hardware_.gpus.empty()) {
+      const std::string& why = hardware_.gpu_problem.empty() ? hardware_.unused_gpus : hardware_.gpu_problem;
+      if (!why.empty())  // without a driver there is none, and the plug-in says so when it is opened
+        throw ConfigError("parallel.device: cuda: " + why + "; with cpu ranks compute on the host's processors");
+    }
     out_.device = !automatic ? config_.parallel.device : hardware_.gpus.empty() ? "cpu" : "cuda";
     const std::string why = !automatic ? "" : hardware_.gpus.empty() ? "no GPU to use" : "a GPU for each rank";
     Add("device", "device", out_.device, automatic ? Source::kAuto : Given("parallel.device"), why);

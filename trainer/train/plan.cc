@@ -1,15 +1,13 @@
 #include "trainer/train/plan.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
-#include "trainer/device/plugin.h"
 #include "trainer/kernels/kernels.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/train/usable_gpus.h"
 
 namespace trainyard {
 namespace {
@@ -103,30 +101,6 @@ const char* NameOf(ZeroStage stage) {
   }
   return "ddp";
 }
-
-namespace {
-
-// GPUs that are seen and cannot be used are put aside, with the reason for people.
-void PutAsideUnusable(Hardware& hardware) {
-  constexpr int kLeast = 75;  // the compute capability, times ten, that LibTorch and the plug-in have code for
-  if (hardware.gpus.empty()) return;
-  const auto capability = [](const Gpu& gpu) { return gpu.major * 10 + gpu.minor; };
-  const Gpu& oldest = *std::ranges::min_element(hardware.gpus, {}, capability);
-  std::error_code none;
-  std::string why;
-  if (const std::string plugin = PathOfCudaPlugin(); !std::filesystem::exists(plugin, none)) {
-    why = "the plug-in " + plugin + " is not there";
-  } else if (capability(oldest) < kLeast) {
-    why = Format("%s has compute capability %d.%d, below 7.5", oldest.name.c_str(), oldest.major, oldest.minor);
-  } else {
-    return;
-  }
-  hardware.unused_gpus = Format("%zu seen, the first %s, and not used: %s", hardware.gpus.size(),
-                                hardware.gpus.front().name.c_str(), why.c_str());
-  hardware.gpus.clear();
-}
-
-}  // namespace
 
 Grounds GroundsHere(const Config& given, const World& world) {
   const bool on_cpus = given.parallel.device == "cpu";

@@ -61,7 +61,7 @@ Json JsonOf(const Hardware& hardware) {
   for (const Gpu& gpu : hardware.gpus) {
     gpus.push_back({{"name", gpu.name},
                     {"total_bytes", gpu.total_bytes},
-                    {"free_bytes", gpu.free_bytes},
+                    {"free_bytes", gpu.free_bytes ? Json(*gpu.free_bytes) : Json()},
                     {"compute_capability", Format("%d.%d", gpu.major, gpu.minor)}});
   }
   const Cpus& cpus = hardware.cpus;
@@ -107,6 +107,15 @@ Json BytesOf(const MemoryPlan& memory) {
   return components;
 }
 
+// The components that lie in the host's memory where ranks compute on GPUs.
+Json InHost(const MemoryPlan& memory) {
+  Json names = Json::array();
+  for (const MemoryPlan::Component& component : memory.components) {
+    if (component.in_host) names.push_back(component.name);
+  }
+  return names;
+}
+
 Json ToJson(const Printed& p) {
   Json stages = Json::array();
   for (const PlannedMoment& moment : p.moments) {
@@ -121,6 +130,7 @@ Json ToJson(const Printed& p) {
                         {"bytes_per_rank", BytesOf(moment.memory)}});
     }
   }
+  const MemoryPlan& largest = Largest(p.moments, p.budget.of_one_rank).memory;
   return {{"format", kFormat},
           {"task", p.config.task.name},
           {"parameters", p.model.num_parameters()},
@@ -131,7 +141,8 @@ Json ToJson(const Printed& p) {
           {"decisions", JsonOf(p.decisions.list)},
           {"environment", JsonOf(p.decisions.environment)},
           {"moments", stages},
-          {"bytes_per_rank", BytesOf(Largest(p.moments).memory)},
+          {"bytes_per_rank", BytesOf(largest)},
+          {"in_host", InHost(largest)},
           {"bytes", p.Needed()},
           {"not_counted", kNotCounted},
           {"limit", {{"bytes", p.budget.bytes}, {"source", p.budget.source}, {"of_one_rank", p.budget.of_one_rank}}},
@@ -160,11 +171,11 @@ void Print(const Printed& p) {
   Line("parameters", Format("%lld, of them %lld trained", static_cast<long long>(p.model.num_parameters()),
                             static_cast<long long>(p.model.num_parameters(true))));
   std::fputs(Describe(p.hardware, p.decisions).c_str(), stdout);
-  std::fputs(DescribeMemory(p.model, p.decisions.parallel, p.stages).c_str(), stdout);
+  std::fputs(DescribeMemory(p.model, p.decisions.parallel, p.stages, p.budget.of_one_rank).c_str(), stdout);
   if (p.stages.size() > 1) {
     for (const PlannedMoment& moment : p.moments) PrintMoment(p, moment);
   }
-  const std::string peak = NameOf(Largest(p.moments), p.stages);
+  const std::string peak = NameOf(Largest(p.moments, p.budget.of_one_rank), p.stages);
   Line(p.budget.of_one_rank ? "of a rank" : "together",
        HumanBytes(static_cast<double>(p.Needed())) + (peak.empty() ? "" : ", in the " + peak));
   Line(p.budget.source, HumanBytes(static_cast<double>(p.budget.bytes)));

@@ -96,17 +96,18 @@ class Candidates {
 
 MemoryBudget BudgetOf(const Hardware& hardware) {
   if (hardware.gpus.empty()) return {hardware.memory.bytes, hardware.memory.source, false};
-  const Gpu& least = *std::min_element(hardware.gpus.begin(), hardware.gpus.end(),
-                                       [](const Gpu& a, const Gpu& b) { return a.free_bytes < b.free_bytes; });
-  return {least.free_bytes, "free memory of the " + least.name, true};
+  const auto left = [](const Gpu& gpu) { return gpu.free_bytes.value_or(gpu.total_bytes); };
+  const Gpu& least = *std::ranges::min_element(hardware.gpus, {}, left);
+  return {
+      left(least),
+      (least.free_bytes ? "free memory of the " : "memory, of which the driver does not say what is free, of the ") +
+          least.name,
+      true};
 }
 
 int64_t Footprint::Needs(const MemoryBudget& budget) const {
   const std::vector<PlannedMoment> moments = PlanMoments(model, shape, stages);
-  if (!budget.of_one_rank) return Largest(moments).memory.total() * ranks_here;
-  int64_t most = 0;
-  for (const PlannedMoment& moment : moments) most = std::max(most, moment.memory.on_gpu());
-  return most;
+  return Largest(moments, budget.of_one_rank).bytes(budget.of_one_rank) * (budget.of_one_rank ? 1 : ranks_here);
 }
 
 std::vector<Remedy> Remedies(const Footprint& footprint, const MemoryBudget& budget) {
@@ -132,7 +133,7 @@ void RequireMemory(const Footprint& footprint, const MemoryBudget& budget) {
   const int64_t needs = footprint.Needs(budget);
   if (Fits(needs, budget)) return;
   const std::vector<PlannedMoment> moments = PlanMoments(footprint.model, footprint.shape, footprint.stages);
-  const std::string moment = NameOf(Largest(moments), footprint.stages);
+  const std::string moment = NameOf(Largest(moments, budget.of_one_rank), footprint.stages);
   const int ranks = budget.of_one_rank ? 1 : footprint.ranks_here;
   throw OutOfMemoryError(
       Format("model: %lld parameters need %s%s (%d rank%s here, activations not counted), and %s is %s; the cheapest "

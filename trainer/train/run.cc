@@ -53,7 +53,7 @@ Config SetUp(const Grounds& grounds) {
 void RequireFeasible(const Config& config, const Grounds& grounds, const Task& task) {
   const Plan plan = PlanOf(config, grounds, task, 0);
   PlanStages(config, plan);
-  if (config.parallel.device != "cpu") return;  // most of it lies there, and there is no plan of that yet
+  if (config.parallel.device != "cpu") return;  // what is free there may still be a last attempt's
   const std::vector<Stage> stages = StagesOf(config);
   RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
 }

@@ -1,9 +1,11 @@
 #include "trainer/train/session.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "common/build_info.h"
 #include "operator/api/worker_env.h"
@@ -57,13 +59,21 @@ void RequireCommon(const Json& first, const Config& config, const Dataset& data,
   if (first["build"] != mine["build"])
     throw ConfigError(Format("rank %d is trainyard %s and rank 0 is %s: the ranks of a run need one image", rank,
                              mine["build"].get<std::string>().c_str(), first["build"].get<std::string>().c_str()));
+  // What Resolved has put in the place of `auto`.
+  constexpr std::array<std::string_view, 4> kOfMachine = {"parallel.device", "parallel.stage", "precision.compute",
+                                                          "run.deterministic"};
   std::vector<std::string> parts;
-  for (const ConfigDifference& difference : CompareRanks(first["config"], config))
+  bool of_machine = true;
+  for (const ConfigDifference& difference : CompareRanks(first["config"], config)) {
     parts.push_back(difference.path + ": " + difference.after + ", not " + difference.before);
+    of_machine = of_machine && std::ranges::find(kOfMachine, difference.path) != kOfMachine.end();
+  }
   if (!parts.empty())
-    throw ConfigError(
-        Format("rank %d has another configuration than rank 0: %s; was the file changed while the ranks were started?",
-               rank, Join(parts, "; ").c_str()));
+    throw ConfigError(Format("rank %d has another configuration than rank 0: %s; %s", rank, Join(parts, "; ").c_str(),
+                             of_machine
+                                 ? "what is auto follows from each rank's machine, and theirs differ: set it, or "
+                                   "start the ranks on machines of one kind"
+                                 : "was the file changed while the ranks were started?"));
   if (first["samples"] != mine["samples"])
     throw DataError(Format("data.path: %lld samples for rank %d and %lld for rank 0: every rank needs the same data",
                            mine["samples"].get<long long>(), rank, first["samples"].get<long long>()));

@@ -31,35 +31,34 @@ std::vector<PlannedMoment> PlanMoments(const ModelDeclaration& declaration, cons
     if (i > 0) {
       of_stage.averages = averages(i - 1) || averages(i);
       moments.push_back({i, true, PlanHandOver(declaration, of_stage, stages[i - 1].trainable, trainable)});
-      if (stages[i].from_best) moments.back().memory.Add("best weights in flight", best_in_flight);
+      if (stages[i].from_best) moments.back().memory.Add("best weights in flight", best_in_flight, true);
     }
     of_stage.averages = averages(i);
     moments.push_back({i, false, PlanMemory(declaration, of_stage, trainable)});
     if (i + 1 < stages.size() && stages[i + 1].from_best) {
-      moments.back().memory.Add("best weights, fp32", best);
-      moments.back().memory.Add("best weights in flight", best_in_flight);
+      moments.back().memory.Add("best weights, fp32", best, true);  // BestWeights holds them in host memory
+      moments.back().memory.Add("best weights in flight", best_in_flight, true);
     }
   }
   return moments;
 }
 
-const PlannedMoment& Largest(std::span<const PlannedMoment> moments) {
-  return *std::max_element(moments.begin(), moments.end(), [](const PlannedMoment& a, const PlannedMoment& b) {
-    return a.memory.total() < b.memory.total();
-  });
+const PlannedMoment& Largest(std::span<const PlannedMoment> moments, bool on_gpu) {
+  return *std::ranges::max_element(moments, {}, [&](const PlannedMoment& moment) { return moment.bytes(on_gpu); });
 }
 
 std::string DescribeMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
-                           std::span<const Stage> stages) {
+                           std::span<const Stage> stages, bool on_gpu) {
   const std::vector<PlannedMoment> moments = PlanMoments(declaration, shape, stages);
-  const PlannedMoment& most = Largest(moments);
+  const PlannedMoment& most = Largest(moments, on_gpu);
   const std::string when = NameOf(most, stages);
   const auto human = [](int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); };
-  std::string text = Format("  %-12s %s on each of %d rank%s%s, activations not counted\n", "memory",
-                            human(most.memory.total()).c_str(), shape.world, shape.world == 1 ? "" : "s",
-                            when.empty() ? "" : (" in the " + when).c_str());
+  std::string text = Format("  %-12s %s on %seach of %d rank%s%s, activations not counted\n", "memory",
+                            human(most.bytes(on_gpu)).c_str(), on_gpu ? "the GPU of " : "", shape.world,
+                            shape.world == 1 ? "" : "s", when.empty() ? "" : (" in the " + when).c_str());
   for (const MemoryPlan::Component& part : most.memory.components)
-    text += Format("    %-30s %s\n", part.name.c_str(), human(part.bytes).c_str());
+    text += Format("    %-30s %s%s\n", part.name.c_str(), human(part.bytes).c_str(),
+                   on_gpu && part.in_host ? ", of host memory" : "");
   return text;
 }
 

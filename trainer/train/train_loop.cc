@@ -142,16 +142,21 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
     RecordIdentity(config, resume.fingerprint, {session_.job_uid, session_.attempt}, tick);
     RemoveUnfinishedExports(config.run.dir, tick);
   });
-  reporter_.Say(
-      "Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
-      (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
-      Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
-      Describe(grounds.hardware, decisions_) + DescribeMemory(task_->model(), plan_.parallel, StagesOf(config)) +
-      (publisher.port()
-           ? Format("  %-12s http://%s:%d/status\n", "status", StatusAddressFromEnvironment().c_str(), publisher.port())
-           : ""));
-  if (const std::string others = OtherMachines(*session_.control, BitsOf(config, plan_)); !others.empty())
+  reporter_.Say("Trainyard: attempt " + std::to_string(session_.attempt) + ", " + resume.message +
+                (resume.step > 0 ? BitsDifference(resume.bits, BitsOf(config, plan_)) : "") + "\n" +
+                Describe(plan_, config, task_->model().num_parameters(), task_->dataset().size()) +
+                Describe(grounds.hardware, decisions_) +
+                DescribeMemory(task_->model(), plan_.parallel, StagesOf(config), decisions_.device != "cpu") +
+                (publisher.port() ? Format("  %-12s http://%s:%d/status\n", "status",
+                                           StatusAddressFromEnvironment().c_str(), publisher.port())
+                                  : ""));
+  const Hardware& hardware = grounds.hardware;
+  const std::string gpu = hardware.gpus.empty() ? "" : hardware.gpus.front().name;
+  if (const std::string others = OtherMachines(*session_.control, ProcessorsOf(config, BitsOf(config, plan_), gpu));
+      !others.empty())
     reporter_.Warn(others);
+  if (grounds.given.parallel.device == "auto" && !hardware.unused_gpus.empty())
+    reporter_.Warn("GPUs: " + hardware.unused_gpus + "; this run computes on the host's processors");
   for (const std::string& warning : resume.warnings) reporter_.Warn(warning);
   if (resume.step > 0 && !resume.has_averages && stage().config.optim.ema_decay)
     reporter_.Warn("optim.ema_decay: the checkpoint holds no averages; they begin with its weights");

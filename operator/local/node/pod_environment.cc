@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "common/cpus.h"
+#include "operator/api/validation.h"
 #include "operator/api/worker_env.h"
 #include "operator/base/json_access.h"
 #include "operator/local/node/pod_files.h"
@@ -43,6 +46,27 @@ std::string ThreadsEach(const Variables& variables) {
   };
   const int ranks = number(env::kPetNodes) * number(env::kPetProcsPerNode);
   return std::to_string(std::max(1, AvailableCpus().count / ranks));
+}
+
+// CUDA_VISIBLE_DEVICES: as on a cluster a container sees the GPUs that it is limited to, and none without a limit. Of
+// those that this process may use (`all`; by their numbers where it is not said), each worker of a job takes the next
+// ones.
+std::string GpusOf(const Json& container, const Variables& own, const std::optional<std::string>& all) {
+  const int64_t count = api::DevicesOf(container);
+  const auto rank = own.find(env::kGroupRank);
+  const int64_t first = count * (rank == own.end() ? 0 : std::max(0, std::atoi(rank->second.c_str())));
+  std::string taken;
+  std::istringstream names(all.value_or(""));
+  std::string name;
+  for (int64_t i = 0; i < first + count; ++i) {
+    if (!all) {
+      name = std::to_string(i);
+    } else if (!std::getline(names, name, ',')) {
+      break;
+    }
+    if (i >= first) taken += (taken.empty() ? "" : ",") + name;
+  }
+  return taken;
 }
 
 }  // namespace
@@ -94,6 +118,9 @@ Result<ContainerEnvironment> MakeEnvironment(const Json& pod, const Json& contai
                                         " bytes, and no program can be given it; allowed: a file of a volume");
   }
   environment.variables = Inherited(view.programs);
+  const auto all = environment.variables.find("CUDA_VISIBLE_DEVICES");
+  environment.variables["CUDA_VISIBLE_DEVICES"] = GpusOf(
+      container, own, all == environment.variables.end() ? std::nullopt : std::optional<std::string>(all->second));
   for (auto& [name, value] : own) environment.variables[name] = value;
   if (own.contains(env::kTerminationLog))
     environment.variables[env::kTerminationLog] =
