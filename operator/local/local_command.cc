@@ -1,5 +1,7 @@
 #include "operator/local/local_command.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -418,7 +420,12 @@ int RunLocal(const LocalOptions& options) {
                             : status.Is(Code::kInvalid)   ? kExitInvalid
                                                           : kExitInternal);
   local::LiveView view(STDERR_FILENO, options.quiet);
-  if (options.state_dir.empty()) view.Event("files in " + state->path().string());
+  if (options.state_dir.empty()) {
+    struct statfs where {};
+    const bool in_memory = statfs(state->path().c_str(), &where) == 0 && where.f_type == TMPFS_MAGIC;
+    view.Event("files in " + state->path().string() +
+               (in_memory ? ": this machine's memory, checkpoints too; --state-dir puts them elsewhere" : ""));
+  }
   if (options.serve)
     view.Event("API on https://127.0.0.1:" + std::to_string(plane.port()) +
                "; export KUBECONFIG=" + plane.kubeconfig());

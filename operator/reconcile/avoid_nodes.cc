@@ -33,6 +33,7 @@ void NoteCulprit(const Observed& observed, const FailedWorker& culprit, Plan& pl
   ForgetOldNodes(plan.status, now);  // a culprit of today does not add to those of last week
   const std::string& name = culprit.failure.node;
   if (policy.for_seconds == 0 || name.empty() || culprit.disrupted) return;
+  if (culprit.failure.exit_code == 69) return;  // PeerFailed: whom it lost is somewhere else
   auto found =
       std::find_if(nodes.begin(), nodes.end(), [&](const api::AvoidedNode& node) { return node.node == name; });
   if (found == nodes.end()) {

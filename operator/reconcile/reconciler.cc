@@ -63,7 +63,8 @@ Reconciler::Reconciler(kube::Client& client, const Clock& clock, const Caches& c
       events_(events),
       log_(log),
       options_(options),
-      executor_(client, clock, options.parallel_requests) {}
+      executor_(client, clock, options.parallel_requests),
+      unanswered_(clock) {}
 
 kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const JobStore::Pointer record = caches_.jobs().Get(key);
@@ -282,6 +283,8 @@ void Reconciler::DryRun(Observed& observed) {
   const std::string what = job.ns + "/" + SpecHash(job);
   observed.template_checked = WasChecked(what);
   if (observed.template_checked) return;
+  observed.template_unknown = unanswered_.MayNotAsk(job.ns);
+  if (!observed.template_unknown.empty()) return;
   const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),
                                              {.dry_run = true, .strict = true});
   if (answer.status().Is(Code::kInvalid)) {
@@ -291,7 +294,9 @@ void Reconciler::DryRun(Observed& observed) {
   } else if (!answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {
     // A name in use or a quota says nothing about the template; creating the pods will tell.
     observed.template_unknown = "the API server could not check the template: " + answer.status().message();
+    unanswered_.NotAnswered(job.ns, observed.template_unknown);
   }
+  if (observed.template_unknown.empty()) unanswered_.Answered(job.ns);
   observed.template_checked = observed.template_error.empty() && observed.template_unknown.empty();
 }
 

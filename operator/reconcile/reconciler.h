@@ -12,6 +12,7 @@
 #include "operator/reconcile/apply.h"
 #include "operator/reconcile/caches.h"
 #include "operator/reconcile/job_metrics.h"
+#include "operator/reconcile/unanswered.h"
 
 namespace trainyard::reconcile {
 
@@ -73,6 +74,7 @@ class Reconciler {
   const Options options_;
   Executor executor_;
   JobMetrics metrics_;
+  Unanswered unanswered_;
   Mutex mutex_;
   // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
   struct Written {

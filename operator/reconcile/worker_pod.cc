@@ -58,12 +58,14 @@ bool OnNodesNetwork(const TrainingJob& job) {
 }
 
 // A pod has its own address, and one port does; on the node's network it shares that with whatever else is there. A
-// declared port is then one of the node, of which the scheduler gives each to one pod: those of a job are all different
-// (kMaxWorkers of them there are), and another job's begin elsewhere.
-int64_t StatusPort(const TrainingJob& job, int64_t worker) {
+// declared port is then one of the node, of which the scheduler gives each to one pod: those of a job's workers that
+// may share a node are all different, another job's begin elsewhere, and so do those of another attempt, in case one is
+// taken. Above the ports of a node's own programs (kubelet 10250, kube-proxy 10256), below MasterPort's.
+int64_t StatusPort(const TrainingJob& job, int64_t attempt, int64_t worker) {
+  constexpr int64_t kFirst = 10260, kPorts = 20000 - kFirst;
   if (!OnNodesNetwork(job)) return kStatusPort;
-  const auto first = static_cast<int64_t>(Hash(job.uid + "/status") % api::kMaxWorkers);
-  return 10000 + (first + worker) % api::kMaxWorkers;
+  const auto begin = static_cast<int64_t>(Hash(job.uid + "/status/" + std::to_string(attempt)) % kPorts);
+  return kFirst + (begin + worker) % kPorts;
 }
 
 Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master,
@@ -84,7 +86,7 @@ Json WorkerEnvironment(const TrainingJob& job, int64_t attempt, int64_t rank, co
       Env(env::kJobUid, job.uid),
       Env(env::kAttempt, attempt),
       Env(env::kGraceSeconds, job.spec.checkpoint.grace_seconds),
-      Env(env::kStatusPort, StatusPort(job, rank)),
+      Env(env::kStatusPort, StatusPort(job, attempt, rank)),
       Env(env::kTerminationLog, TerminationLog(container)),
       EnvOfField(env::kPodIp, kPodAddress),
   });
@@ -144,13 +146,13 @@ void AddSharedMemory(const std::string& size_limit, Json& spec, Json& container)
 
 // Monitors find it by its name; on the node's network it is another one for each worker. Kueue takes pods of different
 // ports for different roles, of which a group may have eight: there it has no name.
-void NameStatusPort(const TrainingJob& job, int64_t worker, Json& container) {
+void NameStatusPort(const TrainingJob& job, int64_t attempt, int64_t worker, Json& container) {
   if (OnNodesNetwork(job) && !QueueOf(job).empty()) return;
   const Json own = json::List(container, "ports");
   for (const Json& declared : own) {
     if (declared.is_object() && json::Field(declared, "name") == kStatusPortName) return;
   }
-  Append(container, "ports", {{"name", kStatusPortName}, {"containerPort", StatusPort(job, worker)}});
+  Append(container, "ports", {{"name", kStatusPortName}, {"containerPort", StatusPort(job, attempt, worker)}});
 }
 
 // What a container printed last says why it failed, unless it says so itself.
@@ -168,7 +170,7 @@ void FillTrainer(const TrainingJob& job, int64_t attempt, int64_t rank, const st
     // Ours first: the template's values may then refer to them as $(RANK).
     for (const Json& variable : json::List(container, "env")) variables.push_back(variable);
     container["env"] = std::move(variables);
-    NameStatusPort(job, rank, container);
+    NameStatusPort(job, attempt, rank, container);
     KeepLastOutput(container);
     if (!job.spec.config.is_null()) AddInfoVolume(spec, container);
     AddCheckpointVolume(job.spec.checkpoint, spec, container);

@@ -49,6 +49,7 @@ def service_monitor(o):
 def pod_monitor(o, namespaces):
     spec = o.one("PodMonitor")["spec"]
     assert spec["namespaceSelector"] == namespaces and spec["selector"] == {"matchLabels": {"trainyard.dev/managed": "true"}}
+    assert (spec["sampleLimit"], spec["labelLimit"], spec["bodySizeLimit"]) == (5000, 32, "4MB"), "what tenants serve is bounded"
     endpoint = spec["podMetricsEndpoints"][0]
     assert endpoint["port"] == "trainyard" and {r["targetLabel"]: r["sourceLabels"] for r in endpoint["relabelings"]} == {
         "trainyard_job": ["__meta_kubernetes_pod_label_trainyard_dev_job_name"], "attempt": ["__meta_kubernetes_pod_label_trainyard_dev_attempt"],

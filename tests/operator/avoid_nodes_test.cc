@@ -49,6 +49,7 @@ TEST(AvoidNodes, AnAttemptThatBeginsForFreeForgetsInTimeToo) {
 TEST(AvoidNodes, ADisruptionOrAStopIsNoFaultOfTheNode) {
   EXPECT_TRUE(FailOn("a", {}, kNow, true).avoided_nodes.empty());
   EXPECT_TRUE(FailOn("a", {}, kNow, false, 75).avoided_nodes.empty());
+  EXPECT_TRUE(FailOn("a", {}, kNow, false, 69).avoided_nodes.empty()) << "it lost a peer, which was elsewhere";
   EXPECT_TRUE(FailOn("", {}).avoided_nodes.empty()) << "it never had one";
 }
 

@@ -104,7 +104,8 @@ TEST(WorkerPod, OnTheNodesNetworkEachWorkerHasAPortOfItsOwn) {
   const int first = PodFromJson(WorkerPod(scene.job(), 1, 0, "")).status_port;
   const int second = PodFromJson(WorkerPod(scene.job(), 1, 1, "")).status_port;
   EXPECT_NE(first, second);
-  for (const int port : {first, second}) EXPECT_TRUE(port >= 10000 && port < 20000) << port;
+  for (const int port : {first, second}) EXPECT_TRUE(port >= 10260 && port < 20000) << port;
+  EXPECT_NE(PodFromJson(WorkerPod(scene.job(), 2, 0, "")).status_port, first) << "one that is taken is not tried again";
 }
 
 // The scheduler places no two pods of one port on a node.
@@ -114,7 +115,7 @@ TEST(WorkerPod, NoTwoWorkersOfAJobShareAStatusPortOnTheNodesNetwork) {
   std::set<int64_t> ports;
   for (int64_t worker = 0; worker < 1000; ++worker) {
     const int64_t port = PodFromJson(WorkerPod(scene.job(), 1, worker, "")).status_port;
-    EXPECT_TRUE(port >= 10000 && port < 20000) << port;
+    EXPECT_TRUE(port >= 10260 && port < 20000) << port;
     EXPECT_TRUE(ports.insert(port).second) << port;
   }
 }
