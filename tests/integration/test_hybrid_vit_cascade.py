@@ -159,7 +159,13 @@ def flat(content):
     struct.pack_into("<8h", content, 40, 2, 48, 48 * 48, 1, 1, 1, 1, 1)
 
 
+def voxel_size(size):
+    return lambda p: rewrite(p / "patient-0005.nii.gz", lambda content: struct.pack_into("<f", content, 80, size))
+
+
 BAD = {
+    "a voxel of nan mm": (voxel_size(float("nan")), "patient-0005.nii.gz: a voxel of nan mm (pixdim, at byte 76); expected more than 0 and at most 1000"),
+    "a voxel of inf mm": (voxel_size(float("inf")), "patient-0005.nii.gz: a voxel of inf mm"),
     "missing view": (lambda p: (p / "patient-0005_lat_drr.png").unlink(), "patient-0005: no X-ray from the side; expected one of patient-0005_lat_drr.png"),
     "missing volume": (lambda p: (p / "patient-0005.nii.gz").unlink(), "patient-0005: no volume; expected one of patient-0005.nii.gz"),
     "two volumes": (lambda p: (p / "patient-0005.nii").write_bytes(b""), "patient-0005: more than one volume"),
@@ -169,6 +175,13 @@ BAD = {
     "not a PNG": (lambda p: (p / "patient-0005_pa_drr.png").write_bytes(b"a picture"), "patient-0005_pa_drr.png"),
     "in colours": (lambda p: Image.new("RGB", (64, 64)).save(p / "patient-0005_pa_drr.png"), "patient-0005_pa_drr.png: an image in colours; expected a grey one"),
 }
+
+
+def test_a_volume_s_lost_and_found_is_no_patient(tmp_path, thorax):
+    """The root of an ext4 volume has one, which is root's: it is no reason that the data cannot be used, and an empty one was."""
+    path = damaged(thorax, tmp_path, lambda patient: (patient.parent / "lost+found").mkdir(mode=0))
+    result = launch(tmp_path, path, "run", train={"steps": 12})
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("fault", BAD)

@@ -82,6 +82,8 @@ BAD_TABLES = {
     "unknown fold": (cell("Fold_1", "valid"), ["LINE", "Fold_1", "valid", "train", "val"]),
     "NaN time": (cell("time", "nan"), ["LINE", "time", "nan"]),
     "time of zero": (cell("time", "0"), ["LINE", "time", "0 days"]),
+    "time without an end": (cell("time", "1e39"), ["LINE", "time", "1e+39 days", "at most 1e+06"]),
+    "a feature that no float holds": (cell("Age", "1e39"), ["LINE", "Age", "1e+39 is too large"]),
     "event of two": (cell("event", "2"), ["LINE", "event", "2"]),
     "a feature that is no number": (cell("Age", "old"), ["LINE", "Age", "old"]),
     "no file": (cell("NIFTI Path", "images/none.nii.gz"), ["LINE", "NIFTI Path", "images/none.nii.gz: no such file"]),

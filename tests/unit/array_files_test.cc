@@ -142,6 +142,29 @@ TEST_F(ArrayFilesTest, Hdf5OfMoreThanItHoldsIsNotAllocated) {
   }
 }
 
+// Each array alone may be of never-written chunks; all tasks' together would be gigabytes.
+TEST_F(ArrayFilesTest, HistoriesOfMoreThanTheFileHoldsAreNotAllocated) {
+  const hid_t file = H5Fcreate((directory_ / "a.hdf5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t chunked = H5Pcreate(H5P_DATASET_CREATE), links = H5Pcreate(H5P_LINK_CREATE);
+  const hsize_t chunk[] = {1, 1000}, dims[] = {2, hsize_t{1} << 23};
+  H5Pset_chunk(chunked, 2, chunk);
+  H5Pset_create_intermediate_group(links, 1);
+  const hid_t space = H5Screate_simple(2, dims, nullptr);
+  H5Dclose(H5Dcreate2(file, "0/actions", H5T_STD_I8LE, space, links, chunked, H5P_DEFAULT));
+  H5Sclose(space);
+  H5Pclose(links);
+  H5Pclose(chunked);
+  H5Fclose(file);
+  try {
+    ad::ReadHistories(directory_ / "a.hdf5", 81, 1 << 30);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("of 8388608 streams for each of 81 tasks are more than the file holds"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(ArrayFilesTest, HistoriesOutsideTheGridAreRefused) {
   ad::Histories histories(1, 1, 40);
   ad::AdEpsilon(ad::DarkRoom{.goal = {1, 1}}, 0, 1, histories, [](int64_t) {});

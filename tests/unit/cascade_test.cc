@@ -353,7 +353,7 @@ TEST(Augmentation, KeepsXraysProjectionsOfTheVolume) {
   patient.xrays = at::stack({views(patient)[0], views(patient)[1]});
   int exchanged = 0, brightened = 0;
   for (uint64_t key = 0; key < 40; ++key) {
-    const PatientTensors changed = Augmented(patient, key);
+    const PatientTensors changed = Augmented(patient, kMap, key);
     for (int64_t view = 0; view < 2; ++view)
       EXPECT_LT(Apart(views(changed)[static_cast<size_t>(view)], changed.xrays[view]), 1e-5);
     exchanged +=
@@ -361,6 +361,24 @@ TEST(Augmentation, KeepsXraysProjectionsOfTheVolume) {
     brightened += std::abs(changed.volume.mean().item<double>() - patient.volume.mean().item<double>()) > 1e-4;
   }
   EXPECT_NEAR(exchanged, 20, 16);
+  EXPECT_NEAR(brightened, 20, 16);
+}
+
+// Attenuation is in proportion to HU + 1000, whatever window of HU a volume shows.
+TEST(Augmentation, ScalesAttenuationInEveryWindow) {
+  const IntensityMap map{.hu_low = -200, .hu_high = 200};
+  const double hu = 40, of_image = -0.4;
+  PatientTensors patient;
+  patient.volume = at::full({1, 2, 2, 2}, 2 * (hu - map.hu_low) / (map.hu_high - map.hu_low) - 1);
+  patient.xrays = at::full({2, 1, 2, 2}, of_image);
+  int brightened = 0;
+  for (uint64_t key = 0; key < 40; ++key) {
+    const PatientTensors changed = Augmented(patient, map, key);
+    const double factor = (changed.xrays.mean().item<double>() + 1) / (of_image + 1);
+    const double now = (changed.volume.mean().item<double>() + 1) / 2 * (map.hu_high - map.hu_low) + map.hu_low;
+    EXPECT_NEAR(now, std::clamp((hu + 1000) * factor - 1000, map.hu_low, map.hu_high), 1e-3) << key;  // float32
+    brightened += std::abs(factor - 1) > 1e-4;
+  }
   EXPECT_NEAR(brightened, 20, 16);
 }
 

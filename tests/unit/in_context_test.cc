@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "trainer/comm/communicator.h"
@@ -99,6 +100,16 @@ TEST_F(InContextTest, PlaysAreIndependentAndRepeatable) {
       EXPECT_FALSE(same) << "plays " << a << " and " << b << " drew the same actions";
     }
   }
+}
+
+TEST_F(InContextTest, AModelOfNoNumbersHasNoReturn) {
+  for (const StateSlice& slice : engine_->Slices()) {
+    if (slice.key == "model.pred_action.bias") Floats(slice.values)[0] = std::numeric_limits<float>::quiet_NaN();
+  }
+  engine_->Publish();
+  const std::vector<SeatId> seats = {{40, 0}, {4, 0}};
+  Player player(model_, *engine_, set_.tasks, seats, {.max_transitions = 23, .seed = 1});
+  for (const double value : player.PlayEpisode()) EXPECT_TRUE(std::isnan(value)) << value;
 }
 
 // An engine's weights, and how many rows each forward had: the context's, and one query.

@@ -7,6 +7,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/input_file.h"
 
 namespace trainyard {
 namespace {
@@ -51,6 +52,10 @@ hid_t MakeBoolType() {
   return type;
 }
 
+// The library does not say whether a file is bad or a file system gave no answer: throws StorageError where it cannot
+// be read to its end.
+void RequireReadable(const fs::path& path) { InputFile(path).Checksum(); }
+
 }  // namespace
 
 Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
@@ -59,6 +64,7 @@ Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
   if (!fs::exists(there)) throw DataError(path.string() + ": no such file");
   if (!fs::is_regular_file(there)) throw DataError(path.string() + ": not a file");
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  if (id < 0) RequireReadable(path);
   if (id < 0)
     throw DataError(path.string() + ": not an HDF5 file, or truncated (" +
                     std::to_string(std::filesystem::file_size(path)) + " bytes)");
@@ -82,13 +88,18 @@ Hdf5File::~Hdf5File() {
 void Hdf5File::Fail(const std::string& name, const std::string& problem) const {
   const std::string message = path_.string() + ": " + name + ": " + problem;
   if (writing_) throw StorageError(message);
+  RequireReadable(path_);
   throw DataError(message);
 }
 
 bool Hdf5File::Has(const std::string& name) const {
   const std::string parent = name.substr(0, name.rfind('/'));
-  if (parent.size() < name.size() && H5Lexists(id_, parent.c_str(), H5P_DEFAULT) <= 0) return false;
-  return H5Lexists(id_, name.c_str(), H5P_DEFAULT) > 0;
+  const auto exists = [&](const std::string& link) {
+    const htri_t there = H5Lexists(id_, link.c_str(), H5P_DEFAULT);
+    if (there < 0) Fail(link, "cannot be looked for (truncated?)");
+    return there > 0;
+  };
+  return (parent.size() == name.size() || exists(parent)) && exists(name);
 }
 
 IntArray Hdf5File::Read(const std::string& name) const {

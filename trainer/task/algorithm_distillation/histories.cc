@@ -82,13 +82,20 @@ using ReadArray = std::function<IntArray(int64_t task, const ArrayField& field)>
 using HasArray = std::function<bool(int64_t task, const ArrayField& field)>;
 using NameArray = std::function<std::string(int64_t task, const ArrayField& field)>;
 
-Histories Read(int64_t num_tasks, int64_t max_transitions, const ReadArray& read, const HasArray& has,
+// `most`: transitions of all tasks that there can be.
+Histories Read(int64_t num_tasks, int64_t max_transitions, uint64_t most, const ReadArray& read, const HasArray& has,
                const NameArray& name) {
   const IntArray first = read(0, kFields[1]);
   if (first.shape.size() != 2 || first.shape[0] < 2 || first.shape[1] < 1) {
     throw DataError(name(0, kFields[1]) + ": expected the shape (transitions, streams)");
   }
   const int64_t length = first.shape[0], streams = first.shape[1];
+  if (static_cast<uint64_t>(length) > most / static_cast<uint64_t>(streams) / static_cast<uint64_t>(num_tasks))
+    throw DataError(name(0, kFields[1]) +
+                    Format(": %lld transitions of %lld streams for each of %lld tasks are more than "
+                           "the file holds",
+                           static_cast<long long>(length), static_cast<long long>(streams),
+                           static_cast<long long>(num_tasks)));
   Histories histories(num_tasks, streams, std::min(length, max_transitions));
   for (int64_t task = 0; task < num_tasks; ++task) {
     for (const ArrayField& field : kFields) {
@@ -120,16 +127,16 @@ fs::path OnlyHdf5In(const fs::path& directory) {
 std::string Histories::Fingerprint() const { return HexDigest(Xxh3Of(std::span<const Transition>(data_))); }
 
 void WriteHdf5(const Histories& histories, const fs::path& file) {
-  const fs::path temporary = file.string() + ".tmp";
-  Hdf5File out = Hdf5File::Create(temporary);
-  for (int64_t task = 0; task < histories.tasks(); ++task) {
-    for (const ArrayField& field : kFields) {
-      const IntArray array = Gather(histories, task, field);
-      out.Write(std::to_string(task) + "/" + field.name, array.shape, array.values, field.is_bool);
+  Replacement(file, [&](const fs::path& temporary) {
+    Hdf5File out = Hdf5File::Create(temporary);
+    for (int64_t task = 0; task < histories.tasks(); ++task) {
+      for (const ArrayField& field : kFields) {
+        const IntArray array = Gather(histories, task, field);
+        out.Write(std::to_string(task) + "/" + field.name, array.shape, array.values, field.is_bool);
+      }
     }
-  }
-  out.Close();
-  fs::rename(temporary, file);
+    out.Close();
+  }).Commit();
 }
 
 void WriteNpyFolders(const Histories& histories, const fs::path& directory) {
@@ -151,8 +158,10 @@ Histories ReadHistories(const fs::path& path, int64_t num_tasks, int64_t max_tra
   if (!hdf5.empty()) {
     const Hdf5File file = Hdf5File::Open(hdf5);
     auto in_file = [](int64_t task, const ArrayField& field) { return std::to_string(task) + "/" + field.name; };
+    // As of one array (Hdf5File::Read): what was never written takes no room in a file, and would in memory.
+    constexpr uint64_t kNeverWritten = uint64_t{1} << 24, kBestPacked = 1032;
     return Read(
-        num_tasks, max_transitions,
+        num_tasks, max_transitions, fs::file_size(hdf5) * kBestPacked + kNeverWritten,
         [&](int64_t task, const ArrayField& field) { return file.Read(in_file(task, field)); },
         [&](int64_t task, const ArrayField& field) { return file.Has(in_file(task, field)); },
         [&](int64_t task, const ArrayField& field) { return hdf5.string() + ": " + in_file(task, field); });
@@ -163,7 +172,8 @@ Histories ReadHistories(const fs::path& path, int64_t num_tasks, int64_t max_tra
     return path / FolderName(task) / (std::string(field.name) + ".npy");
   };
   return Read(
-      num_tasks, max_transitions, [&](int64_t task, const ArrayField& field) { return ReadNpy(npy(task, field)); },
+      num_tasks, max_transitions, UINT64_MAX,
+      [&](int64_t task, const ArrayField& field) { return ReadNpy(npy(task, field)); },
       [&](int64_t task, const ArrayField& field) { return fs::exists(npy(task, field)); },
       [&](int64_t task, const ArrayField& field) { return npy(task, field).string(); });
 }

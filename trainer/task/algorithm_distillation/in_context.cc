@@ -5,6 +5,9 @@
 #include <ATen/ops/softmax.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "trainer/task/algorithm_distillation/distillation_batch.h"
 
@@ -73,6 +76,7 @@ std::vector<int> Player::ChooseActions() {
     for (size_t i = 0; i < seats_.size(); ++i) {
       const float* row = p.data_ptr<float>() + i * kNumActions;
       float u = seats_[i].random.Uniform();
+      seats_[i].lost = seats_[i].lost || !std::isfinite(std::accumulate(row, row + kNumActions, 0.0f));
       int action = 0;
       while (action < kNumActions - 1 && (u -= row[action]) >= 0) ++action;
       actions.push_back(action);
@@ -102,6 +106,9 @@ std::vector<double> Player::PlayEpisode() {
       seat.state = after;
       returns[i] += reward;
     }
+  }
+  for (size_t i = 0; i < seats_.size(); ++i) {
+    if (seats_[i].lost) returns[i] = std::numeric_limits<double>::quiet_NaN();
   }
   return returns;
 }

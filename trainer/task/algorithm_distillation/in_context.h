@@ -33,7 +33,7 @@ class Player {
   // `tasks` are all the environment's, indexed by SeatId::task.
   Player(const Transformer& model, Weights& weights, const std::vector<DarkRoom>& tasks, std::span<const SeatId> seats,
          const PlayerOptions& options);
-  // Plays the next episode of every seat; returns their returns.
+  // Plays the next episode of every seat; returns their returns, NaN of one whose probabilities were none.
   std::vector<double> PlayEpisode();
 
  private:
@@ -42,6 +42,7 @@ class Player {
     KeyedRandom random;
     std::vector<Transition> previous, current;  // regions; standard mode uses `current` as its window
     Cell state;
+    bool lost = false;  // the model gave no probabilities: what follows is no play of its own
   };
   Window Look(const Seat& seat) const;
   std::vector<int> ChooseActions();

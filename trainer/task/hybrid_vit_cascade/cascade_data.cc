@@ -95,7 +95,7 @@ PatientTensors Patients::Load(int64_t patient, size_t stage) const {
   return tensors;
 }
 
-PatientTensors Augmented(const PatientTensors& patient, uint64_t key) {
+PatientTensors Augmented(const PatientTensors& patient, const IntensityMap& map, uint64_t key) {
   KeyedRandom random(key, "augment");
   const bool exchange = random.Uniform() < 0.5f, brighten = random.Uniform() < 0.5f;
   const double factor = 0.9 + 0.2 * random.UniformDouble();
@@ -106,9 +106,14 @@ PatientTensors Augmented(const PatientTensors& patient, uint64_t key) {
     changed.xrays = at::stack({changed.xrays.select(0, 0).flip({-1}), changed.xrays.select(0, 1)});
   }
   if (brighten) {
-    for (at::Tensor* x : {&changed.volume, &changed.previous, &changed.xrays}) {
-      if (x->defined()) *x = ((*x + 1) * factor - 1).clamp_(-1, 1);
-    }
+    // -1 is hu_low in a volume, and no attenuation is -1000 HU; in an image it is -1.
+    const double air = 2 * (map.hu_low + 1000) / (map.hu_high - map.hu_low);
+    const auto scaled = [&](const at::Tensor& x, double above) {
+      return ((x + (1 + above)) * factor - (1 + above)).clamp_(-1, 1);
+    };
+    changed.volume = scaled(changed.volume, air);
+    if (changed.previous.defined()) changed.previous = scaled(changed.previous, air);
+    changed.xrays = scaled(changed.xrays, 0);
   }
   return changed;
 }
@@ -120,7 +125,7 @@ std::unique_ptr<Sample> TrainingSet::Read(const SampleKey& key) const {
   sample->stage = first_ + static_cast<size_t>(key.stage);
   sample->key = key.key;
   sample->patient = patients_.At(patients_.split().train[static_cast<size_t>(key.id)], sample->stage);
-  if (augment_) sample->patient = Augmented(sample->patient, key.key);
+  if (augment_) sample->patient = Augmented(sample->patient, intensity_, key.key);
   return sample;
 }
 

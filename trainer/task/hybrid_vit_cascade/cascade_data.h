@@ -74,7 +74,7 @@ class TrainingSet : public Dataset {
  public:
   // `patients` must outlive it. Stage i of the job is stage `first + i` of the cascade.
   TrainingSet(const Patients& patients, const Options& options, size_t first)
-      : patients_(patients), augment_(options.augment), first_(first) {}
+      : patients_(patients), augment_(options.augment), intensity_(options.intensity), first_(first) {}
   int64_t size() const override { return std::ssize(patients_.split().train); }
   std::string fingerprint(const Tick& tick) const override { return FingerprintOf(patients_.files(), tick); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override;
@@ -83,13 +83,14 @@ class TrainingSet : public Dataset {
  private:
   const Patients& patients_;
   bool augment_;
+  IntensityMap intensity_;
   size_t first_;
 };
 
 // Left and right exchanged, half of the time: the volume and the image from the front; the one from the side stays as
 // it is. And another intensity, half of the time: attenuation times U(0.9, 1.1) in the volume and, since they are its
 // line integrals, in the images. A pure function of the key.
-PatientTensors Augmented(const PatientTensors& patient, uint64_t key);
+PatientTensors Augmented(const PatientTensors& patient, const IntensityMap& map, uint64_t key);
 
 // Normal draws that follow from (key, purpose) alone.
 at::Tensor NormalDraws(at::IntArrayRef sizes, uint64_t key, const char* purpose);

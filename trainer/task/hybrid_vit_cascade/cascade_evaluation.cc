@@ -210,7 +210,7 @@ class CascadeEvaluation : public Evaluation {
     out[kMeanPsnr] = psnr(mean);
     out[kScaledMeanPsnr] = psnr(ScaledMean(mean, tensors, setup_.options.intensity));
     if (previous.defined()) out[kPreviousPsnr] = psnr(previous.squeeze(0));
-    if (setup_.thorough) {
+    if (has_others()) {
       const int64_t other = PatientOf((item + 1) % items());
       out[kShuffledPsnr] = psnr(sampled(setup_.patients.At(other, setup_.stage).xrays, nullptr));
     }
@@ -225,6 +225,9 @@ class CascadeEvaluation : public Evaluation {
     std::copy_n(pixels.data_ptr<float>(), pixels.numel(),
                 slots_.begin() + items() * static_cast<int64_t>(kSlots) + row * rows_ * columns_);
   }
+
+  // Whether each patient is sampled from another's X-rays as well: of one alone there is no other.
+  bool has_others() const { return setup_.thorough && items() > 1; }
 
   std::vector<double> SumOver(int64_t begin, int64_t end) const {
     std::vector<double> sums(kSlots, 0);
@@ -246,7 +249,7 @@ class CascadeEvaluation : public Evaluation {
   void AddAllSampled(const std::string& part, const std::vector<double>& sums,
                      std::map<std::string, double>& metrics) const {
     AddSampled(part, sums, metrics);
-    metrics[part + "/psnr_shuffled"] = sums[kShuffledPsnr] / sums[kSampled];
+    if (has_others()) metrics[part + "/psnr_shuffled"] = sums[kShuffledPsnr] / sums[kSampled];
   }
 
   std::string TableOf(const char* part, const std::vector<double>& sums) const {
@@ -255,7 +258,7 @@ class CascadeEvaluation : public Evaluation {
         Format("%-10s %4.0f patients: sampled %.2f (%.3f), mean volume %.2f, scaled to the X-rays %.2f", part, n,
                sums[kPsnr] / n, sums[kSsim] / n, sums[kMeanPsnr] / n, sums[kScaledMeanPsnr] / n);
     if (setup_.stage > 0) line += Format(", previous stage up-sampled %.2f", sums[kPreviousPsnr] / n);
-    if (setup_.thorough) line += Format(", from another's X-rays %.2f", sums[kShuffledPsnr] / n);
+    if (has_others()) line += Format(", from another's X-rays %.2f", sums[kShuffledPsnr] / n);
     return line + "\n";
   }
 

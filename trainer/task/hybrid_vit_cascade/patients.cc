@@ -53,11 +53,13 @@ void RequireVolume(const fs::path& path, const Volume& volume) {
 
 }  // namespace
 
-std::vector<PatientFiles> FindPatients(const fs::path& path) {
+std::vector<PatientFiles> FindPatients(const fs::path& path) try {
   if (!fs::is_directory(LookAt(path))) throw DataError("data.path: " + path.string() + " is no folder");
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-    if (entry.is_directory() && !entry.path().filename().string().starts_with(".")) folders.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    // The root of a volume may have a lost+found, which is root's.
+    if (entry.is_directory() && !name.starts_with(".") && name != "lost+found") folders.push_back(entry.path());
   }
   std::sort(folders.begin(), folders.end());
   if (folders.empty()) throw DataError("data.path: " + path.string() + " holds no folder of a patient");
@@ -67,6 +69,8 @@ std::vector<PatientFiles> FindPatients(const fs::path& path) {
                         TheFile(folder, "X-ray from the front", {"_pa_drr.png", "_pa.png", "_frontal.png"}),
                         TheFile(folder, "X-ray from the side", {"_lat_drr.png", "_lat.png", "_lateral.png"})});
   return patients;
+} catch (const RefusedPathError& error) {
+  throw DataError(error.what());
 }
 
 std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick& tick) try {
@@ -106,6 +110,14 @@ Split SplitPatients(int64_t patients, double val_fraction, double test_fraction,
 Patient ReadPatient(const PatientFiles& files) {
   NiftiImage image = ReadNifti(files.volume);
   RequireVolume(files.volume, image.volume);
+  constexpr double kMostMm = 1000;
+  for (const double side : image.spacing) {
+    if (!(side > 0 && side <= kMostMm))
+      throw DataError(files.volume.string() +
+                      Format(": a voxel of %g mm (pixdim, at byte 76); expected more than 0 and at "
+                             "most %g",
+                             side, kMostMm));
+  }
   const auto extent = [&image](size_t axis) {
     return image.spacing[axis] * static_cast<double>(image.volume.shape[axis]);
   };

@@ -138,10 +138,13 @@ void WriteShard(const fs::path& path, int64_t vocab, std::span<const Token> toke
   header.version = 1;
   header.vocab = static_cast<uint32_t>(vocab);
   header.count = tokens.size();
-  OutputFile file(path);
-  file.Write(std::as_bytes(std::span(&header, 1)));
-  file.Write(std::as_bytes(tokens));
-  file.Close();
+  // Another process may write the same data into the folder, and a third read it.
+  Replacement(path, [&](const fs::path& temporary) {
+    OutputFile file(temporary);
+    file.Write(std::as_bytes(std::span(&header, 1)));
+    file.Write(std::as_bytes(tokens));
+    file.Close();
+  }).Commit();
 }
 
 }  // namespace trainyard::lm

@@ -13,6 +13,7 @@
 namespace trainyard::mace {
 namespace {
 
+constexpr double kLargestFeature = 1e30;  // of a float whose square is summed in double
 constexpr size_t kFewValues = 5, kSomeValues = 20, kRowsPerValue = 50;
 
 fs::path TablePath(const fs::path& path) { return fs::is_directory(LookAt(path)) ? path / "dataset.csv" : path; }
@@ -85,13 +86,24 @@ void Cohort::ReadRow(int64_t row, const CohortColumns&) {
   subject.name = name_ ? csv_.Text(row, *name_) : std::to_string(row);
   const bool train = csv_.Choice(row, fold_, folds) == 0;
   subject.outcome.time = csv_.Number(row, time_);
-  if (subject.outcome.time <= 0)
-    csv_.Fail(row, time_, Format("%g days are no time; expected a number above 0", subject.outcome.time));
+  constexpr double kMostDays = 1e6;
+  if (!(subject.outcome.time > 0 && subject.outcome.time <= kMostDays))
+    csv_.Fail(row, time_,
+              Format("%g days are no time; expected a number above 0 and at most %g", subject.outcome.time, kMostDays));
   subject.outcome.event = csv_.Integer(row, event_, 0, 1) == 1;
   if (csv_.Text(row, image_).empty()) csv_.Fail(row, image_, "empty; expected the file of a volume");
   subject.image = table_.parent_path() / csv_.Text(row, image_);
-  if (!fs::is_regular_file(LookAt(subject.image))) csv_.Fail(row, image_, subject.image.string() + ": no such file");
-  for (const size_t column : feature_columns_) subject.features.push_back(static_cast<float>(csv_.Number(row, column)));
+  try {
+    if (!fs::is_regular_file(LookAt(subject.image))) csv_.Fail(row, image_, subject.image.string() + ": no such file");
+  } catch (const RefusedPathError& error) {
+    csv_.Fail(row, image_, error.what());
+  }
+  for (const size_t column : feature_columns_) {
+    const double value = csv_.Number(row, column);
+    if (!(std::fabs(value) <= kLargestFeature))
+      csv_.Fail(row, column, Format("%g is too large; expected at most %g", value, kLargestFeature));
+    subject.features.push_back(static_cast<float>(value));
+  }
   (train ? train_ : val_).push_back(std::move(subject));
 }
 
@@ -134,7 +146,11 @@ void Cohort::FailImage(const Subject& subject, const std::string& problem) const
 std::map<std::string, double> ReadTruth(const fs::path& table) {
   const fs::path file = table.parent_path() / "truth.csv";
   std::map<std::string, double> truth;
-  if (!fs::exists(LookAt(file))) return truth;
+  try {
+    if (!fs::exists(LookAt(file))) return truth;
+  } catch (const RefusedPathError& error) {
+    throw DataError(error.what());
+  }
   const Csv csv = Csv::Read(file);
   const size_t name = csv.Column("case_num"), risk = csv.Column("log_risk");
   for (int64_t row = 0; row < csv.rows(); ++row) truth[csv.Text(row, name)] = csv.Number(row, risk);
