@@ -24,6 +24,9 @@ constexpr double kFirstWait = 2, kLongestWait = 60, kLongestNameWait = 10;
 // A pod that may not be deleted keeps no other from going; that none may shows at so many.
 constexpr int kMostRefused = 16;
 
+// Pods that one pass deletes, or creates: some seconds' work for an API server.
+constexpr size_t kTurn = 500;
+
 // Nothing was before it.
 constexpr int64_t kFirstAttempt = 1;
 
@@ -58,11 +61,12 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcom
 }
 
 Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  outcome.more = plan.deletes.size() > kTurn;
   Status first = DeletePods(job, plan, outcome.problem);
   Keep(first, Relabel(job, plan, outcome.problem));
   if (plan.drops_groups) Keep(first, groups_.Drop(job));
   if (plan.drops_master) Keep(first, services_.DropMaster(job, [&] { return ConfirmRest(job); }));
-  if (!first.ok() || !outcome.problem.reason.empty()) return first;
+  if (!first.ok() || !outcome.problem.reason.empty() || outcome.more) return first;
   return Create(job, plan, outcome);
 }
 
@@ -166,7 +170,7 @@ Status Executor::DeletePods(const TrainingJob& job, const Plan& plan, Problem& p
   Mutex mutex;
   Status refusal;
   int refused = 0;
-  const Status failed = InParallel(plan.deletes.size(), parallel_, [&](size_t i) {
+  const Status failed = InParallel(std::min(plan.deletes.size(), kTurn), parallel_, [&](size_t i) {
     const PodDelete& pod = plan.deletes[i];
     const std::optional<int64_t> grace = pod.force ? std::optional<int64_t>(0) : std::nullopt;
     const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = grace});
@@ -244,7 +248,9 @@ void Executor::Hear(const TrainingJob& job, const Json& written, Instant asked) 
 }
 
 Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
-  std::vector<int64_t> ranks = plan.creates;
+  const size_t turn = std::min(plan.creates.size(), kTurn);
+  outcome.more = plan.creates.size() > turn;
+  std::vector<int64_t> ranks(plan.creates.begin(), plan.creates.begin() + static_cast<std::ptrdiff_t>(turn));
   Status status;
   bool in_vain = false;  // the last batch was late as a whole
   size_t done = 0;

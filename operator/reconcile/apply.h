@@ -29,6 +29,7 @@ struct Outcome {
   std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
   IndexSet made;              // workers of the attempt whose pods this process has created or found
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
+  bool more = false;  // the turn was over before all was done: other jobs come first, then the rest
 };
 
 // Thread-safe for different jobs at once.
@@ -39,8 +40,9 @@ class Executor {
       : client_(client), clock_(clock), parallel_(parallel), services_(client, clock), groups_(client, clock) {}
 
   // Does what it can and returns the first error, behind which nothing of its kind is begun; a repeated call does the
-  // rest. Not found on delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4, ... at a
-  // time, after an answer that confirms the attempt (kConflict when the API knows a newer one); it holds for
+  // rest, as it does of what is beyond a turn: 500 pods to delete, or to create, lest one job's thousands keep a worker
+  // from everyone's. Not found on delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4,
+  // ... at a time, after an answer that confirms the attempt (kConflict when the API knows a newer one); it holds for
   // kConfirmedSeconds, also within a batch, so that an operator that was frozen, and may no longer lead, asks again.
   // What the server refuses (a quota, a missing right, a name in use) is no error but the outcome's problem. It is
   // tried again after a wait that doubles, and is the answer of every call for the same until then: nothing tells that

@@ -120,6 +120,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   }
   if (!outcome.group_news.empty()) NoteGroup(observed, outcome.group_news, plan, now);
   if (!outcome.master.empty()) plan.status.master.address = outcome.master;
+  plan.more = outcome.more;
   if (plan.needs_services) {
     CountCreated(observed, outcome.made, plan);
   } else if (plan.status.attempt == job.status.attempt) {
@@ -148,6 +149,7 @@ void Reconciler::NoteSuccess(const std::string& key) {
 
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
   const std::optional<double> again = plan.requeue_after_seconds;
+  if (plan.more && plan.events.empty()) return {Status::Ok(), 0};  // one write tells of all turns
   if (plan.events.empty()) {
     const double delay = WriteDelay(job.status, plan.status, {SinceWritten(job.Key()), plan.made_seconds_ago}, now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};

@@ -72,6 +72,30 @@ TEST_F(ApplyTest, CreatesTheServiceAndThePodsOnce) {
   EXPECT_EQ(PodCount(), 20u);
 }
 
+TEST_F(ApplyTest, ThousandsOfPodsTakeTurnsWithOtherJobs) {
+  client_.quota = 2000;
+  Plan plan = Creates(1200);
+  for (const size_t made : {500, 1000, 1200}) {
+    ASSERT_TRUE(executor_.Apply(job_, plan, outcome_).ok());
+    EXPECT_EQ(PodCount(), made);
+    EXPECT_EQ(outcome_.made.size(), made);
+    EXPECT_EQ(outcome_.more, made < 1200) << made;
+    plan.creates.erase(plan.creates.begin(),
+                       plan.creates.begin() + std::min<std::ptrdiff_t>(500, std::ssize(plan.creates)));
+  }
+  Plan away;
+  away.status = job_.status;
+  for (int i = 0; i < 1200; ++i) away.deletes.push_back({"job-1-" + std::to_string(i), ""});
+  away.creates = {1200};
+  for (const size_t left : {700, 200, 0}) {
+    ASSERT_TRUE(executor_.Apply(job_, away, outcome_).ok());
+    EXPECT_EQ(outcome_.more, left > 0);
+    EXPECT_EQ(PodCount(), left == 0 ? 1 : left) << "nothing is created before all that has to go was asked to";
+    away.deletes.erase(away.deletes.begin(),
+                       away.deletes.begin() + std::min<std::ptrdiff_t>(500, std::ssize(away.deletes)));
+  }
+}
+
 TEST_F(ApplyTest, AQuotaShowsBeforeAllPodsWereTried) {
   client_.quota = 2;
   ASSERT_TRUE(executor_.Apply(job_, Creates(20), outcome_).ok());
@@ -324,7 +348,7 @@ class UndeletingClient : public local::MemoryClient {
 TEST_F(ApplyTest, DeletionsEndWithTheFirstError) {
   Plan plan;
   plan.status = job_.status;
-  for (int i = 0; i < 1000; ++i) plan.deletes.push_back({"pod-" + std::to_string(i), "uid"});
+  for (int i = 0; i < 400; ++i) plan.deletes.push_back({"pod-" + std::to_string(i), "uid"});
   const struct {
     Code code;
     const char *only, *reason;
@@ -335,7 +359,7 @@ TEST_F(ApplyTest, DeletionsEndWithTheFirstError) {
       {Code::kDeadline, "", "", 4, 1, true},
       {Code::kThrottled, "", "Throttled", 4, 1, false},
       {Code::kForbidden, "", "Forbidden", 20, 16, false},
-      {Code::kInvalid, "pod-3", "PodRefused", 1000, 1000, false},
+      {Code::kInvalid, "pod-3", "PodRefused", 400, 400, false},
   };
   for (const auto& c : cases) {
     UndeletingClient client(api_);
