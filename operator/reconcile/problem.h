@@ -19,7 +19,7 @@ inline constexpr char kNameInUse[] = "NameInUse", kForbidden[] = "Forbidden" /* 
 struct Problem {
   std::string reason;
   std::string message;
-  double retry_seconds = 0;  // until it is tried again
+  double retry_seconds = 0;  // until it is tried again; 0: as soon as the queue says
   bool news = false;         // this process has not said so yet
 };
 

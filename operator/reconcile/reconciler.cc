@@ -28,6 +28,8 @@ constexpr double kSameWordsSeconds = 60;
 
 // What cannot be seen is looked for again so soon at the latest: nothing may tell that it has changed.
 constexpr double kUnseenSeconds = 60;
+// Between two turns of deletions: a watch gets that time to tell what the last one has deleted.
+constexpr double kBetweenTurnsSeconds = 0.2;
 
 // After a failure: when the job is looked at again even if its retries come later.
 double AtLatest(const std::optional<double>& due) { return std::min(due.value_or(kUnseenSeconds), kUnseenSeconds); }
@@ -42,7 +44,8 @@ void NoteProblem(const TrainingJob& job, const Problem& problem, Plan& plan, Tim
     SetCondition(plan.status, kWorkersReadyCondition, false, problem.reason, problem.message, now, job.generation);
   std::erase_if(plan.events, [](const JobEvent& event) { return event.of_deletes; });
   if (news) plan.events.push_back({"Warning", problem.reason, problem.message});
-  plan.RequeueIn(problem.retry_seconds);
+  // What failed, and was not refused, has the queue's backoff.
+  if (problem.retry_seconds > 0) plan.RequeueIn(problem.retry_seconds);
 }
 
 // What an earlier pass could not do, and this one did, or had not to do.
@@ -120,7 +123,9 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   }
   if (!outcome.group_news.empty()) NoteGroup(observed, outcome.group_news, plan, now);
   if (!outcome.master.empty()) plan.status.master.address = outcome.master;
-  plan.more = outcome.more;
+  // What failed waits as any request that does.
+  plan.more = outcome.more && status.ok() && outcome.problem.reason.empty();
+  if (plan.more) plan.RequeueIn(plan.deletes.empty() ? 0 : kBetweenTurnsSeconds);
   if (plan.needs_services) {
     CountCreated(observed, outcome.made, plan);
   } else if (plan.status.attempt == job.status.attempt) {
@@ -149,7 +154,7 @@ void Reconciler::NoteSuccess(const std::string& key) {
 
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
   const std::optional<double> again = plan.requeue_after_seconds;
-  if (plan.more && plan.events.empty()) return {Status::Ok(), 0};  // one write tells of all turns
+  if (plan.more && plan.events.empty()) return {Status::Ok(), again};  // one write tells of all turns
   if (plan.events.empty()) {
     const double delay = WriteDelay(job.status, plan.status, {SinceWritten(job.Key()), plan.made_seconds_ago}, now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};

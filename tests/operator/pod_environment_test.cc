@@ -128,7 +128,7 @@ TEST(MakeEnvironment, AVariableThatNoProgramCanBeGivenIsRefused) {
 
 // What worker `rank` of a job is given, whose container is limited to so many GPUs.
 std::string Visible(const char* rank, const nlohmann::json& limits) {
-  const nlohmann::json container = {{"env", {Variable("GROUP_RANK", rank)}}, {"resources", {{"limits", limits}}}};
+  const nlohmann::json container = {{"env", {Variable("PET_NODE_RANK", rank)}}, {"resources", {{"limits", limits}}}};
   return MakeEnvironment({}, container, {}, {})->variables.at("CUDA_VISIBLE_DEVICES");
 }
 
@@ -138,6 +138,7 @@ TEST(MakeEnvironment, AContainerSeesTheGpusThatItIsLimitedToAndNoOther) {
   EXPECT_EQ(Visible("1", {{"cpu", "4"}}), "");
   EXPECT_EQ(Visible("0", {{"nvidia.com/gpu", 1}}), "0");
   EXPECT_EQ(Visible("1", {{"nvidia.com/gpu", "2"}}), "2,3");
+  EXPECT_EQ(Visible("2147483647", {{"nvidia.com/gpu", 1}}), "2147483647") << "and takes no time";
   setenv("CUDA_VISIBLE_DEVICES", "GPU-a,5,MIG-b", 1);
   EXPECT_EQ(Visible("0", {{"nvidia.com/gpu", 2}}), "GPU-a,5");
   EXPECT_EQ(Visible("1", {{"nvidia.com/gpu", 2}}), "MIG-b") << "there are no more";

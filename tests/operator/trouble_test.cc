@@ -508,6 +508,20 @@ TEST_F(TroubleTest, WhatKeepsAJobFromRestIsSaid) {
   EXPECT_NE(Condition("WorkersReady")["reason"], "RequestFailed");
 }
 
+// What is left of a job's pods for its next turn is no reason to hurry where the API answers nothing.
+TEST_F(TroubleTest, ATurnThatFailsWaitsAsAnyRequestThatFails) {
+  Start(600);
+  Refuse("create pods job-1-0", kBroken);
+  for (int look = 0; look < 5; ++look) {
+    Pump(kJobs);
+    const kube::ReconcileResult result = Look();
+    if (result.status.ok()) continue;  // what comes before pods
+    EXPECT_GE(result.requeue_after_seconds.value_or(60), kCacheLagSeconds) << look;
+  }
+  EXPECT_GE(client_.made["create pods job-1-0"], 2);
+  EXPECT_EQ(Pods(), 0u);
+}
+
 // Whoever refused the template may think otherwise since.
 TEST_F(TroubleTest, ATemplateThatWasRefusedIsAskedForAgain) {
   Refuse("dry-run pods", kDenied);

@@ -9,7 +9,8 @@ namespace {
 constexpr int kWarps = 4;  // of a block
 constexpr int kThreads = kWarps * 32;
 
-// A lane's values of a row of 8 kLanes kChunks: of each chunk eight neighbours, in one load of 16 bytes for 16-bit types, in two for float32.
+// A lane's values of a row of 8 kLanes kChunks: of each chunk eight neighbours, in one load of 16 bytes for 16-bit
+// types, in two for float32.
 template <class T, int kLanes, int kChunks>
 struct Row {
   static constexpr int kEach = 8, kLoads = kEach / Pack<T>::kSize;

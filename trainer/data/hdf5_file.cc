@@ -64,10 +64,11 @@ Hdf5File Hdf5File::Open(const std::filesystem::path& path) {
   if (!fs::exists(there)) throw DataError(path.string() + ": no such file");
   if (!fs::is_regular_file(there)) throw DataError(path.string() + ": not a file");
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-  if (id < 0) RequireReadable(path);
-  if (id < 0)
+  if (id < 0) {
+    RequireReadable(path);
     throw DataError(path.string() + ": not an HDF5 file, or truncated (" +
                     std::to_string(std::filesystem::file_size(path)) + " bytes)");
+  }
   return Hdf5File(path, id, false);
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 // Why these cannot be used; empty where they can.
 std::string WhyNot(const std::vector<Gpu>& gpus) {
-  constexpr int kLeast =
-      75;  // the compute capability, times ten, that LibTorch and the plug-in (cmake/Cuda.cmake) have code for
+  // The compute capability, times ten, that LibTorch and the plug-in (cmake/Cuda.cmake) have code for.
+  constexpr int kLeast = 75;
   const auto capability = [](const Gpu& gpu) { return gpu.major * 10 + gpu.minor; };
   const Gpu& oldest = *std::ranges::min_element(gpus, {}, capability);
   if (capability(oldest) < kLeast)

@@ -53,18 +53,14 @@ std::string ThreadsEach(const Variables& variables) {
 // ones.
 std::string GpusOf(const Json& container, const Variables& own, const std::optional<std::string>& all) {
   const int64_t count = api::DevicesOf(container);
-  const auto rank = own.find(env::kGroupRank);
+  const auto rank = own.find(env::kPetNodeRank);
   const int64_t first = count * (rank == own.end() ? 0 : std::max(0, std::atoi(rank->second.c_str())));
-  std::string taken;
   std::istringstream names(all.value_or(""));
-  std::string name;
-  for (int64_t i = 0; i < first + count; ++i) {
-    if (!all) {
-      name = std::to_string(i);
-    } else if (!std::getline(names, name, ',')) {
-      break;
-    }
-    if (i >= first) taken += (taken.empty() ? "" : ",") + name;
+  std::string taken, name;
+  const auto take = [&](const std::string& gpu) { taken += (taken.empty() ? "" : ",") + gpu; };
+  for (int64_t i = first; !all && i < first + count; ++i) take(std::to_string(i));
+  for (int64_t i = 0; i < first + count && std::getline(names, name, ','); ++i) {
+    if (i >= first) take(name);
   }
   return taken;
 }
