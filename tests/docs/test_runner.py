@@ -98,7 +98,8 @@ def test_what_needs_a_program_is_left_out_and_said(tmp_path):
 
 
 def test_nothing_is_left_behind(tmp_path):
-    run(tmp_path, "<!-- run: local; until pid -->\n\n    bash -c 'echo $$ > pid; sleep 60'\n")
+    # The file has its name when it is whole: the shell is ended as soon as it is there.
+    run(tmp_path, "<!-- run: local; until pid -->\n\n    bash -c 'echo $$ > new; mv new pid; sleep 60'\n")
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
 
 
