@@ -2,12 +2,15 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <thread>
@@ -19,6 +22,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/message.h"
+#include "trainer/base/process_title.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/commands.h"
@@ -26,6 +30,7 @@
 #include "trainer/comm/c10d_store.h"
 #include "trainer/config/load.h"
 #include "trainer/device/plugin.h"
+#include "trainer/launch/child.h"
 #include "trainer/launch/last_words.h"
 #include "trainer/launch/launcher.h"
 #include "trainer/launch/preflight.h"
@@ -94,13 +99,6 @@ int RankAsFarAsKnown() {
   return 0;
 }
 
-int CodeOf(const std::exception& error) {
-  if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
-  if (FailedAllocation(error)) return static_cast<int>(ExitCode::kOutOfMemory);
-  if (dynamic_cast<const fs::filesystem_error*>(&error)) return static_cast<int>(ExitCode::kStorage);
-  return static_cast<int>(ExitCode::kInternal);
-}
-
 // A rank under a launcher, or beside rank 0, leaves the words to them.
 StopWords WordsOfTraining() {
   StopWords words{.launched = !EnvText(kReportFdVariable).empty()};
@@ -139,7 +137,7 @@ int Train(const CommonOptions& options, bool dry_run) {
       std::_Exit(static_cast<int>(ExitCode::kHang));
     });
   } catch (const std::exception& error) {
-    code = CodeOf(error);
+    code = static_cast<int>(CodeOf(error));
     message = MessageOf(error);
     if (!publisher || !publisher->channel().SendEnd(message))
       std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
@@ -155,13 +153,44 @@ int Train(const CommonOptions& options, bool dry_run) {
   return code;
 }
 
-int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlags nodes, bool quiet) {
+// Runs the command `name`; what it throws is said, and becomes an exit code.
+int Guarded(const std::string& name, const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainyard: %s\n", MessageOf(error).c_str());
+    // Before there were ranks, or a rank before it knew its world.
+    RankStatus status;
+    if (name == "train") status.rank = RankAsFarAsKnown();
+    const int code = static_cast<int>(CodeOf(error));
+    if (name == "launch" || name == "train") WriteTerminationMessage(status, code, MessageOf(error));
+    return code;
+  }
+}
+
+// Becomes `trainyard train` with these options. Returns only when the system refuses.
+int ExecuteRank(const CommonOptions& options) {
+  std::vector<std::string> words = {"/proc/self/exe", "train"};
+  if (!options.config.empty()) words.insert(words.end(), {"--config", options.config});
+  for (const std::string& set : options.sets) words.insert(words.end(), {"--set", set});
+  if (!options.record.empty()) words.insert(words.end(), {"--record", options.record});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv(arguments[0], arguments.data());
+  std::fprintf(stderr, "trainyard: cannot execute %s: %s\n", arguments[0], std::strerror(errno));
+  return errno == ENOENT ? 127 : 126;
+}
+
+int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlags nodes, bool quiet,
+                const ProcessTitle& title) {
   RequireRereadable(options.config);
   const Config config = Load(options);  // A mistake is named once, before any process is started.
   std::optional<int> procs;
   if (nproc == "auto") {
     // Without GPUs one rank uses all processors through its threads.
-    procs = std::max<int>(1, static_cast<int>(GroundsHere(config, {}).hardware.gpus.size()));
+    procs = std::max(
+        1, CountApart("the GPUs", [&] { return static_cast<int>(GroundsHere(config, {}).hardware.gpus.size()); }));
   } else if (!nproc.empty()) {
     if (nproc.find_first_not_of("0123456789") != std::string::npos || nproc.size() > 4 || std::stoi(nproc) < 1) {
       throw UsageError("--nproc: " + nproc + " is not allowed; expected a number >= 1, or auto");
@@ -172,10 +201,13 @@ int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlag
   nodes.nproc = procs;
   launch.world = NodeWorldFromEnvironment(nodes);
   RequireSensible(launch.world);
-  launch.command = {"/proc/self/exe", "train"};
-  if (!options.config.empty()) launch.command.insert(launch.command.end(), {"--config", options.config});
-  for (const std::string& set : options.sets) launch.command.insert(launch.command.end(), {"--set", set});
-  if (!options.record.empty()) launch.command.insert(launch.command.end(), {"--record", options.record});
+  // Who traces programs may see no fork: a rank then is a program of its own.
+  const bool forkable = IsForkable();
+  launch.rank = [&, forkable] {
+    if (!forkable) return ExecuteRank(options);
+    title.Set("trainyard: rank " + EnvText(env::kRank) + " of " + EnvText(env::kWorldSize));
+    return Guarded("train", [&] { return Train(options, false); });
+  };
   launch.rank0_address = StatusAddressFromEnvironment();
   // Where the others look for it. Nobody who names the first node need name it once more.
   if (!nodes.master.empty() && launch.world.nodes > 1 && launch.world.node == 0 && EnvText(env::kPodIp).empty())
@@ -323,10 +355,10 @@ void Build(Commands& c) {
   cli::AddReferences(c.app, c.program, c.references);
 }
 
-int Run(Commands& c) {
+int Run(Commands& c, const ProcessTitle& title) {
   const CLI::App& command = *c.app.get_subcommands().at(0);
   const std::string name = command.get_name();
-  if (name == "launch") return LaunchRanks(c.common, c.nproc, c.nodes, c.quiet);
+  if (name == "launch") return LaunchRanks(c.common, c.nproc, c.nodes, c.quiet, title);
   if (name == "train") return Train(c.common, c.dry_run);
   if (name != "eval") UnblockStopSignals();
   if (name == "eval") {
@@ -415,7 +447,7 @@ void RaiseDescriptorLimit() {
 }
 
 int Main(int argc, char** argv) {
-  prctl(PR_SET_NAME, "trainyard");  // of a rank, which is started as /proc/self/exe, ps would say "exe"
+  prctl(PR_SET_NAME, "trainyard");  // of a rank that is executed as /proc/self/exe, ps would say "exe"
   Commands commands;
   Build(commands);
   try {
@@ -431,17 +463,7 @@ int Main(int argc, char** argv) {
   }
   RaiseDescriptorLimit();
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of the write, which names it.
-  try {
-    return Run(commands);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "trainyard: %s\n", MessageOf(error).c_str());
-    // Before there were ranks, or a rank before it knew its world.
-    const std::string name = commands.app.get_subcommands().at(0)->get_name();
-    RankStatus status;
-    if (name == "train") status.rank = RankAsFarAsKnown();
-    if (name == "launch" || name == "train") WriteTerminationMessage(status, CodeOf(error), MessageOf(error));
-    return CodeOf(error);
-  }
+  return Guarded(commands.app.get_subcommands().at(0)->get_name(), [&] { return Run(commands, {argc, argv}); });
 }
 
 }  // namespace

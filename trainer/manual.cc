@@ -109,7 +109,8 @@ Manual Launch() {
 Manual Train() {
   return {
       .description =
-          "Is one rank. `trainyard launch`, torchrun or srun starts it; alone it is a world of one. Which rank it is "
+          "Is one rank. torchrun or srun starts it, and `trainyard launch` does without it; alone it is a world of "
+          "one. Which rank it is "
           "comes from RANK and WORLD_SIZE, else from SLURM_PROCID and SLURM_NTASKS.",
       .environment = Joined(
           {{"RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK", "torchrun's, with its meaning."},

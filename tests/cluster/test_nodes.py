@@ -164,7 +164,7 @@ def pids(cluster, pod, command):
 
 def kill_rank(cluster, pod):
     """SIGKILL to a rank, as the kernel does when memory is short; its launcher lives."""
-    victims = wait_until(lambda: pids(cluster, pod, r"^\S+ train\b"), 60, f"a rank in {pod}")
+    victims = wait_until(lambda: pids(cluster, pod, r"^trainyard: rank \d+ of "), 60, f"a rank in {pod}")
     os.kill(victims[0], signal.SIGKILL)
 
 
@@ -294,6 +294,7 @@ def test_a_lost_node(cluster):
     cluster.apply(lonely)
     wait_for_checkpoint(cluster, "lost", 40)
     node, uid = cluster.node_of("lost-1-0"), cluster.get("pod", "lost-1-0")["metadata"]["uid"]
+    assert ranks(uid), "the rank that is to end by itself"
     run("ip", "link", "set", f"cable{node.index}", "down")
     try:
         wait_for_job(cluster, "lost", lambda s: s["attempt"] == 2 and s["phase"] == "Running", "attempt 2", 300)
@@ -317,7 +318,7 @@ def test_a_lost_node(cluster):
 
 def ranks(uid):
     """Those of a pod that the API may not know any more."""
-    return [pid for pid, line in processes_of(uid).items() if re.search(r"^\S+ train\b", line)]
+    return [pid for pid, line in processes_of(uid).items() if re.search(r"^trainyard: rank \d+ of ", line)]
 
 
 def with_python(job):

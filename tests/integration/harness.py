@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import struct
@@ -214,9 +215,11 @@ def ranks_of(launcher_pid):
             parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
             if parent != launcher_pid:
                 continue
-            env = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
-            found[int(env["RANK"])] = int(entry.name)
-        except (OSError, KeyError, ValueError, IndexError):
+            # A fork has a title. What was executed, as under LD_PRELOAD, has an environment of its own.
+            title = re.match(r"trainyard: rank (\d+) of ", (entry / "cmdline").read_text())
+            rank = title or re.search(r"(?:^|\0)RANK=(\d+)\0", (entry / "environ").read_text())
+            found[int(rank[1])] = int(entry.name)
+        except (OSError, TypeError, ValueError, IndexError):
             continue
     return found
 

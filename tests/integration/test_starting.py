@@ -14,6 +14,7 @@ import pytest
 
 import harness
 
+SLOW_COPY = os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so")
 KILLED = "did not end by themselves"  # The launcher's words: somebody waited for something that could not come.
 
 
@@ -235,3 +236,25 @@ def test_threads_follow_the_cgroups_quota(job):
             assert saved["bits"]["threads"] == threads
     finally:
         group.rmdir()
+
+
+@pytest.mark.parametrize("preloaded", [False, True])
+def test_ps_says_which_rank_a_process_is(job, tmp_path, preloaded):
+    """A rank is a fork of the launcher, whose title may be longer than the command line and then lies where the environment was. It is executed where
+    something was loaded into the launcher that may trace programs, and no forks."""
+    config = job(train={"steps": 10**6})
+    extra = {"LD_PRELOAD": SLOW_COPY} if preloaded else {}
+    launcher = subprocess.Popen(["t", "launch", "--nproc=2"], executable=harness.BIN_PATH, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=harness.environment(TRAINYARD_CONFIG=config, **extra))
+    try:
+        harness.wait_until(lambda: len(harness.ranks_of(launcher.pid)) == 2, what="both ranks")
+        log = tmp_path / "run" / "log.jsonl"
+        harness.wait_until(lambda: log.exists() and log.stat().st_size > 0, what="steps")
+        pids = [launcher.pid, *harness.ranks_of(launcher.pid).values()]
+        shown = subprocess.run(["ps", "-o", "args=", "-p", ",".join(map(str, pids))], check=True, capture_output=True, text=True).stdout.splitlines()
+        ranks = ["/proc/self/exe train"] * 2 if preloaded else ["trainyard: rank 0 of 2", "trainyard: rank 1 of 2"]
+        assert sorted(line.strip() for line in shown) == sorted(["t launch --nproc=2", *ranks])
+        launcher.send_signal(signal.SIGTERM)
+        finish(launcher, 75)
+    finally:
+        harness.kill(launcher.pid)

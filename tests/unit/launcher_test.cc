@@ -19,12 +19,19 @@
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/stop_signal.h"
+#include "trainer/launch/child.h"
 #include "trainer/launch/last_words.h"
 
 namespace trainyard {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Becomes a shell that runs the script.
+int Shell(const std::string& script) {
+  execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+  return 127;
+}
 
 // Ranks are shell scripts; the launcher runs in a child process, as it takes over signals.
 class LauncherTest : public testing::Test {
@@ -43,7 +50,7 @@ class LauncherTest : public testing::Test {
     LaunchOptions options;
     options.world.procs = procs;
     options.world.nodes = nodes;
-    options.command = {"/bin/sh", "-c", script};
+    options.rank = [script] { return Shell(script); };
     options.rank0_address = "127.0.0.1";
     options.termination_log = (directory_ / "termination").string();
     options.quiet = terminal.empty();
@@ -378,7 +385,7 @@ TEST_F(LauncherTest, AStopBeforeThereAreRanksStartsNone) {
     sigprocmask(SIG_BLOCK, &stop, nullptr);
     raise(SIGTERM);
     LaunchOptions options;
-    options.command = {"/bin/sh", "-c", "touch " + started};
+    options.rank = [started] { return Shell("touch " + started); };
     options.rank0_address = "127.0.0.1";
     int code = 99;
     try {
@@ -443,15 +450,47 @@ TEST_F(LauncherTest, RanksDoNotOutliveTheLauncher) {
   EXPECT_LT(Clock::now(), deadline);
 }
 
-TEST_F(LauncherTest, ACommandThatDoesNotExist) {
+// A rank is a fork: what it shares with the launcher, and what it must not.
+TEST_F(LauncherTest, ARankHasWhatTheLauncherHasLoadedAndNoneOfItsDescriptors) {
   const pid_t pid = fork();
   if (pid == 0) {
+    const std::string loaded = "before the fork";
+    const int kept = fcntl(STDIN_FILENO, F_DUPFD, 10);
+    fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
     LaunchOptions options;
-    options.command = {"/no/such/program"};
+    options.world.procs = 3;
     options.rank0_address = "127.0.0.1";
+    options.rank = [&] {
+      int closed_by_exec = 0;  // sockets, pipes of other ranks, the launcher's signals
+      for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+        const int flags = fcntl(std::stoi(entry.path().filename()), F_GETFD);
+        if (flags >= 0 && (flags & FD_CLOEXEC) != 0) ++closed_by_exec;
+      }
+      const bool as_exec = closed_by_exec == 1 /* the iterator's own */ && fcntl(kept, F_GETFD) == 0;
+      return loaded == "before the fork" && as_exec ? 0 : 1;
+    };
     _exit(Launch(options, {[](int fd, int) { return close(fd), std::make_unique<MemoryStore>(); }, {}}));
   }
-  EXPECT_EQ(Wait(pid), 127);
+  EXPECT_EQ(Wait(pid), 0);
+}
+
+TEST(CountApart, AnswersFromAProcessOfItsOwn) {
+  const pid_t here = getpid();
+  EXPECT_EQ(CountApart("numbers", [here] { return here == getpid() ? 1 : 300; }), 300);
+}
+
+TEST(CountApart, SaysWhyThereIsNoAnswer) {
+  const auto problem = [](const std::function<int()>& count) -> std::string {
+    try {
+      CountApart("the GPUs", count);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(problem([]() -> int { throw ConfigError("no such driver"); }), "cannot look at the GPUs: no such driver");
+  EXPECT_EQ(problem([]() -> int { _exit(3); }), "cannot look at the GPUs: ended with exit code 3");
+  EXPECT_EQ(problem([]() -> int { return raise(SIGKILL); }), "cannot look at the GPUs: killed by signal 9 (Killed)");
 }
 
 }  // namespace

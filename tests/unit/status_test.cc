@@ -160,7 +160,8 @@ TEST(Exposition, OneFamilyForAllRanks) {
 
 TEST(StatusServer, BeforeTheFirstReport) {
   StatusBoard board;
-  const StatusServer server("127.0.0.1", 0, [&] { return std::vector<RankStatus>{board.Get()}; });
+  const StatusServer server(StatusServer::ListenOn("127.0.0.1", 0),
+                            [&] { return std::vector<RankStatus>{board.Get()}; });
   httplib::Client client("127.0.0.1", server.port());
   EXPECT_EQ(client.Get("/status")->status, 503);
   EXPECT_EQ(client.Get("/metrics")->body.find("{rank"), std::string::npos);
@@ -171,7 +172,8 @@ TEST(StatusServer, BeforeTheFirstReport) {
 TEST(StatusServer, ServesWhatItIsToldNow) {
   StatusBoard board;
   board.Update([](RankStatus& s) { s = Example(0); });
-  const StatusServer server("127.0.0.1", 0, [&] { return std::vector<RankStatus>{board.Get()}; });
+  const StatusServer server(StatusServer::ListenOn("127.0.0.1", 0),
+                            [&] { return std::vector<RankStatus>{board.Get()}; });
   httplib::Client client("127.0.0.1", server.port());
   EXPECT_EQ(nlohmann::json::parse(client.Get("/status")->body)["step"], 12);
   board.Update([](RankStatus& s) { s.step = 13; });
@@ -181,7 +183,7 @@ TEST(StatusServer, ServesWhatItIsToldNow) {
   board.Progress("rendezvous");
   EXPECT_EQ(client.Get("/readyz")->status, 503);
   EXPECT_EQ(client.Get("/nothing")->status, 404);
-  EXPECT_THROW(StatusServer("127.0.0.1", server.port(), [] { return std::vector<RankStatus>(); }), PeerError);
+  EXPECT_THROW(StatusServer::ListenOn("127.0.0.1", server.port()), PeerError);
 }
 
 // A client of the test's own: connects, and sends what it is told.
@@ -210,7 +212,7 @@ struct RawClient {
 };
 
 TEST(StatusServer, AnswersBesideHundredsThatDoNotFinish) {
-  const StatusServer server("127.0.0.1", 0, [] { return std::vector<RankStatus>{Example(0)}; });
+  const StatusServer server(StatusServer::ListenOn("127.0.0.1", 0), [] { return std::vector<RankStatus>{Example(0)}; });
   std::list<RawClient> crowd;
   for (int i = 0; i < 400; ++i) crowd.emplace_back(server.port(), i % 2 ? "GET /status HTTP/1.1\r\nX: " : "");
   ASSERT_TRUE(crowd.back().connected);
@@ -228,7 +230,7 @@ TEST(StatusServer, AnswersBesideHundredsThatDoNotFinish) {
 }
 
 TEST(StatusServer, ARequestInPiecesAndOneThatNeverEnds) {
-  const StatusServer server("127.0.0.1", 0, [] { return std::vector<RankStatus>{Example(0)}; });
+  const StatusServer server(StatusServer::ListenOn("127.0.0.1", 0), [] { return std::vector<RankStatus>{Example(0)}; });
   RawClient pieces(server.port(), "GET /hea");
   pieces.Send("lthz?x=1 HTTP/1.1\r\nHost: a\r\n");
   pieces.Send("\r\n");
@@ -246,7 +248,7 @@ TEST(StatusServer, ARequestInPiecesAndOneThatNeverEnds) {
 // Five seconds are for the whole exchange, however busy the client looks. A minute is less than its bytes take to be
 // too many.
 TEST(StatusServer, AClientThatAlwaysHasAByteMoreIsCut) {
-  const StatusServer server("127.0.0.1", 0, [] { return std::vector<RankStatus>{Example(0)}; });
+  const StatusServer server(StatusServer::ListenOn("127.0.0.1", 0), [] { return std::vector<RankStatus>{Example(0)}; });
   RawClient client(server.port(), "GET /status HTTP/1.1\r\nX: ");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   bool cut = false;
@@ -261,7 +263,7 @@ TEST(StatusServer, AClientThatAlwaysHasAByteMoreIsCut) {
 TEST(StatusServer, AClientThatDoesNotReadHoldsNobodyUp) {
   RankStatus large = Example(0);
   large.warnings = {std::string(6 << 20, 'w')};  // more than sockets buffer
-  const StatusServer server("127.0.0.1", 0, [&] { return std::vector<RankStatus>{large}; });
+  const StatusServer server(StatusServer::ListenOn("127.0.0.1", 0), [&] { return std::vector<RankStatus>{large}; });
   RawClient deaf(server.port(), "GET /status HTTP/1.1\r\n\r\n");
   httplib::Client client("127.0.0.1", server.port());
   client.set_read_timeout(60);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 
@@ -46,6 +47,13 @@ std::optional<std::string> FailedAllocation(const std::exception& error) {
   const double bytes = at == std::string::npos ? 0 : BytesOf(text.c_str() + at + amount.size());
   return std::string(devices ? "out of the GPU's memory" : "out of memory") +
          (bytes > 0 ? ": " + HumanBytes(bytes) + " more could not be had" : "");
+}
+
+ExitCode CodeOf(const std::exception& error) {
+  if (const auto* typed = dynamic_cast<const Error*>(&error)) return typed->code();
+  if (FailedAllocation(error)) return ExitCode::kOutOfMemory;
+  if (dynamic_cast<const fs::filesystem_error*>(&error)) return ExitCode::kStorage;
+  return ExitCode::kInternal;
 }
 
 std::string MessageOf(const std::exception& error) {

@@ -6,11 +6,16 @@
 #include <optional>
 #include <string>
 
+#include "trainer/base/error.h"
+
 namespace trainyard {
 
 // "out of memory: 256.0 MiB more could not be had", for a failed allocation of the C++ library or of LibTorch; nothing
 // for any other error, of whatever a typed one (error.h) tells as well.
 std::optional<std::string> FailedAllocation(const std::exception& error);
+
+// The exit code that an error is: a typed one's own; 71 for a failed allocation, 74 for a file system's, else 70.
+ExitCode CodeOf(const std::exception& error);
 
 // What keeps a process or a thread from being started.
 inline constexpr char kThreadLimits[] =

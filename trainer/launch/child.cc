@@ -3,80 +3,137 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <vector>
 
+#include "trainer/base/environment.h"
 #include "trainer/base/error.h"
+#include "trainer/base/file.h"
 #include "trainer/base/message.h"
 #include "trainer/base/stop_signal.h"
+#include "trainer/base/text.h"
 #include "trainer/launch/report_channel.h"
-
-extern char** environ;
 
 namespace trainyard {
 namespace {
 
 constexpr int kReportFd = 3;
 
-// The launcher's environment with the options' on top, as "NAME=value".
-std::vector<std::string> MergedEnvironment(const std::map<std::string, std::string>& extra) {
-  std::vector<std::string> merged;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string text = *entry;
-    if (!extra.contains(text.substr(0, text.find('=')))) merged.push_back(text);
+struct Pipe {
+  explicit Pipe(const std::string& what) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      throw Error(ExitCode::kInternal,
+                  "cannot make " + what + ": " + std::strerror(errno) + "; the limit on open files is ulimit -n");
+    read = ends[0];
+    write = ends[1];
   }
-  for (const auto& [name, value] : extra) merged.push_back(name + "=" + value);
-  return merged;
+  int read, write;
+};
+
+// In the child 0. The parent's buffered output is not the child's to write.
+pid_t Fork(const std::string& what) {
+  std::fflush(nullptr);
+  const pid_t parent = getpid(), pid = fork();
+  if (pid < 0)
+    throw Error(ExitCode::kInternal,
+                "cannot start " + what + ": " + std::strerror(errno) + "; the limits are " + kThreadLimits);
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(128 + SIGKILL);
+  }
+  return pid;
 }
 
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
+// The launcher's sockets and its ends of other ranks' pipes. A peer's death shows only where nobody else holds them.
+void CloseWhatExecWould() {
+  std::vector<int> open;
+  std::error_code ignored;  // without /proc they stay
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd", ignored))
+    open.push_back(std::atoi(entry.path().filename().c_str()));
+  for (const int fd : open) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
+  }
+}
+
+// Nothing may unwind into what the launcher was at.
+[[noreturn]] void BeRank(const ChildOptions& options, int output, int report) noexcept {
+  setpgid(0, 0);
+  const sigset_t blocked = StopSignalSet();
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  // The descriptor may already be kReportFd; dup2 would then leave it close-on-exec.
+  if (report == kReportFd) {
+    fcntl(kReportFd, F_SETFD, 0);
+  } else {
+    dup2(report, kReportFd);
+  }
+  CloseWhatExecWould();
+  bool set = setenv(kReportFdVariable, std::to_string(kReportFd).c_str(), 1) == 0;
+  for (const auto& [name, value] : options.environment) set = setenv(name.c_str(), value.c_str(), 1) == 0 && set;
+  if (!set) _exit(static_cast<int>(ExitCode::kOutOfMemory));
+  std::exit(options.rank());
 }
 
 }  // namespace
 
+bool IsForkable() {
+  if (!EnvText("LD_PRELOAD").empty() || !EnvText("CUDA_INJECTION64_PATH").empty()) return false;
+  std::error_code unknown;
+  const fs::directory_iterator threads("/proc/self/task", unknown);
+  return !unknown && std::distance(threads, fs::directory_iterator()) == 1;
+}
+
 Child StartChild(const ChildOptions& options) {
-  int output[2], report[2];
-  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0)
-    throw Error(ExitCode::kInternal, std::string("cannot make a rank's pipes: ") + std::strerror(errno) +
-                                         "; the limit on open files is ulimit -n");
-  // Everything that allocates happens before the fork: the launcher may have threads.
-  std::map<std::string, std::string> extra = options.environment;
-  extra[kReportFdVariable] = std::to_string(kReportFd);
-  std::vector<std::string> command = options.command, environment = MergedEnvironment(extra);
-  const std::vector<char*> argv = Pointers(command), envp = Pointers(environment);
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0)
-    throw Error(ExitCode::kInternal, std::string("cannot start a rank's process: ") + std::strerror(errno) +
-                                         "; the limits are " + kThreadLimits);
+  const Pipe output("a rank's pipes"), report("a rank's pipes");
+  const pid_t pid = Fork("a rank's process");
+  if (pid == 0) BeRank(options, output.write, report.write);
+  close(output.write);
+  close(report.write);
+  fcntl(output.read, F_SETFL, O_NONBLOCK);
+  fcntl(report.read, F_SETFL, O_NONBLOCK);
+  return {pid, output.read, report.read};
+}
+
+int CountApart(const std::string& what, const std::function<int()>& count) {
+  const Pipe answer("a pipe to " + what);
+  const pid_t pid = Fork("a process that looks at " + what);
   if (pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(128 + SIGKILL);
-    const sigset_t blocked = StopSignalSet();
-    sigprocmask(SIG_SETMASK, &blocked, nullptr);
-    dup2(output[1], STDOUT_FILENO);
-    dup2(output[1], STDERR_FILENO);
-    // The descriptor may already be kReportFd; dup2 would then leave it close-on-exec.
-    if (report[1] == kReportFd) {
-      fcntl(kReportFd, F_SETFD, 0);
-    } else {
-      dup2(report[1], kReportFd);
+    std::string text;
+    ExitCode code = ExitCode::kDone;
+    try {
+      text = std::to_string(count());
+    } catch (const std::exception& error) {
+      text = MessageOf(error);
+      code = CodeOf(error);
     }
-    execve(argv[0], argv.data(), envp.data());
-    _exit(errno == ENOENT ? 127 : 126);
+    _exit(write(answer.write, text.data(), text.size()) < 0 ? 1 : static_cast<int>(code));
   }
-  close(output[1]);
-  close(report[1]);
-  fcntl(output[0], F_SETFL, O_NONBLOCK);
-  fcntl(report[0], F_SETFL, O_NONBLOCK);
-  return {pid, output[0], report[0]};
+  close(answer.write);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(answer.read, buffer, sizeof buffer)) != 0;) {
+    if (n > 0) text.append(buffer, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  close(answer.read);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (status == 0 && !text.empty()) return std::atoi(text.c_str());
+  if (WIFSIGNALED(status)) text = Format("killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (text.empty()) text = Format("ended with exit code %d", WEXITSTATUS(status));
+  const bool said = WIFEXITED(status) && WEXITSTATUS(status) != 0;
+  throw Error(said ? static_cast<ExitCode>(WEXITSTATUS(status)) : ExitCode::kInternal,
+              "cannot look at " + what + ": " + text);
 }
 
 }  // namespace trainyard

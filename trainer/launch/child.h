@@ -4,14 +4,14 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 namespace trainyard {
 
 struct ChildOptions {
-  std::vector<std::string> command;                // command[0] is a path
+  std::function<int()> rank;                       // runs in the process, which ends with what it returns
   std::map<std::string, std::string> environment;  // set on top of the launcher's
 };
 
@@ -22,11 +22,23 @@ struct Child {
   int report = -1;  // its report channel
 };
 
-// Starts the process in a process group of its own (a terminal's Ctrl-C reaches the launcher only),
-// with SIGKILL at the launcher's death, StopSignalSet blocked until it has installed its
-// handlers (base/stop_signal.h), and the report channel's descriptor in its environment. Throws Error(kInternal) when
-// the system refuses.
+// Whether this process is what it was linked as, so that a fork of it is a whole one. What else may be here are
+// threads, which a fork lacks, and libraries that someone had loaded into every program that is executed (LD_PRELOAD, a
+// profiler's CUDA_INJECTION64_PATH).
+bool IsForkable();
+
+// Forks the process, in a process group of its own (a terminal's Ctrl-C reaches the launcher only), with SIGKILL at the
+// launcher's death, StopSignalSet blocked until it has installed its handlers (base/stop_signal.h), the report
+// channel's descriptor in its environment, and without the launcher's descriptors that an exec would close. There is no
+// exec: what the launcher has loaded and initialised, the rank has too (of LibTorch a third of a second), in the same
+// pages of memory.
+// REQUIRES: IsForkable, unless `rank` executes a program; no driver of a device was opened, which no fork can use.
+// `rank` throws nothing. Throws Error(kInternal) when the system refuses.
 Child StartChild(const ChildOptions& options);
+
+// What `count` returns in a process of its own, which then ends: for what must not be opened here before a fork.
+// `what` names it in errors. Throws Error, with the code and message of what `count` has thrown.
+int CountApart(const std::string& what, const std::function<int()>& count);
 
 }  // namespace trainyard
 

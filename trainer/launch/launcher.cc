@@ -75,7 +75,7 @@ class Node {
     const NodeWorld& world = options_.world;
     for (int local = 0; local < world.procs; ++local) {
       const int rank = world.node * world.procs + local;
-      const ChildOptions child{options_.command,
+      const ChildOptions child{options_.rank,
                                {{env::kRank, std::to_string(rank)},
                                 {env::kLocalRank, std::to_string(local)},
                                 {env::kWorldSize, std::to_string(world.nodes * world.procs)},
@@ -87,7 +87,6 @@ class Node {
                                 {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
       const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
-      const std::lock_guard lock(mutex_);  // The status server already asks.
       ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", true, {}});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
@@ -410,16 +409,17 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   const int signal_fd = BlockSignals();
   const NodeWorld& world = options.world;
   LogWriter terminal({.max_bytes = kTerminalBytes, .closing = kTerminalPatience});
-  terminal.Open(STDERR_FILENO, "standard error");
   Node node(options, terminal);
   std::pair<int, int> listening{-1, world.master_port};
   const std::string master = world.node == 0 ? StoreAddress(options) : world.master_addr;
   if (world.node == 0) listening = Listen(env::kMasterPort, master, world.master_port);
-  StatusServer server(options.rank0_address, options.status_port, [&node] { return node.Statuses(); });
+  const std::pair<int, int> status = StatusServer::ListenOn(options.rank0_address, options.status_port);
   if (StopPending()) throw StoppedError("stopped on request before the ranks were started");
-  // Ranks start first: their connections wait in the socket's queue while this process makes the
-  // store behind it.
+  // Every thread of this process comes after the forks. The ranks' connections wait in the socket's queue while the
+  // store behind it is made.
   node.Start(master, listening.second);
+  terminal.Open(STDERR_FILENO, "standard error");
+  StatusServer server(status, [&node] { return node.Statuses(); });
   std::unique_ptr<Store> store = world.node == 0 ? stores.host(listening.first, listening.second) : nullptr;
   terminal.Say(Format("launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
                       world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(),

@@ -16,14 +16,14 @@
 //     0 it is only what they wait for), by another thread: a terminal that takes nothing delays nothing either. What it
 //     has lacked is said in that rank's log. Why a rank failed is its launcher's to
 //     say, once, and stands in the rank's log as well; of several failed ranks it says the cause.
-// Nothing here links LibTorch: the store is made through a function.
+//   - Ranks are forked before the launcher has a thread, so that they can go on with what it has loaded.
+// Nothing here links LibTorch: the store is made, and a rank is, through a function.
 #ifndef TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
 #define TRAINYARD_TRAINER_LAUNCH_LAUNCHER_H_
 
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "trainer/comm/store.h"
 #include "trainer/launch/world.h"
@@ -32,12 +32,12 @@ namespace trainyard {
 
 struct LaunchOptions {
   NodeWorld world;
-  std::vector<std::string> command;  // of one rank
-  std::string rank0_address;         // where this node serves: TRAINYARD_POD_IP or 127.0.0.1
-  std::string store_address = {};    // where node 0 serves the store; empty: there as well
-  int status_port = 0;               // 0: any free one
-  std::string termination_log;       // empty: none is written
-  bool quiet = false;                // leaves rank 0's output to the log
+  std::function<int()> rank;       // is one rank, in a process of its own (child.h), and returns its exit code
+  std::string rank0_address;       // where this node serves: TRAINYARD_POD_IP or 127.0.0.1
+  std::string store_address = {};  // where node 0 serves the store; empty: there as well
+  int status_port = 0;             // 0: any free one
+  std::string termination_log;     // empty: none is written
+  bool quiet = false;              // leaves rank 0's output to the log
 };
 
 // Serves the store on an already listening socket (owned by the store), or connects to one that must
@@ -48,8 +48,8 @@ struct StoreFactory {
 };
 
 // Returns the exit code. Blocks StopSignalSet and SIGCHLD in the calling thread for good: call it
-// from main, before any thread is started. A stop that is pending when it is called is obeyed.
-// Throws ConfigError, PeerError (69: a port is in use), StoppedError before there are ranks.
+// from main, before any thread is started and any device's driver opened. A stop that is pending when it is called is
+// obeyed. Throws ConfigError, PeerError (69: a port is in use), StoppedError before there are ranks.
 int Launch(const LaunchOptions& options, const StoreFactory& stores);
 
 // For node 0, when it refuses to start: hosts the store in which `say(port)` tells the other nodes' ranks so, until all

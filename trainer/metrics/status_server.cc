@@ -23,12 +23,14 @@ HttpAnswer Answer(const std::string& path, const std::vector<RankStatus>& ranks)
 
 }  // namespace
 
-StatusServer::StatusServer(const std::string& address, int port, std::function<std::vector<RankStatus>()> ranks) {
-  const auto [fd, bound] = Listen("the status port (TRAINYARD_STATUS_PORT)", address, port);
-  port_ = bound;
-  endpoint_ = std::make_unique<HttpEndpoint>(
-      fd, [ranks = std::move(ranks)](const std::string& path) { return Answer(path, ranks()); });
+std::pair<int, int> StatusServer::ListenOn(const std::string& address, int port) {
+  return Listen("the status port (TRAINYARD_STATUS_PORT)", address, port);
 }
+
+StatusServer::StatusServer(std::pair<int, int> listening, std::function<std::vector<RankStatus>()> ranks)
+    : port_(listening.second), endpoint_(listening.first, [ranks = std::move(ranks)](const std::string& path) {
+        return Answer(path, ranks());
+      }) {}
 
 std::string StatusAddressFromEnvironment() {
   const std::string address = EnvText(env::kPodIp);

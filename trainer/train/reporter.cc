@@ -58,8 +58,8 @@ HParams HParamsOf(const Config& config, const Plan& plan, int world) {
 
 StatusPublisher::StatusPublisher(bool serve) : channel_(ReportChannel::FromEnvironment()) {
   if (!channel_.connected() && serve) {
-    server_ = std::make_unique<StatusServer>(StatusAddressFromEnvironment(), StatusPortFromEnvironment(),
-                                             [this] { return std::vector<RankStatus>{Now()}; });
+    const auto listening = StatusServer::ListenOn(StatusAddressFromEnvironment(), StatusPortFromEnvironment());
+    server_ = std::make_unique<StatusServer>(listening, [this] { return std::vector<RankStatus>{Now()}; });
   }
   thread_ = std::thread([this] {
     while (!stopping_) {
