@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -119,7 +120,7 @@ int Train(const CommonOptions& options, bool dry_run) {
   InstallStopHandlers(WordsOfTraining());
   const World world = WorldFromEnvironment();
   std::unique_ptr<StatusPublisher> publisher;  // null: its port is in use
-  int code = 0;
+  std::atomic<int> code = 0;                   // set once; then the launcher knows why
   std::string message;
   try {
     publisher = std::make_unique<StatusPublisher>(world.local_rank == 0);
@@ -127,19 +128,27 @@ int Train(const CommonOptions& options, bool dry_run) {
       s.rank = world.rank;
       s.world = world.size;
     });
-    RunTraining(Load(options), *publisher, [&](const std::string& verdict) {
-      if (!publisher->channel().SendEnd(verdict)) {
+    const auto failing = [&](const std::exception& error) {
+      if (publisher->channel().SendEnd(static_cast<int>(CodeOf(error)), MessageOf(error)))
+        code = static_cast<int>(CodeOf(error));
+    };
+    const auto named = [&](const std::string& verdict) {
+      int expected = 0;
+      const int hang = static_cast<int>(ExitCode::kHang);
+      // Whoever had failed before it was waited for has said so.
+      if (code.compare_exchange_strong(expected, hang) && !publisher->channel().SendEnd(hang, verdict)) {
         std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, verdict.c_str());
-        WriteTerminationMessage(publisher->board().Get(), static_cast<int>(ExitCode::kHang), verdict);
+        WriteTerminationMessage(publisher->board().Get(), hang, verdict);
       }
       // The others read the verdict in the store, which may be this process's.
       std::this_thread::sleep_for(std::chrono::seconds(2));
-      std::_Exit(static_cast<int>(ExitCode::kHang));
-    });
+      std::_Exit(code);
+    };
+    RunTraining(Load(options), *publisher, {failing, named});
   } catch (const std::exception& error) {
     code = static_cast<int>(CodeOf(error));
     message = MessageOf(error);
-    if (!publisher || !publisher->channel().SendEnd(message))
+    if (!publisher || !publisher->channel().SendEnd(code, message))
       std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
     SayEnded(world, message);
   }

@@ -17,6 +17,8 @@ import pytest
 
 import harness
 
+SLOW_COPY = os.environ.get("TRAINYARD_SLOW_COPY", "build/release/lib/libslow_copy.so")
+
 PATIENCE = 120  # for a busy machine
 
 
@@ -228,3 +230,22 @@ def test_a_stop_that_reaches_everyone_at_once_is_one(tmp_path, data):
     output = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == 75, output
     assert "its checkpoint is durable" in output
+
+
+def test_a_save_that_waits_for_the_one_before_is_no_stall(tmp_path, data):
+    """With a slow volume a checkpoint comes due while the last one is being written. The steps stand still then, and nothing is wrong."""
+    port = harness.free_port()
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, checkpoint={"every": 1}, train={"steps": 10**6})
+    launcher = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), TRAINYARD_STATUS_PORT=port,
+                             LD_PRELOAD=SLOW_COPY, SLOW_SYNC_MS=1500)
+    try:
+        wait_for_training(port)
+        phases = []
+
+        def waits():
+            phases.append(json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=PATIENCE).read())["phase"])
+            return phases.count("saving") > 2
+
+        harness.wait_until(waits, PATIENCE, f"the phase saving in {phases}")
+    finally:
+        harness.kill(launcher.pid)

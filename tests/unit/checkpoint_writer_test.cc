@@ -279,6 +279,33 @@ TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {
   EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{35, 30, 20, 10}));
 }
 
+// Large files take a network file system long to remove, and the other ranks wait for the verdict.
+TEST_F(CheckpointWriterTest, AStepIsSaidToBeDurableBeforeOldOnesAreRemoved) {
+  struct WatchedStore : MemoryStore {
+    void Set(const std::string& key, const std::string& value) override {
+      if (key.ends_with("25/verdict")) {
+        for (const auto& entry : fs::directory_iterator(directory))
+          old_is_there |= entry.path().filename().string().starts_with(StepName(15));
+      }
+      MemoryStore::Set(key, value);
+    }
+    fs::path directory;
+    bool old_is_there = false;
+  };
+  const auto watched = std::make_shared<WatchedStore>();
+  watched->directory = directory_;
+  store_ = watched;
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  for (int64_t step : {10, 15, 20, 25}) {
+    writer->Begin(step, Slices(0, 1), {});
+    writer->Finish();
+  }
+  EXPECT_TRUE(watched->old_is_there);
+  for (const auto& entry : fs::directory_iterator(directory_))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(StepName(15))) << entry.path();
+}
+
 TEST_F(CheckpointWriterTest, WhatWasFoundReadableAndLiesFarBackIsNotReadInEverySave) {
   Own({"uid", 1});
   auto save = [&](CheckpointWriter& writer, int64_t step) {

@@ -52,6 +52,16 @@ TEST(FlightRecorder, RanksThatMakeDifferentCollectivesAreTold) {
             "others entered reduce_scatter #3 (tensors, bucket 3, 4.0 KiB)");
 }
 
+// Records are kept of the last sixteen collectives.
+TEST(FlightRecorder, WhoIsFarAheadHasForgottenWhatItIsInButNoOneMakesAnother) {
+  const std::vector<Flight> flights = {Of(40, 2), Of(5, 2), Of(2, 2, "data")};
+  EXPECT_EQ(JudgeHang(flights).culprits, std::vector<int>{2});
+  EXPECT_EQ(JudgeHang(flights).sentence,
+            "rank 2 never entered reduce_scatter #3 (tensors, bucket 3, 4.0 KiB); last seen in data, for 41s");
+  EXPECT_EQ(JudgeHang(std::vector<Flight>{Of(40, 2), Of(2, 2, "data")}).sentence,
+            "rank 1 never entered collective #3 (tensors); last seen in data, for 41s");
+}
+
 TEST(FlightRecorder, NobodyIsBlamedForWhatAllHaveEntered) {
   const std::vector<Flight> flights = {Of(3, 2), Of(4, 2)};
   const HangVerdict verdict = JudgeHang(flights);

@@ -132,5 +132,24 @@ TEST(WorldStore, AWaitEndsWithTheRankThatIsWaitedFor) {
   EXPECT_EQ(attempt.Wait("key", seconds(60), "rank 0"), "value") << "what was set before the end counts";
 }
 
+TEST(WorldStore, OneOfThoseWhoEndTogetherIsNamed) {
+  struct SlowStore : MemoryStore {
+    std::optional<std::string> Get(const std::string& key) override {
+      auto value = MemoryStore::Get(key);
+      std::this_thread::sleep_for(milliseconds(50));
+      return value;
+    }
+    void Set(const std::string& key, const std::string& value) override {
+      if (key == "w/ended") ++named;
+      MemoryStore::Set(key, value);
+    }
+    std::atomic<int> named{0};
+  };
+  const auto store = std::make_shared<SlowStore>();
+  WorldStore world(store, "w/");
+  OnRanks(8, [&](int rank) { world.SayEnded(rank, "out of memory"); });
+  EXPECT_EQ(store->named, 1);
+}
+
 }  // namespace
 }  // namespace trainyard

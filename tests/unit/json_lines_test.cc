@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/metrics/append_file.h"
@@ -34,7 +35,7 @@ class JsonLinesTest : public testing::Test {
   void Attempt(int64_t number, int64_t first, int64_t last, bool repeats_evaluation) {
     const auto sink = OpenJsonLines({directory_, first, repeats_evaluation});
     auto write = [&](int64_t step, EventContent content) {
-      EXPECT_TRUE(sink->Write({.attempt = number, .step = step, .content = std::move(content)}));
+      sink->Write({.attempt = number, .step = step, .content = std::move(content)});
     };
     if (repeats_evaluation) write(first, Scalars{{"test/loss", 2}});
     for (int64_t step = first + 1; step <= last; ++step) {
@@ -58,7 +59,7 @@ class JsonLinesTest : public testing::Test {
 TEST_F(JsonLinesTest, ALineForEveryKindOfEvent) {
   const auto sink = OpenJsonLines({directory_});
   auto write = [&](EventContent content) {
-    EXPECT_TRUE(sink->Write({.attempt = 2, .step = 7, .time = 1.5, .content = std::move(content)}));
+    sink->Write({.attempt = 2, .step = 7, .time = 1.5, .content = std::move(content)});
   };
   write(Scalars{{"train/loss", 0.1}, {"a\"b", NAN}});
   write(Curve{"curve/c", {1, 2}, {0.5, INFINITY}});
@@ -113,13 +114,18 @@ TEST_F(JsonLinesTest, APieceThatDoesNotFitLeavesNothing) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   AppendFile file(directory_ / "file");
-  EXPECT_TRUE(file.Append("12345\n"));
+  file.Append("12345\n");
   const rlimit small{10, before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  const bool fits = file.Append("6789012\n");
+  std::string problem;
+  try {
+    file.Append("6789012\n");
+  } catch (const StorageError& error) {
+    problem = error.what();
+  }
   setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_FALSE(fits);
-  EXPECT_TRUE(file.Append("next\n"));
+  EXPECT_EQ(problem, "cannot write " + (directory_ / "file").string() + ": File too large");
+  file.Append("next\n");
   EXPECT_EQ(ReadFile(directory_ / "file"), "12345\nnext\n");
 }
 

@@ -88,10 +88,11 @@ class LauncherTest : public testing::Test {
   // A rank that runs `first`, touches `ready` with its number, and `seconds` after a SIGTERM ends with 75. Ranks start
   // with that blocked, and it stays so: a handler's exception is lost while a file is closed, and a signal that comes
   // just before a sleep does not end it.
-  static std::string EndsOnAStop(const std::string& ready, const std::string& first = "", int seconds = 0) {
+  static std::string EndsOnAStop(const std::string& ready, const std::string& first = "", int seconds = 0,
+                                 int code = 75) {
     return "exec python3 -c \"import os,signal,sys,time\n" + first + "sys.stdout.flush()\nopen('" + ready +
            "' + os.environ['RANK'], 'w').close()\nsignal.sigwait([15])\ntime.sleep(" + std::to_string(seconds) +
-           ")\nsys.exit(75)\"";
+           ")\nsys.exit(" + std::to_string(code) + ")\"";
   }
   // The log of rank 0 as a pipe that nobody reads: a volume that does not answer.
   fs::path Pipe() const {
@@ -154,9 +155,10 @@ int CountOf(const std::string& text, const std::string& word) {
 
 TEST_F(LauncherTest, WhatARankReportsStandsInItsLogAndOnceOnTheTerminal) {
   const std::string terminal = (directory_ / "terminal").string(), run = (directory_ / "run").string();
-  const std::string script = Hello() +
-                             "echo working; "
-                             "echo '{\"end\": {\"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; exit 65";
+  const std::string script =
+      Hello() +
+      "echo working; "
+      "echo '{\"end\": {\"code\": 65, \"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; exit 65";
   EXPECT_EQ(Wait(Start(1, script, terminal)), 65);
   EXPECT_EQ(CountOf(ReadFile(terminal), "broken file"), 1) << ReadFile(terminal);
   const std::string log = ReadFile(run + "/logs/attempt-1-rank-0.log");
@@ -214,10 +216,10 @@ TEST_F(LauncherTest, ATerminalThatIsSlowGetsEverythingInOrder) {
 TEST_F(LauncherTest, ALogThatIsSlowGetsEverythingInOrder) {
   const fs::path pipe = Pipe();
   const std::string ready = (directory_ / "ready").string(), go = (directory_ / "go").string();
-  const pid_t launcher =
-      Start(1, Hello() + "seq 1 300000; touch " + ready + "; until [ -e " + go +
-                   " ]; do sleep 0.01; done; echo '{\"end\": {\"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; "
-                   "exit 65");
+  const pid_t launcher = Start(1, Hello() + "seq 1 300000; touch " + ready + "; until [ -e " + go +
+                                      " ]; do sleep 0.01; done; echo '{\"end\": {\"code\": 65, \"message\": \"broken "
+                                      "file\"}}' >&$TRAINYARD_REPORT_FD; "
+                                      "exit 65");
   WaitFor(ready);
   std::thread end([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -410,6 +412,32 @@ TEST_F(LauncherTest, ASecondSignalEndsEverythingAtOnce) {
   EXPECT_EQ(Termination()["exit_code"], 128 + SIGINT) << "what was asked for, not the SIGKILL that did it";
   EXPECT_EQ(Termination()["reason"], "Signal2");
   EXPECT_NE(Termination()["message"].get<std::string>().find("a second signal (SIGINT), as asked"), std::string::npos);
+}
+
+// The cause was there before anybody asked again.
+TEST_F(LauncherTest, ASecondSignalDoesNotHideWhatHadFailedBefore) {
+  const std::string ready = (directory_ / "ready").string();
+  const pid_t launcher = Start(
+      2, "if [ $RANK = 1 ]; then trap '' TERM; touch " + ready + "1; sleep 60; fi; " + EndsOnAStop(ready, "", 0, 74));
+  WaitFor(ready + "0");
+  WaitFor(ready + "1");
+  kill(launcher, SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(Wait(launcher), 74);
+  EXPECT_EQ(Termination()["rank"], 0);
+}
+
+// It waits for a disk then, and the others have gone of it.
+TEST_F(LauncherTest, WhatARankHasSaidItFailsWithIsTheCauseAlsoWhereItDoesNotEnd) {
+  const pid_t launcher =
+      Start(2,
+            "if [ $RANK = 1 ]; then sleep 0.5; exit 69; fi; echo '{\"end\": {\"code\": 71, \"message\": \"out of "
+            "memory\"}}' >&$TRAINYARD_REPORT_FD; trap '' TERM; sleep 60");
+  EXPECT_EQ(Wait(launcher), 71);
+  EXPECT_EQ(Termination()["rank"], 0);
+  EXPECT_EQ(Termination()["message"], "out of memory");
+  EXPECT_EQ(Termination()["signal"], 0);
 }
 
 // As from a terminal and from a program around us: the ranks still save and end with 75.

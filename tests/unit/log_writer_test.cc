@@ -141,7 +141,7 @@ TEST_F(LogWriterTest, ADescriptorWithoutAReaderIsSaid) {
   LogWriter log;
   log.Open(ends[1], "the pipe");
   log.Add("one\n");
-  EXPECT_EQ(log.Flush(std::chrono::minutes(1)), "the pipe lacks 1 lines: it cannot be written");
+  EXPECT_EQ(log.Flush(std::chrono::minutes(1)), "the pipe lacks 1 lines: cannot write: Broken pipe");
   log.Finish();
   log.Close();
   close(ends[1]);

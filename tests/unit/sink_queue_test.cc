@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "trainer/base/error.h"
 #include "trainer/metrics/telemetry.h"
 
 namespace trainyard {
@@ -66,15 +67,14 @@ class TestSink : public Sink {
     const std::lock_guard lock(written_->mutex);
     --written_->sinks;
   }
-  bool Write(const Event& event) override {
+  void Write(const Event& event) override {
     std::uniform_real_distribution<double> chance(0, 1);
     if (event.step == behaviour_.blocks_at) behaviour_.gate->Pass();
     if (chance(random_) < behaviour_.naps) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    if (chance(random_) < behaviour_.fails) return false;
+    if (chance(random_) < behaviour_.fails) throw StorageError("no room");
     if (chance(random_) < behaviour_.throws) throw std::runtime_error("disk on fire");
     const std::lock_guard lock(written_->mutex);
     written_->steps.push_back(event.step);
-    return true;
   }
 
  private:

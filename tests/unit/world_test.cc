@@ -1,11 +1,13 @@
 #include "trainer/launch/world.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
 
 #include "trainer/base/error.h"
+#include "trainer/launch/route.h"
 
 namespace trainyard {
 namespace {
@@ -238,6 +240,27 @@ TEST_F(WorldTest, FlagsWinOverTheEnvironment) {
   for (const char* bad : {"h:0", "h:99999", "h:x", ":80", "a b:c:d", "[h"})
     EXPECT_THROW(NodeWorldFromEnvironment({.nodes = 2, .node = 1, .master = bad}), ConfigError) << bad;
   EXPECT_THROW(NodeWorldFromEnvironment({.nodes = 2, .node = 2, .master = "h"}), ConfigError);
+}
+
+// `srun trainyard launch --nnodes 2`, in an allocation of as many nodes or of more.
+TEST_F(WorldTest, WhatNoFlagSaysOfAWorldIsSlurms) {
+  Set({{"SLURM_NNODES", "2"}, {"SLURM_NODEID", "1"}, {"SLURM_JOB_NODELIST", "gpu[07-08]"}, {"SLURM_JOB_ID", "5"}});
+  const NodeWorld node = NodeWorldFromEnvironment({.nproc = 4, .nodes = 2});
+  EXPECT_EQ(node.node, 1);
+  EXPECT_EQ(node.master_addr, "gpu07");
+  EXPECT_EQ(node.master_port, 20005);
+  EXPECT_EQ(NodeWorldFromEnvironment({.nodes = 2, .node = 0, .master = "h"}).node, 0);
+  EXPECT_EQ(NodeWorldFromEnvironment({.nodes = 2, .master = "h"}).master_addr, "h");
+  EXPECT_EQ(NodeWorldFromEnvironment({.nodes = 1}).node, 0) << "a world of its own on each node";
+  EXPECT_EQ(NodeWorldFromEnvironment({.nodes = 3, .node = 2, .master = "h"}).node, 2) << "more than SLURM knows";
+}
+
+TEST(Route, TheLocalAddressIsOfTheHostsFamily) {
+  EXPECT_EQ(LocalAddressTowards("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(LocalAddressTowards("localhost"), "127.0.0.1");
+  EXPECT_THROW(LocalAddressTowards("no.such.host.invalid"), PeerError);
+  if (access("/proc/net/if_inet6", R_OK) != 0) GTEST_SKIP() << "this machine has no IPv6";
+  EXPECT_EQ(LocalAddressTowards("::1"), "::1");
 }
 
 TEST_F(WorldTest, NodesHaveARange) {

@@ -182,9 +182,13 @@ void SafetensorsFile::ReadFrom(uint64_t at, std::span<std::byte> to, const Tick&
 
 std::vector<float> SafetensorsFile::Floats(const std::string& name, const Tick& tick) const {
   const Tensor& tensor = At(name);
+  if (tensor.dtype == "F32") {
+    std::vector<float> values(tensor.bytes / sizeof(float));
+    ReadFrom(tensor.begin, std::as_writable_bytes(std::span(values)), tick);
+    return values;
+  }
   std::vector<std::byte> data(tensor.bytes);
   ReadFrom(tensor.begin, data, tick);
-  if (tensor.dtype == "F32") return ConvertAll<float>(data, [](float x) { return x; });
   if (tensor.dtype == "F64") return ConvertAll<double>(data, [](double x) { return static_cast<float>(x); });
   if (tensor.dtype == "F16") return ConvertAll<uint16_t>(data, FromHalf);
   if (tensor.dtype == "BF16") {

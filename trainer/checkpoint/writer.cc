@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <utility>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
+#include "trainer/base/remove_folder.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/checkpoint/fence.h"
@@ -172,9 +174,11 @@ void CheckpointWriter::Save(Job& job) {
   const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + TagOf(options_.writer));
   store_->Set(Key(job.step, std::to_string(options_.rank)), WritePart(job, temporary).dump());
   if (options_.rank == 0) {
-    const Json verdict = CommitOrExplain(job, temporary);
+    std::vector<fs::path> outdated;
+    const Json verdict = CommitOrExplain(job, temporary, outdated);
     verdict_ = Key(job.step, "verdict");
     store_->Set(verdict_, verdict.dump());
+    Remove(outdated);
   }
   const Json verdict = Json::parse(signs_.Wait(Key(job.step, "verdict"), 0, "rank 0 to commit " + StepName(job.step)));
   if (verdict.contains("peer")) throw PeerError(verdict["peer"].get<std::string>());
@@ -185,11 +189,11 @@ void CheckpointWriter::Save(Job& job) {
            std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()), seconds};
 }
 
-// Rank 0's verdict for all ranks.
-Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary) {
+// Rank 0's verdict for all ranks. `outdated`: what retention has moved out of the way.
+Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary, std::vector<fs::path>& outdated) {
   Json verdict;
   try {
-    return {{"bytes", Commit(job, temporary)}};
+    return {{"bytes", Commit(job, temporary, outdated)}};
   } catch (const PeerError& error) {
     verdict["peer"] = ValidUtf8(error.what());
   } catch (const std::exception& error) {
@@ -244,7 +248,7 @@ Manifest CheckpointWriter::Collect(const Job& job) {
 }
 
 // Returns the bytes of the step's files.
-uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
+uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary, std::vector<fs::path>& outdated) {
   const Manifest manifest = Collect(job);
   const std::string text = manifest.ToText();
   if (text.size() > Manifest::kMaxBytes)  // nobody would read it
@@ -253,7 +257,6 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
                               HumanBytes(static_cast<double>(Manifest::kMaxBytes)).c_str()));
   WriteFileAtomic(temporary / "manifest.json", text);
   const fs::path final = options_.directory / StepName(job.step);
-  std::vector<fs::path> removed;
   AsOwner([&] {
     std::error_code error;
     if (fs::exists(fs::symlink_status(final))) {  // also a link that leads nowhere
@@ -265,11 +268,10 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary) {
     fs::rename(temporary, final, error);
     if (error) throw StorageError("cannot commit " + final.string() + ": " + error.message());
     SyncDirectory(options_.directory);
-    removed = Announce(job.step);
+    outdated = Announce(job.step);
   });
   uint64_t bytes = text.size();
   for (const auto& [name, file] : manifest.files) bytes += file.bytes;
-  Remove(removed);
   return bytes;
 }
 
@@ -286,11 +288,13 @@ std::vector<fs::path> CheckpointWriter::Announce(int64_t step) try {
   return {};
 }
 
+// The others have heard by now that the step is durable, and train on.
 void CheckpointWriter::Remove(const std::vector<fs::path>& steps) try {
   for (const fs::path& path : steps) {
-    signs_.Beat();
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
+    const std::error_code error = RemoveFolder(path, [this] { signs_.Beat(); });
+    if (!error || std::exchange(told_, true)) continue;
+    std::fprintf(stderr, "warning: cannot remove %s, which takes room until somebody does: %s\n", path.c_str(),
+                 error.message().c_str());
   }
 } catch (const std::exception&) {  // The run ends; who goes on removes them.
 }

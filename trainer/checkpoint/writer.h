@@ -95,10 +95,11 @@ class CheckpointWriter {
   void Save(Job& job);
   void CopySources(Job& job);
   Manifest Collect(const Job& job);
-  uint64_t Commit(const Job& job, const std::filesystem::path& temporary);
+  uint64_t Commit(const Job& job, const std::filesystem::path& temporary, std::vector<std::filesystem::path>& outdated);
   std::vector<std::filesystem::path> Announce(int64_t step);
   void Remove(const std::vector<std::filesystem::path>& steps);
-  nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary);
+  nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary,
+                                 std::vector<std::filesystem::path>& outdated);
   static std::string Key(int64_t step, const std::string& what);
 
   const WriterOptions options_;
@@ -106,6 +107,7 @@ class CheckpointWriter {
   std::vector<float> slab_;
   std::string verdict_;     // rank 0: the key of its last one
   std::set<int64_t> kept_;  // rank 0: Retain's
+  bool told_ = false;       // rank 0: that an old step cannot be removed
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> job_;

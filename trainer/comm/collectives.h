@@ -13,8 +13,7 @@ namespace trainyard {
 //   - Every rank makes the same calls in the same order; they run strictly in that order, beside the caller, who
 //     overlaps them with other work and Wait()s.
 //   - Sums are deterministic: element i is ((x_0 + x_1) + x_2) + ..., whatever the buffer's length, so a result does
-//   not
-//     depend on how gradients are cut into buckets. (NCCL promises it for two ranks.)
+//     not depend on how gradients are cut into buckets. (NCCL promises it for two ranks.)
 //   - A collective that fails (a peer left, the deadline passed, this rank's memory is not enough) makes every later
 //     call fail.
 //   - Tensors are contiguous and must stay, unchanged, until Wait. One thread at a time submits and waits: the

@@ -36,7 +36,10 @@ struct Errands::Shared {
       if (stopping) return;
       const std::shared_ptr<Errand> errand = std::move(queue.front());
       queue.pop_front();
-      if (errand->given_up) continue;
+      if (errand->given_up) {
+        overdue = false;  // nothing is under way
+        continue;
+      }
       lock.unlock();
       try {
         errand->call();

@@ -22,7 +22,7 @@ std::string HostName() {
 // A collective that some rank has entered and that is not over there.
 struct Open {
   std::string group;
-  CollectiveRecord record;
+  CollectiveRecord record;  // of a nameless one its number is all that is known
 };
 
 uint64_t EnteredBy(const Flight& flight, const std::string& group) {
@@ -50,8 +50,13 @@ std::optional<Open> FirstOpen(std::span<const Flight> flights, const std::string
     if (found == flight.groups.end() || found->second.ended == found->second.entered) continue;
     const uint64_t number = found->second.ended + 1;
     if (first && first->record.number <= number) continue;
-    const CollectiveRecord* record = Find(flight, group, number);
-    first = Open{group, record ? *record : CollectiveRecord{.number = number, .name = "collective", .unit = ""}};
+    first = Open{group, {.number = number, .name = "collective", .unit = ""}};
+  }
+  if (!first) return first;
+  // Who has run far ahead has forgotten it.
+  for (const Flight& flight : flights) {
+    const CollectiveRecord* record = Find(flight, group, first->record.number);
+    if (record) return Open{group, *record};
   }
   return first;
 }

@@ -26,7 +26,7 @@ int FirstMissing(Store& store, int size) {
 
 void WorldStore::SayEnded(int rank, const std::string& why) {
   try {
-    if (!Get("ended")) Set("ended", Format("rank %d has ended: %s", rank, Cut(why, 500).c_str()));
+    if (Add("ended/count", 1) == 1) Set("ended", Format("rank %d has ended: %s", rank, Cut(why, 500).c_str()));
   } catch (const std::exception&) {
     // Whoever waits for the store itself learns it from that.
   }

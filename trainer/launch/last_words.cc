@@ -31,8 +31,10 @@ std::string Write(const std::string& path, const std::string& text) {
   std::string problem;
   if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
     problem = "it is not a regular file";
-  } else if (ftruncate(fd, 0) != 0 || write(fd, text.data(), text.size()) < 0) {
+  } else if (const ssize_t n = ftruncate(fd, 0) == 0 ? write(fd, text.data(), text.size()) : -1; n < 0) {
     problem = std::strerror(errno);
+  } else if (static_cast<size_t>(n) < text.size()) {
+    problem = Format("it takes %zd of %zu bytes; is there room?", n, text.size());
   }
   close(fd);
   return problem;

@@ -57,12 +57,21 @@ const char* NameOf(int stop_signal) {
   return stop_signal == SIGINT ? "SIGINT" : stop_signal == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
+// What a second signal has ended is explained by it, whichever rank was the first to go.
+RankEnd EndedOnRequest(RankEnd end, int signal) {
+  end.message = Format("ended at once on a second signal (%s), as asked; nothing more was saved", NameOf(signal));
+  end.signal = signal;
+  end.exit_code = 128 + signal;
+  return end;
+}
+
 struct Rank {
   Child child;
   RankOutput output;
   std::string report_line;  // an unfinished line of the report channel
   RankStatus status;        // guarded by Node::mutex_
   std::string end_message;
+  std::optional<int> end_code;  // which it is about to end with
   bool running = true;
   RankEnd end;
 };
@@ -87,7 +96,7 @@ class Node {
                                 {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
       const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
-      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", true, {}});
+      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, true, {}});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
     }
@@ -125,7 +134,13 @@ class Node {
   }
 
   int64_t attempt() const { return attempt_; }
-  int second_signal() const { return second_signal_; }
+  // What the rank's end is explained by, once the second signal came: by that, unless it had failed by itself before.
+  RankEnd Explained(RankEnd end) const {
+    const bool failed = !end.signalled_by_us && end.time < killing_ && end.exit_code != 0 &&
+                        end.exit_code != static_cast<int>(ExitCode::kPeer) &&
+                        end.exit_code != static_cast<int>(ExitCode::kStopped);
+    return second_signal_ == 0 || end.exit_code == 0 || failed ? end : EndedOnRequest(std::move(end), second_signal_);
+  }
   std::vector<RankEnd> Ends() const {
     std::vector<RankEnd> ends;
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
@@ -230,7 +245,9 @@ class Node {
       attempt_ = json["hello"]["attempt"].get<int64_t>();
       OpenLogs(json["hello"]["run_dir"].get<std::string>());
     } else if (json.contains("end")) {
-      rank.end_message = json["end"]["message"].get<std::string>();
+      const std::string before = std::exchange(rank.end_message, json["end"]["message"].get<std::string>());
+      rank.end_code = json["end"]["code"].get<int>();
+      if (rank.end_message == before) return;  // said once more, at the end
       rank.output.Log(Format("trainyard: rank %d: %s\n", rank.end.rank, rank.end_message.c_str()));
     }
   }
@@ -264,6 +281,12 @@ class Node {
     end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     // What had died before of another one is a cause.
     end.signalled_by_us = end.signal == SIGKILL && killing_ > 0;
+    // Whoever had told its own failure, and then waited for a disk, has failed of that.
+    if (end.signalled_by_us && second_signal_ == 0 && rank.end_code.value_or(0) != 0) {
+      end.signal = 0;
+      end.signalled_by_us = false;
+      status = *rank.end_code << 8;  // as of an exit
+    }
     // A rank ends with 0 when the run is complete and durable: whoever was killed behind that has missed nothing.
     if (end.signalled_by_us && first_done_ > 0) end.signal = 0;
     end.exit_code = end.signal ? 128 + end.signal : WIFEXITED(status) ? WEXITSTATUS(status) : 0;
@@ -368,14 +391,6 @@ void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFa
   }
 }
 
-// What a second signal has ended is explained by it, whichever rank was the first to go.
-RankEnd EndedOnRequest(RankEnd end, int signal) {
-  end.message = Format("ended at once on a second signal (%s), as asked; nothing more was saved", NameOf(signal));
-  end.signal = signal;
-  end.exit_code = 128 + signal;
-  return end;
-}
-
 // What a signal has left, for whoever wonders what to do next.
 std::string WhatIsLeft(const RankEnd& end) {
   if (end.signal == 0) return "";
@@ -427,8 +442,7 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   node.Watch(signal_fd);
   const std::vector<RankEnd> ends = node.Ends();
   const size_t cause = Culprit(ends);
-  RankEnd culprit = ends[cause];
-  if (node.second_signal() && culprit.exit_code != 0) culprit = EndedOnRequest(culprit, node.second_signal());
+  const RankEnd culprit = node.Explained(ends[cause]);
   Explain(culprit, world.nodes * world.procs, node.Echoed(cause), terminal);
   if (!options.termination_log.empty()) {
     const std::string problem = WriteLastWords(

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/text.h"
 #include "trainer/metrics/append_file.h"
@@ -25,18 +27,18 @@ int64_t LinesIn(std::string_view text) {
   return std::count(text.begin(), text.end(), '\n') + (text.empty() || text.ends_with('\n') ? 0 : 1);
 }
 
-// What takes the text, and says of a piece whether it was written.
-using Taker = std::function<bool(std::string_view text)>;
+// What takes the text, or throws.
+using Taker = std::function<void(std::string_view text)>;
 
 Taker TakerOf(const fs::path& path) {
   std::error_code ignored;  // AppendFile says what is wrong.
   fs::create_directories(path.parent_path(), ignored);
   fs::resize_file(path, 0, ignored);
-  return [file = std::make_shared<AppendFile>(path)](std::string_view text) { return file->Append(text); };
+  return [file = std::make_shared<AppendFile>(path)](std::string_view text) { file->Append(text); };
 }
 
 // The descriptor may be non-blocking: that is a property of what is behind it, and whoever shares it may have said so.
-bool WriteAll(int fd, std::string_view text) {
+void WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
     if (n >= 0) {
@@ -45,10 +47,9 @@ bool WriteAll(int fd, std::string_view text) {
       pollfd ready{fd, POLLOUT, 0};
       poll(&ready, 1, -1);
     } else if (errno != EINTR) {
-      return false;
+      throw StorageError(std::string("cannot write: ") + std::strerror(errno));
     }
   }
-  return true;
 }
 
 std::string Lacks(const std::string& name, int64_t lines, const std::string& why) {
@@ -97,14 +98,20 @@ struct LogWriter::Shared {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
     Taker take;
-    std::string problem = "it cannot be written";
+    std::string problem;
     try {
       take = open();
     } catch (const std::exception& error) {
       problem = error.what();
     }
     for (std::string text; !(text = Next()).empty();) {
-      const bool written = take && take(text);
+      bool written = take != nullptr;
+      try {
+        if (take) take(text);
+      } catch (const std::exception& error) {
+        problem = error.what();
+        written = false;
+      }
       const std::lock_guard lock(mutex);
       if (abandoned) break;  // It has been counted.
       if (!written) Lose(writing, problem);
@@ -147,9 +154,8 @@ void LogWriter::Open(const fs::path& path) {
 void LogWriter::Open(int fd, const std::string& name) {
   if (thread_.joinable()) return;
   name_ = name;
-  thread_ = std::thread([shared = shared_, fd] {
-    shared->Run([fd] { return [fd](std::string_view text) { return WriteAll(fd, text); }; });
-  });
+  thread_ = std::thread(
+      [shared = shared_, fd] { shared->Run([fd] { return [fd](std::string_view text) { WriteAll(fd, text); }; }); });
 }
 
 std::string LogWriter::Flush(std::chrono::milliseconds patience) {

@@ -36,8 +36,8 @@ void ReportChannel::SendStatus(const RankStatus& status) { Send(Line({{"status",
 void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) {
   Send("\n" + Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}}));
 }
-bool ReportChannel::SendEnd(const std::string& message) {
-  return Send("\n" + Line({{"end", {{"message", Shorten(message, 2000)}}}}));
+bool ReportChannel::SendEnd(int code, const std::string& message) {
+  return Send("\n" + Line({{"end", {{"code", code}, {"message", Shorten(message, 2000)}}}}));
 }
 
 }  // namespace trainyard

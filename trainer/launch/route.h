@@ -6,7 +6,7 @@
 
 namespace trainyard {
 
-// The local IPv4 address from which packets to `host` would leave; no packet is sent.
+// The local address (IPv4; where `host` has none, IPv6) from which packets to `host` would leave; no packet is sent.
 // Throws PeerError when the name cannot be resolved or nothing leads there.
 std::string LocalAddressTowards(const std::string& host);
 

@@ -93,19 +93,23 @@ void ReadNodesOf(int ranks, NodeWorld& node) {
 
 // How many nodes there are, which one this is, and what SLURM says of the master.
 void ReadNodes(const NodeFlags& flags, NodeWorld& node) {
-  if (flags.nodes) {
-    node.nodes = *flags.nodes;
-    node.node = flags.node ? *flags.node : EnvInt(env::kPetNodeRank, 0, kMaxRanks).value_or(0);
-  } else if (const std::optional<int> pet_nodes = EnvInt(env::kPetNodes, 1, kMaxRanks)) {
-    node.nodes = *pet_nodes;
-    node.node = EnvInt(env::kPetNodeRank, 0, kMaxRanks).value_or(0);
-  } else if (const std::optional<int> world = EnvInt(env::kWorldSize, 1, kMaxRanks)) {
-    ReadNodesOf(*world, node);
-  } else if (const std::optional<int> slurm = EnvInt("SLURM_NNODES", 1, kMaxRanks)) {
-    node.nodes = *slurm;
-    node.node = EnvInt("SLURM_NODEID", 0, kMaxRanks).value_or(0);
-    if (node.nodes > 1) node.master_addr = SlurmMaster(node.nodes);
-    if (node.nodes > 1) node.master_port = SlurmPort();
+  std::optional<int> nodes = flags.nodes;
+  if (!nodes) nodes = EnvInt(env::kPetNodes, 1, kMaxRanks);
+  const std::optional<int> ranks = EnvInt(env::kWorldSize, 1, kMaxRanks);
+  const std::optional<int> slurm = EnvInt("SLURM_NNODES", 1, kMaxRanks);
+  if (!nodes && ranks) {
+    ReadNodesOf(*ranks, node);
+  } else {
+    node.nodes = nodes ? *nodes : slurm.value_or(1);
+    std::optional<int> number = EnvInt(env::kPetNodeRank, 0, kMaxRanks);
+    // SLURM's numbers are those of a world of as many nodes: several worlds may share an allocation.
+    const bool is_slurms = slurm == node.nodes && node.nodes > 1;
+    if (is_slurms && !number) number = EnvInt("SLURM_NODEID", 0, kMaxRanks);
+    node.node = number.value_or(0);
+    if (is_slurms && flags.master.empty()) {
+      node.master_addr = SlurmMaster(node.nodes);
+      node.master_port = SlurmPort();
+    }
   }
   if (flags.node) node.node = *flags.node;
   if (node.node >= node.nodes)

@@ -12,13 +12,13 @@
 namespace trainyard {
 
 AppendFile::AppendFile(const std::filesystem::path& path)
-    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+    : path_(path.string()), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   if (fd_ < 0) throw StorageError("cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
 AppendFile::~AppendFile() { close(fd_); }
 
-bool AppendFile::Append(std::string_view bytes) {
+void AppendFile::Append(std::string_view bytes) {
   size_t written = 0;
   while (written < bytes.size()) {
     const ssize_t n = write(fd_, bytes.data() + written, bytes.size() - written);
@@ -28,13 +28,14 @@ bool AppendFile::Append(std::string_view bytes) {
       break;
     }
   }
-  if (written == bytes.size()) return true;
+  if (written == bytes.size()) return;
+  const int error = errno;
   // On a full disk half a piece would spoil the ones behind it.
   struct stat file {};
   if (written > 0 && fstat(fd_, &file) == 0 && S_ISREG(file.st_mode)) {
     [[maybe_unused]] const int ignored = ftruncate(fd_, file.st_size - static_cast<off_t>(written));
   }
-  return false;
+  throw StorageError("cannot write " + path_ + ": " + std::strerror(error));
 }
 
 }  // namespace trainyard

@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_METRICS_APPEND_FILE_H_
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace trainyard {
@@ -17,10 +18,11 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // Appends all of `bytes`; false: nothing of them (of a pipe's, perhaps a part).
-  bool Append(std::string_view bytes);
+  // Appends all of `bytes`, or throws StorageError and has appended nothing of them (of a pipe's, perhaps a part).
+  void Append(std::string_view bytes);
 
  private:
+  const std::string path_;
   int fd_;
 };
 

@@ -54,11 +54,11 @@ EventFile::EventFile(const std::filesystem::path& directory, int64_t from_step) 
   AddEvent(EventAt(from_step, UnixTime()).Add(7, Message().Varint(1, kSessionStart)));
 }
 
-bool EventFile::Add(int64_t step, double time, const Message& summary) {
-  return AddEvent(EventAt(step, time).Add(5, summary));
+void EventFile::Add(int64_t step, double time, const Message& summary) {
+  AddEvent(EventAt(step, time).Add(5, summary));
 }
 
-bool EventFile::AddEvent(const Message& event) {
+void EventFile::AddEvent(const Message& event) {
   const std::string& data = event.bytes();
   const uint64_t length = data.size();
   const uint32_t length_crc = Masked(Crc32c(&length, 8)), data_crc = Masked(Crc32c(data.data(), data.size()));
@@ -66,7 +66,7 @@ bool EventFile::AddEvent(const Message& event) {
   record.append(reinterpret_cast<const char*>(&length_crc), 4);
   record += data;
   record.append(reinterpret_cast<const char*>(&data_crc), 4);
-  return file_.Append(record);
+  file_.Append(record);
 }
 
 }  // namespace trainyard

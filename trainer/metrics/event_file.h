@@ -18,12 +18,11 @@ class EventFile {
   // `from_step` and later steps. Throws StorageError.
   EventFile(const std::filesystem::path& directory, int64_t from_step);
 
-  // Appends an event that holds a summary (tensorflow/core/framework/summary.proto); false when it
-  // could not be written.
-  bool Add(int64_t step, double time, const Message& summary);
+  // Appends an event that holds a summary (tensorflow/core/framework/summary.proto). Throws StorageError.
+  void Add(int64_t step, double time, const Message& summary);
 
  private:
-  bool AddEvent(const Message& event);
+  void AddEvent(const Message& event);
   AppendFile file_;
 };
 

@@ -41,7 +41,7 @@ class JsonLines : public Sink {
   explicit JsonLines(const JsonLinesOptions& options)
       : images_(options.directory / "images"), file_(options.directory / "log.jsonl") {}
 
-  bool Write(const Event& event) override {
+  void Write(const Event& event) override {
     const std::string content = std::visit(
         Cases{[](const Scalars& scalars) {
                 std::string text;
@@ -66,10 +66,10 @@ class JsonLines : public Sink {
               // config.json holds the configuration.
               [](const HParams&) { return std::string(); }, [](const RunComplete&) { return std::string(); }},
         event.content);
-    if (content.empty()) return true;
-    return file_.Append(Format("{\"time\":%.3f,\"attempt\":%lld,\"step\":%lld", event.time,
-                               static_cast<long long>(event.attempt), static_cast<long long>(event.step)) +
-                        content + "}\n");
+    if (content.empty()) return;
+    file_.Append(Format("{\"time\":%.3f,\"attempt\":%lld,\"step\":%lld", event.time,
+                        static_cast<long long>(event.attempt), static_cast<long long>(event.step)) +
+                 content + "}\n");
   }
 
  private:

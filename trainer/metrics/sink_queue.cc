@@ -44,18 +44,19 @@ struct SinkQueue::Shared {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
     std::unique_ptr<Sink> sink;
-    std::string why = "cannot be written";
+    std::string why;
     try {
       sink = open();
     } catch (const std::exception& error) {
       why = error.what();
     }
     while (const auto event = Next()) {
-      bool written = false;
+      bool written = sink != nullptr;
       try {
-        written = sink && sink->Write(*event);
+        if (sink) sink->Write(*event);
       } catch (const std::exception& error) {
         why = error.what();
+        written = false;
       }
       const std::lock_guard lock(mutex);
       // An abandoned event has been counted.

@@ -19,8 +19,8 @@ namespace trainyard {
 class Sink {
  public:
   virtual ~Sink() = default;
-  // False, or an exception: the event is lost. The next one is tried again.
-  virtual bool Write(const Event& event) = 0;
+  // An exception: the event is lost. The next one is tried again.
+  virtual void Write(const Event& event) = 0;
 };
 
 struct SinkOptions {

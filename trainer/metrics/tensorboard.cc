@@ -73,34 +73,32 @@ class TensorBoard : public Sink {
   TensorBoard(std::filesystem::path directory, int64_t first_step)
       : directory_(std::move(directory)), file_(directory_, first_step + 1) {}
 
-  bool Write(const Event& event) override {
-    auto add = [&](const Message& value) { return file_.Add(event.step, event.time, SummaryOf(value)); };
-    return std::visit(Cases{[&](const Scalars& scalars) {
-                              Message summary;
-                              for (const auto& [tag, value] : scalars) summary.Add(1, Scalar(tag, value));
-                              return file_.Add(event.step, event.time, summary);
-                            },
-                            [&](const Image& image) { return add(PictureOf(image)); },
-                            [&](const Histogram& histogram) { return add(BucketsOf(histogram)); },
-                            [&](const Text& text) { return add(TextOf(text)); },
-                            [&](const HParams& parameters) { return add(SessionStart(parameters, event.time)); },
-                            [&](const Curve& curve) { return WriteCurve(curve, event); },
-                            [&](const RunComplete&) { return add(SessionEnd(event.time)); }},
-                      event.content);
+  void Write(const Event& event) override {
+    auto add = [&](const Message& value) { file_.Add(event.step, event.time, SummaryOf(value)); };
+    std::visit(Cases{[&](const Scalars& scalars) {
+                       Message summary;
+                       for (const auto& [tag, value] : scalars) summary.Add(1, Scalar(tag, value));
+                       file_.Add(event.step, event.time, summary);
+                     },
+                     [&](const Image& image) { add(PictureOf(image)); },
+                     [&](const Histogram& histogram) { add(BucketsOf(histogram)); },
+                     [&](const Text& text) { add(TextOf(text)); },
+                     [&](const HParams& parameters) { add(SessionStart(parameters, event.time)); },
+                     [&](const Curve& curve) { WriteCurve(curve, event); },
+                     [&](const RunComplete&) { add(SessionEnd(event.time)); }},
+               event.content);
   }
 
  private:
   // A step is a whole number: it is x where every x is one, else the point's place.
-  bool WriteCurve(const Curve& curve, const Event& event) {
+  void WriteCurve(const Curve& curve, const Event& event) {
     const bool whole =
         std::all_of(curve.x.begin(), curve.x.end(), [](double x) { return x >= 0 && x < 1e15 && x == std::floor(x); });
     EventFile file(directory_ / "curves" / FileNameOf(curve.tag, event.step), 0);  // replaces an earlier attempt's
-    bool written = true;
     for (size_t i = 0; i < curve.x.size(); ++i) {
       const int64_t step = whole ? static_cast<int64_t>(curve.x[i]) : static_cast<int64_t>(i);
-      written &= file.Add(step, event.time, SummaryOf(Scalar(curve.tag, curve.y[i])));
+      file.Add(step, event.time, SummaryOf(Scalar(curve.tag, curve.y[i])));
     }
-    return written;
   }
 
   std::filesystem::path directory_;

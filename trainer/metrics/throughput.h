@@ -18,8 +18,8 @@ class Throughput {
   // After step `done`. `seconds`: how long steps took so far, evaluations left out.
   void AddStep(int64_t done, double seconds);
 
-  // Over the last five seconds of steps, or over the last step when it took longer; unknown before
-  // the first.
+  // Over the last five seconds of steps (of the last 1,024 where those are fewer), or over the last step when it took
+  // longer; unknown before the first.
   std::optional<double> steps_per_second() const;
 
  private:

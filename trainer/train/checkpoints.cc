@@ -246,9 +246,9 @@ bool Checkpoints::WantsSave() const {
   return session_.world.rank == 0 && c.every == 0 && c.minutes > 0 && since.count() >= c.minutes;
 }
 
-void Checkpoints::MaybeSave(const TrainState& train, bool agreed) {
+bool Checkpoints::IsDue(const TrainState& train, bool agreed) const {
   const bool due = config_.checkpoint.every > 0 && train.step % config_.checkpoint.every == 0;
-  if ((due || agreed) && train.step != last_saved_) Begin(train);
+  return (due || agreed) && train.step != last_saved_;
 }
 
 void Checkpoints::SaveNow(const TrainState& train) {

@@ -39,8 +39,10 @@ class Checkpoints {
 
   // Whether checkpoint.minutes are over: the ranks' clocks differ, so rank 0's decides for all.
   bool WantsSave() const;
-  // Starts saving when checkpoint.every says so, or the ranks have agreed to.
-  void MaybeSave(const TrainState& train, bool agreed);
+  // Whether to save now: checkpoint.every says so, or the ranks have agreed to, and it is not saved yet.
+  bool IsDue(const TrainState& train, bool agreed) const;
+  // Starts saving, when the checkpoint in flight is durable.
+  void Begin(const TrainState& train);
   // Saves unless this step is already saved, and returns when it is durable.
   void SaveNow(const TrainState& train);
 
@@ -51,7 +53,6 @@ class Checkpoints {
   // What is read from the chosen checkpoint.
   std::vector<StateSlice> Loaded() const;
   int64_t LoadPart(HostSlices& state, const Tick& tick);
-  void Begin(const TrainState& train);
   // Of the state, what this rank writes.
   std::vector<StateSlice> Parts() const;
   // Copies of them on the device, which take their place, where all lie there and it has room: training goes on while

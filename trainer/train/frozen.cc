@@ -49,7 +49,10 @@ void LoadFrom(const std::string& path, LoadedPart part, Engine& engine, Communic
     const ParameterSpec& spec = model.parameters[i];
     if (spec.trainable && frozen_only) continue;
     std::vector<float> values(static_cast<size_t>(spec.numel()));
-    rank_zero.Do(what, [&](const Tick& tick) { values = file->Floats(spec.name, tick); });
+    rank_zero.Do(what, [&](const Tick& tick) {
+      values = {};  // two of them may be more than there is room for
+      values = file->Floats(spec.name, tick);
+    });
     at::Tensor tensor = at::from_blob(values.data(), {spec.numel()}, at::kFloat);
     communicator.Wait(communicator.Broadcast(tensor, 0, "parameters"));
     engine.SetParameter({static_cast<int32_t>(i)}, values);

@@ -8,6 +8,7 @@
 #include "common/json.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/remove_folder.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
@@ -237,13 +238,8 @@ class Chooser {
     for (const auto& entry : fs::directory_iterator(directory_, error)) {
       const std::string name = entry.path().filename();
       const bool step = name.starts_with("step-") && name.find(".tmp-") != std::string::npos;
-      std::error_code ignored;
       if (!step && !name.starts_with(".nonce-")) continue;
-      for (const auto& file : fs::directory_iterator(entry.path(), ignored)) {
-        fs::remove(file.path(), ignored);
-        tick();
-      }
-      fs::remove_all(entry.path(), ignored);
+      RemoveFolder(entry.path(), tick);
     }
   }
 

@@ -89,8 +89,7 @@ struct Alone {
 
 }  // namespace
 
-void RunTraining(const Config& given, StatusPublisher& publisher,
-                 const std::function<void(const std::string& verdict)>& named) {
+void RunTraining(const Config& given, StatusPublisher& publisher, const Endings& endings) {
   KeepFreedMemory();
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
@@ -99,7 +98,7 @@ void RunTraining(const Config& given, StatusPublisher& publisher,
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   RequireFeasible(config, grounds, *task);
-  Session session = JoinWorld(config, task->dataset(), named, [&publisher] { publisher.board().Alive(); });
+  Session session = JoinWorld(config, task->dataset(), endings.named, [&publisher] { publisher.board().Alive(); });
   publisher.channel().SendHello(session.attempt, config.run.dir);
   if (!session.predecessor.empty())
     std::fprintf(stderr,
@@ -114,7 +113,8 @@ void RunTraining(const Config& given, StatusPublisher& publisher,
   resume.source.reset();
   try {
     loop.Run();
-  } catch (...) {
+  } catch (const std::exception& error) {
+    endings.failing(error);
     loop.SettleCheckpoint(EveryoneLives(std::current_exception()));
     throw;
   }

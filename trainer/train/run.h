@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_TRAINER_TRAIN_RUN_H_
 #define TRAINYARD_TRAINER_TRAIN_RUN_H_
 
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -10,11 +11,18 @@
 
 namespace trainyard {
 
+struct Endings {
+  // Gets what the rank fails with, before that is thrown and before what may wait: for a checkpoint in flight, for the
+  // closing of files.
+  std::function<void(const std::exception& error)> failing;
+  // Called on another thread where the other ranks wait for this one, whose step stands still: gets the verdict, and
+  // ends the process.
+  std::function<void(const std::string& verdict)> named;
+};
+
 // Trains to the end. Throws StoppedError (75) when stopped on request with everything durable, and
-// the typed errors of base/error.h. `publisher` exists before and after. `named` is called, on another thread, where
-// the other ranks wait for this one, whose step stands still: it gets the verdict, and ends the process.
-void RunTraining(const Config& config, StatusPublisher& publisher,
-                 const std::function<void(const std::string& verdict)>& named);
+// the typed errors of base/error.h. `publisher` exists before and after.
+void RunTraining(const Config& config, StatusPublisher& publisher, const Endings& endings);
 
 // Resolves everything, runs one batch forward and backward in a world of one, prints the banner, and
 // writes nothing.

@@ -24,8 +24,8 @@ struct Attempt {
 // FingerprintOf's. TRAINYARD_JOB_UID (letters, digits, - _ .: it becomes part of names of files) and
 // TRAINYARD_ATTEMPT win; else the uid is made once, and the attempt is one more than the highest
 // found here and in the checkpoints' fence.
-// Throws ConfigError when the directory cannot be written or holds a run of another identity; then
-// nothing was changed.
+// Throws ConfigError when the directory cannot be written or holds a run of another identity; then no file was changed,
+// but both directories are there.
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
 
 // From now on the directory belongs to this identity: the attempt that claimed it has loaded what it starts from. One

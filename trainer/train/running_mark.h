@@ -8,8 +8,8 @@
 
 namespace trainyard {
 
-// The file run.dir/running, held (flock) by the newest attempt as long as it lives. It decides nothing
-// (the fence does): it lets a start say whom it ends. Where it cannot be made, or the file system has
+// The file `running` of run.dir, or of checkpoint.dir, held (flock) by the newest attempt as long as it lives. It
+// decides nothing (the fence does): it lets a start say whom it ends. Where it cannot be made, or the file system has
 // no locks, nothing is said.
 class RunningMark {
  public:

@@ -195,11 +195,18 @@ void TrainLoop::Run() {
     const bool due = EvaluationDue();
     if (step.stop) SaveAndStop(due);
     if (due) Evaluate();
-    clock_.Enter("checkpoint");
-    checkpoints_.MaybeSave(train_, step.save);
-    clock_.Enter("other");
+    if (checkpoints_.IsDue(train_, step.save)) BeginSaving();
   }
   Finish();
+}
+
+// It first waits for the checkpoint in flight, whose writer says meanwhile that it gets on.
+void TrainLoop::BeginSaving() {
+  clock_.Enter("checkpoint");
+  publisher_.board().Progress("saving");
+  checkpoints_.Begin(train_);
+  publisher_.board().Progress("training");
+  clock_.Enter("other");
 }
 
 // Fewer train.steps than the run had before may end it where nothing was evaluated.

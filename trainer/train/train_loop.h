@@ -36,6 +36,7 @@ class TrainLoop {
   const StageRun& stage() const { return stages_[static_cast<size_t>(train_.stage)]; }
   bool AtEnd() const { return train_.step >= plan_.total_steps || train_.ended_early; }
   bool EvaluationDue() const;
+  void BeginSaving();
   void NextStage();
   StepResult TakeStep();
   void OnNonFinite(const StepResult& result, const std::vector<int64_t>& ids);
