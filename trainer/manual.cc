@@ -72,12 +72,10 @@ const std::vector<Entry>& RunFiles() {
 Manual Launch() {
   return {
       .description =
-          "Starts the ranks of this node as processes, watches them, and ends with the exit code of the one that was "
-          "the "
-          "cause. It looks at the configuration once, before anything starts. SIGTERM, Ctrl-C or a terminal that "
-          "closes "
-          "(SIGHUP, unless it is ignored, as by nohup) ends the run behind the "
-          "step that it is in, with a checkpoint; a second SIGTERM or Ctrl-C at once.\n\n"
+          "Starts the ranks of this node as processes (ps shows `trainyard: rank 0 of 2`), watches them, and ends with "
+          "the exit code of the one that was the cause. It looks at the configuration once, before anything starts. "
+          "SIGTERM, Ctrl-C or a terminal that closes (SIGHUP, unless it is ignored, as by nohup) ends the run behind "
+          "the step that it is in, with a checkpoint; a second SIGTERM or Ctrl-C at once.\n\n"
           "On several nodes it runs once on each. The nodes and who is the first come from --nnodes, --node-rank and "
           "--master, else from PET_* or, without PET_NNODES, from WORLD_SIZE, or from SLURM. The first one's launcher "
           "serves the store on MASTER_PORT.\n\n"
@@ -93,7 +91,10 @@ Manual Launch() {
             "RANK over LOCAL_WORLD_SIZE."},
            {"SLURM_NNODES, SLURM_NODEID, SLURM_STEP_NODELIST, SLURM_JOB_NODELIST, SLURM_JOB_ID",
             "The nodes, without either: the first host of the list is the master, on port 20000 + the job's number "
-            "modulo 10000 (docs/slurm.md)."},
+            "modulo 10000 (docs/slurm.md). So too what --nnodes leaves open, for as many nodes as SLURM has."},
+           {"LD_PRELOAD, CUDA_INJECTION64_PATH",
+            "Where one is set, as by a profiler, each rank is executed as `trainyard train`, which it can follow; "
+            "otherwise a rank is a fork of the launcher."},
            {"GOMP_SPINCOUNT, OMP_WAIT_POLICY",
             "libgomp's own: how long threads that wait for each other stay awake. Milliseconds without them, which is "
             "fastest on CPUs of one's own; where others use them too, OMP_WAIT_POLICY=passive is."}},
