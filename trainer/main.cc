@@ -2,24 +2,14 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/command_line/program.h"
-#include "operator/api/worker_env.h"
-#include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/message.h"
@@ -28,35 +18,21 @@
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/commands.h"
 #include "trainer/checkpoint/diff.h"
-#include "trainer/comm/c10d_store.h"
 #include "trainer/config/load.h"
 #include "trainer/device/plugin.h"
-#include "trainer/launch/child.h"
-#include "trainer/launch/last_words.h"
-#include "trainer/launch/launcher.h"
-#include "trainer/launch/preflight.h"
-#include "trainer/launch/route.h"
-#include "trainer/launch/verdict.h"
+#include "trainer/launch_command.h"
 #include "trainer/libraries.h"
 #include "trainer/manual.h"
-#include "trainer/metrics/status_server.h"
 #include "trainer/selftest/selftest.h"
 #include "trainer/synth_command.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/export.h"
-#include "trainer/train/places.h"
 #include "trainer/train/plan_command.h"
 #include "trainer/train/run.h"
-#include "trainer/train/session.h"
+#include "trainer/train_command.h"
 
 namespace trainyard {
 namespace {
-
-struct CommonOptions {
-  std::string config;
-  std::vector<std::string> sets;
-  std::string record;
-};
 
 void AddConfigOptions(CLI::App* command, CommonOptions& options) {
   command
@@ -66,193 +42,6 @@ void AddConfigOptions(CLI::App* command, CommonOptions& options) {
   command->add_option("--set", options.sets, "a value, as section.key=value, which wins over the file")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-}
-
-Config Load(const CommonOptions& options) {
-  std::vector<std::string> sets = options.sets;
-  if (!options.record.empty()) sets.push_back("train.record=" + options.record);
-  return LoadConfig(options.config, sets, TaskDeclarations());
-}
-
-// The termination message of a rank that runs without a launcher.
-void WriteTerminationMessage(const RankStatus& status, int code, const std::string& message) {
-  const std::string path = EnvText(env::kTerminationLog);
-  if (path.empty()) return;
-  RankEnd end;
-  end.rank = status.rank;
-  end.exit_code = code;
-  end.step = status.KnownStep();
-  end.checkpoint_step = status.checkpoint.step;
-  end.message = message;
-  const std::string problem = WriteLastWords(path, TerminationMessage(end, status.attempt, status.startup));
-  if (!problem.empty()) std::fprintf(stderr, "trainyard: %s\n", problem.c_str());
-}
-
-// Also where something else in the environment is wrong.
-int RankAsFarAsKnown() {
-  for (const char* name : {env::kRank, "SLURM_PROCID"}) {
-    try {
-      if (const std::optional<int> rank = EnvInt(name, 0, kMaxRanks)) return *rank;
-    } catch (const ConfigError&) {
-      // It is what the message is about.
-    }
-  }
-  return 0;
-}
-
-// A rank under a launcher, or beside rank 0, leaves the words to them.
-StopWords WordsOfTraining() {
-  StopWords words{.launched = !EnvText(kReportFdVariable).empty()};
-  const std::string rank = EnvText(env::kRank);
-  if (words.launched || (!rank.empty() && rank != "0")) return words;
-  words.first = "\ntrainyard: stopping after this step, then saving; a second signal ends at once, without saving\n";
-  words.second = "\ntrainyard: ended at once on a second signal, as asked; nothing more was saved\n";
-  return words;
-}
-
-int Train(const CommonOptions& options, bool dry_run) {
-  if (dry_run) {
-    EndOnStop("\ntrainyard: ended by a signal; a dry run writes nothing\n");
-    UnblockStopSignals();
-    DryRun(Load(options));
-    return 0;
-  }
-  InstallStopHandlers(WordsOfTraining());
-  const World world = WorldFromEnvironment();
-  std::unique_ptr<StatusPublisher> publisher;  // null: its port is in use
-  std::atomic<int> code = 0;                   // set once; then the launcher knows why
-  std::string message;
-  try {
-    publisher = std::make_unique<StatusPublisher>(world.local_rank == 0);
-    publisher->board().Update([&](RankStatus& s) {
-      s.rank = world.rank;
-      s.world = world.size;
-    });
-    const auto failing = [&](const std::exception& error) {
-      if (publisher->channel().SendEnd(static_cast<int>(CodeOf(error)), MessageOf(error)))
-        code = static_cast<int>(CodeOf(error));
-    };
-    const auto named = [&](const std::string& verdict) {
-      int expected = 0;
-      const int hang = static_cast<int>(ExitCode::kHang);
-      // Whoever had failed before it was waited for has said so.
-      if (code.compare_exchange_strong(expected, hang) && !publisher->channel().SendEnd(hang, verdict)) {
-        std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, verdict.c_str());
-        WriteTerminationMessage(publisher->board().Get(), hang, verdict);
-      }
-      // The others read the verdict in the store, which may be this process's.
-      std::this_thread::sleep_for(std::chrono::seconds(2));
-      std::_Exit(code);
-    };
-    RunTraining(Load(options), *publisher, {failing, named});
-  } catch (const std::exception& error) {
-    code = static_cast<int>(CodeOf(error));
-    message = MessageOf(error);
-    if (!publisher || !publisher->channel().SendEnd(code, message))
-      std::fprintf(stderr, "trainyard: rank %d: %s\n", world.rank, message.c_str());
-    SayEnded(world, message);
-  }
-  if (!publisher) {
-    RankStatus status;
-    status.rank = world.rank;
-    WriteTerminationMessage(status, code, message);
-  } else if (!publisher->channel().connected()) {
-    WriteTerminationMessage(publisher->board().Get(), code, message);
-  }
-  return code;
-}
-
-// Runs the command `name`; what it throws is said, and becomes an exit code.
-int Guarded(const std::string& name, const std::function<int()>& run) {
-  try {
-    return run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "trainyard: %s\n", MessageOf(error).c_str());
-    // Before there were ranks, or a rank before it knew its world.
-    RankStatus status;
-    if (name == "train") status.rank = RankAsFarAsKnown();
-    const int code = static_cast<int>(CodeOf(error));
-    if (name == "launch" || name == "train") WriteTerminationMessage(status, code, MessageOf(error));
-    return code;
-  }
-}
-
-// Becomes `trainyard train` with these options. Returns only when the system refuses.
-int ExecuteRank(const CommonOptions& options) {
-  std::vector<std::string> words = {"/proc/self/exe", "train"};
-  if (!options.config.empty()) words.insert(words.end(), {"--config", options.config});
-  for (const std::string& set : options.sets) words.insert(words.end(), {"--set", set});
-  if (!options.record.empty()) words.insert(words.end(), {"--record", options.record});
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execv(arguments[0], arguments.data());
-  std::fprintf(stderr, "trainyard: cannot execute %s: %s\n", arguments[0], std::strerror(errno));
-  return errno == ENOENT ? 127 : 126;
-}
-
-int LaunchRanks(const CommonOptions& options, const std::string& nproc, NodeFlags nodes, bool quiet,
-                const ProcessTitle& title) {
-  RequireRereadable(options.config);
-  const Config config = Load(options);  // A mistake is named once, before any process is started.
-  std::optional<int> procs;
-  if (nproc == "auto") {
-    // Without GPUs one rank uses all processors through its threads.
-    procs = std::max(
-        1, CountApart("the GPUs", [&] { return static_cast<int>(GroundsHere(config, {}).hardware.gpus.size()); }));
-  } else if (!nproc.empty()) {
-    if (nproc.find_first_not_of("0123456789") != std::string::npos || nproc.size() > 4 || std::stoi(nproc) < 1) {
-      throw UsageError("--nproc: " + nproc + " is not allowed; expected a number >= 1, or auto");
-    }
-    procs = std::stoi(nproc);
-  }
-  LaunchOptions launch;
-  nodes.nproc = procs;
-  launch.world = NodeWorldFromEnvironment(nodes);
-  RequireSensible(launch.world);
-  // Who traces programs may see no fork: a rank then is a program of its own.
-  const bool forkable = IsForkable();
-  launch.rank = [&, forkable] {
-    if (!forkable) return ExecuteRank(options);
-    title.Set("trainyard: rank " + EnvText(env::kRank) + " of " + EnvText(env::kWorldSize));
-    return Guarded("train", [&] { return Train(options, false); });
-  };
-  launch.rank0_address = StatusAddressFromEnvironment();
-  // Where the others look for it. Nobody who names the first node need name it once more.
-  if (!nodes.master.empty() && launch.world.nodes > 1 && launch.world.node == 0 && EnvText(env::kPodIp).empty())
-    launch.store_address = LocalAddressTowards(launch.world.master_addr);
-  const std::string store = launch.store_address.empty() ? launch.rank0_address : launch.store_address;
-  launch.status_port = StatusPortFromEnvironment();
-  launch.termination_log = EnvText(env::kTerminationLog);
-  launch.quiet = quiet;
-  const StoreFactory stores{[&](int fd, int port) -> std::unique_ptr<Store> {
-                              return std::make_unique<C10dStore>(C10dStoreOptions{.host = store,
-                                                                                  .port = port,
-                                                                                  .host_here = true,
-                                                                                  .listen_fd = fd,
-                                                                                  .timeout = std::chrono::seconds(30),
-                                                                                  .stop = {}});
-                            },
-                            [&](const std::string& address, int port) -> std::unique_ptr<Store> {
-                              return std::make_unique<C10dStore>(C10dStoreOptions{.host = address,
-                                                                                  .port = port,
-                                                                                  .host_here = false,
-                                                                                  .listen_fd = {},
-                                                                                  .timeout = std::chrono::seconds(1),
-                                                                                  .stop = {}});
-                            }};
-  if (launch.world.node == 0) {
-    try {
-      CheckPlaces(config);
-    } catch (const Error& error) {
-      const int ranks = launch.world.nodes * launch.world.procs;
-      TellOtherNodes(launch, stores, [&](int port) {
-        SayEnded({.size = ranks, .master_addr = store, .master_port = port, .store_is_hosted = true}, error.what());
-      });
-      throw;
-    }
-  }
-  return Launch(launch, stores);
 }
 
 void ListTasks() {
@@ -367,8 +156,8 @@ void Build(Commands& c) {
 int Run(Commands& c, const ProcessTitle& title) {
   const CLI::App& command = *c.app.get_subcommands().at(0);
   const std::string name = command.get_name();
-  if (name == "launch") return LaunchRanks(c.common, c.nproc, c.nodes, c.quiet, title);
-  if (name == "train") return Train(c.common, c.dry_run);
+  if (name == "launch") return LaunchCommand(c.common, c.nproc, c.nodes, c.quiet, title);
+  if (name == "train") return TrainCommand(c.common, c.dry_run);
   if (name != "eval") UnblockStopSignals();
   if (name == "eval") {
     InstallStopHandlers({.first = "\ntrainyard: stopping the evaluation; a second signal ends at once\n"});
@@ -471,6 +260,7 @@ int Main(int argc, char** argv) {
     return static_cast<int>(ExitCode::kUsage);
   }
   RaiseDescriptorLimit();
+  signal(SIGCHLD, SIG_DFL);  // Where whoever started this ignores it, the kernel would keep no child's end.
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of the write, which names it.
   return Guarded(commands.app.get_subcommands().at(0)->get_name(), [&] { return Run(commands, {argc, argv}); });
 }

@@ -16,10 +16,13 @@ std::vector<Entry> Codes(std::initializer_list<int> codes) {
       {2, "The command line is wrong."},
       {64, "The configuration is wrong, or names a place that is not there or cannot be written."},
       {65, "The data is cut short, malformed, or lacks a part."},
-      {69, "A peer or the network failed, or a port is in use; this is not the cause."},
+      {69,
+       "A peer or the network failed, a port is in use, or a newer start has taken the run over; this is not the "
+       "cause."},
       {70, "Something of ours broke."},
       {71, "Out of memory."},
       {72, "Stopped by the policy for losses that are not finite (faults.nonfinite: stop)."},
+      {73, "A rank stood still while the others waited for it."},
       {74, "Storage failed, or no existing checkpoint is good."},
       {75, "Stopped on request; what was trained is durable, and the same command goes on with it."}};
   std::vector<Entry> entries;
@@ -100,7 +103,7 @@ Manual Launch() {
             "fastest on CPUs of one's own; where others use them too, OMP_WAIT_POLICY=passive is."}},
           Joined(ConfigVariables(), RunVariables())),
       .files = RunFiles(),
-      .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 74, 75})),
+      .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 73, 74, 75})),
       .examples = {{"trainyard launch --nproc 2 --config job.yaml --set run.seed=7", "Two ranks on this machine"},
                    {"trainyard launch --nnodes 2 --node-rank 0 --master 10.0.0.1 --nproc 2 --config job.yaml",
                     "The first of two nodes; on the other one --node-rank is 1"}},
@@ -123,7 +126,7 @@ Manual Train() {
             "The rank, without RANK and WORLD_SIZE."}},
           Joined(ConfigVariables(), RunVariables())),
       .files = RunFiles(),
-      .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 74, 75})),
+      .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 73, 74, 75})),
       .examples = {{"trainyard train --config job.yaml --dry-run",
                     "To see what a configuration becomes, without writing anything"},
                    {"torchrun --nproc-per-node 2 --no-python trainyard train --config job.yaml", "Under torchrun"}},
@@ -260,7 +263,7 @@ cli::Manuals TrainerManuals(const std::vector<std::string>& synthetic) {
           "exit code says what was the cause when a run ends. A run is one YAML file (docs/config.md).",
       .environment = {},
       .files = {},
-      .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 74, 75})),
+      .exit_codes = WithSignal(Codes({0, 2, 64, 65, 69, 70, 71, 72, 73, 74, 75})),
       .examples = {{"trainyard tasks", "What can be trained"},
                    {"trainyard launch --nproc 2 --config job.yaml", "A run with two ranks"}},
       .see_also = {"trainyard-operator", "docs/cli.md", "docs/architecture.md"}};

@@ -258,3 +258,36 @@ def test_ps_says_which_rank_a_process_is(job, tmp_path, preloaded):
         finish(launcher, 75)
     finally:
         harness.kill(launcher.pid)
+
+
+def test_what_whoever_started_it_left_changes_nothing(job, tmp_path):
+    """Ignored signals and closed streams survive exec."""
+    config = job(train={"steps": 6})
+
+    def ignore():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    result = subprocess.run([harness.BIN, "launch", "--nproc=2", "--config", config], env=harness.environment(), preexec_fn=ignore, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    result = subprocess.run(["bash", "-c", f'exec {harness.BIN_PATH} train --config {config} --set run.dir={tmp_path}/closed 2>&- >&- <&- 3<&- & sleep 0.1; '
+                             "for i in $(seq 600); do readlink /proc/$!/fd/{0,1,2}; kill -0 $! || break; sleep 0.1; done 2> /dev/null; wait $!"],
+                            env=harness.environment(), capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and set(result.stdout.split()) == {"/dev/null"}, result.stdout
+
+
+def test_a_driver_that_is_stuck_delays_no_stop(job, tmp_path):
+    """--nproc auto looks at the GPUs in a process of its own."""
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    source = tmp_path / "stuck.c"
+    source.write_text("#include <unistd.h>\nint cuInit(unsigned flags) { for (;;) pause(); }\n"
+                      + "".join(f"int {name}() {{ return 0; }}\n" for name in ("cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDeviceGetUuid_v2", "cuDeviceGetUuid")))
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", driver / "libcuda.so.1", source], check=True)
+    launcher = harness.start("launch", "--nproc", "auto", "--config", job(), LD_LIBRARY_PATH=f"{driver}:{os.environ.get('LD_LIBRARY_PATH', '')}", CUDA_VISIBLE_DEVICES="0")
+    try:
+        children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+        harness.wait_until(lambda: children.read_text().strip(), what="the process that looks")
+        launcher.send_signal(signal.SIGTERM)
+        assert "stopped on request while the GPUs were looked at" in finish(launcher, 75)
+    finally:
+        harness.kill(launcher.pid)

@@ -279,6 +279,29 @@ TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {
   EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{35, 30, 20, 10}));
 }
 
+// Before its next save nothing else tells it.
+TEST_F(CheckpointWriterTest, ASupersededAttemptHearsOfItWhileItSavesNothing) {
+  Own({"uid", 1});
+  CheckpointWriter writer(
+      {.directory = directory_, .writer = {"uid", 1}, .owner_interval = std::chrono::milliseconds(10)}, store_);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  writer.ThrowIfFailed();
+  Own({"uid", 2});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto has_failed = [&] {
+    try {
+      writer.ThrowIfFailed();
+    } catch (const PeerError&) {
+      return true;
+    }
+    return false;
+  };
+  while (!has_failed()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 // Large files take a network file system long to remove, and the other ranks wait for the verdict.
 TEST_F(CheckpointWriterTest, AStepIsSaidToBeDurableBeforeOldOnesAreRemoved) {
   struct WatchedStore : MemoryStore {

@@ -107,6 +107,10 @@ TEST(Decide, WithoutGpus) {
   EXPECT_EQ(d.micro, 4);
   EXPECT_EQ(d.accumulation, 8);
   EXPECT_EQ(d.global_batch, 64);
+  const Decisions resumed =
+      Decide(machine, Job(), {.world = 2, .ranks_here = 2, .resumed_global = d.global_batch, .samples = 1000});
+  EXPECT_EQ(resumed.micro, d.micro) << "it goes on to the bit";
+  EXPECT_EQ(resumed.accumulation, d.accumulation);
   EXPECT_EQ(d.parallel.stage, ZeroStage::kDdp);
   EXPECT_EQ(d.parallel.precision, Precision::kFp32);
   EXPECT_TRUE(d.environment.empty());

@@ -51,6 +51,20 @@ TEST(Gather, NamesTheFirstThatIsMissing) {
   }
 }
 
+TEST(Gather, NamesAllThatAreMissing) {
+  const auto problem = [](int size) -> std::string {
+    MemoryStore store;
+    try {
+      Gather(store, 0, size, milliseconds(30), {});
+    } catch (const PeerError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_TRUE(problem(3).ends_with(": ranks 1, 2 of 3 are not there")) << problem(3);
+  EXPECT_TRUE(problem(20).ends_with(": ranks 1, 2, 3, 4, 5, 6, 7, 8, ... of 20 are not there")) << problem(20);
+}
+
 TEST(Gather, AStopWhileOneIsMissing) {
   MemoryStore store;
   EXPECT_THROW(Gather(store, 0, 2, seconds(60), [] { return true; }), StoppedError);

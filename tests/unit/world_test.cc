@@ -132,7 +132,7 @@ TEST_F(WorldTest, RanksAreWholeNodesOfThem) {
   EXPECT_EQ(
       refusal({{"WORLD_SIZE", "2"}}, 2),
       "--nproc (PET_NPROC_PER_NODE): 2 is not allowed; WORLD_SIZE is 2, and LOCAL_WORLD_SIZE (1 where it is missing) "
-      "says 1 ranks a node");
+      "says 1 a node");
 }
 
 TEST_F(WorldTest, NodeLists) {

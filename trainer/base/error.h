@@ -1,6 +1,6 @@
 // Exit codes (docs/architecture.md, "Exit codes") and the typed errors that carry them.
 //
-// The trainer throws; main.cc catches once and turns the error into the process's exit code and,
+// The trainer throws; train_command.cc catches once and turns the error into the process's exit code and,
 // through the launcher, into the termination message.
 #ifndef TRAINYARD_TRAINER_BASE_ERROR_H_
 #define TRAINYARD_TRAINER_BASE_ERROR_H_

@@ -94,4 +94,12 @@ void UnblockStopSignals() {
 
 bool StopRequested() { return first_stop.load() != 0; }
 
+bool StopPending() {
+  sigset_t pending, asked;
+  const sigset_t signals = StopSignalSet();
+  sigpending(&pending);
+  sigandset(&asked, &pending, &signals);
+  return !sigisemptyset(&asked);
+}
+
 }  // namespace trainyard

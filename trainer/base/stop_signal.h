@@ -43,6 +43,8 @@ void UnblockStopSignals();
 // and ends with 128 + the signal's number.
 void EndOnStop(const char* text);
 bool StopRequested();
+// Whether a stop waits, for a program that keeps StopSignalSet blocked.
+bool StopPending();
 
 }  // namespace trainyard
 

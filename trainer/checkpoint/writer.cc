@@ -20,6 +20,12 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A rank could not write its part.
+struct PartError : StorageError {
+  PartError(int rank, const std::string& what) : StorageError(what), rank(rank) {}
+  int rank;
+};
+
 std::string ShardName(int rank, int world) { return Format("rank-%05d-of-%05d.safetensors", rank, world); }
 
 }  // namespace
@@ -86,7 +92,13 @@ std::optional<CommittedCheckpoint> CheckpointWriter::last() const {
 void CheckpointWriter::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || job_; });
+    if (!changed_.wait_for(lock, options_.owner_interval, [&] { return stopping_ || job_; })) {
+      lock.unlock();
+      const std::exception_ptr superseded = Superseded();
+      lock.lock();
+      if (!error_) error_ = superseded;
+      continue;
+    }
     if (!job_) return;
     Job job = std::move(*job_);
     job_.reset();
@@ -102,6 +114,17 @@ void CheckpointWriter::Loop() {
     busy_ = false;
     changed_.notify_all();
   }
+}
+
+std::exception_ptr CheckpointWriter::Superseded() const {
+  if (options_.rank != 0) return nullptr;
+  try {
+    RequireOwner();
+  } catch (const PeerError&) {
+    return std::current_exception();
+  } catch (const std::exception&) {  // The next save says what is wrong with the storage.
+  }
+  return nullptr;
 }
 
 std::string CheckpointWriter::Key(int64_t step, const std::string& what) {
@@ -182,7 +205,11 @@ void CheckpointWriter::Save(Job& job) {
   }
   const Json verdict = Json::parse(signs_.Wait(Key(job.step, "verdict"), 0, "rank 0 to commit " + StepName(job.step)));
   if (verdict.contains("peer")) throw PeerError(verdict["peer"].get<std::string>());
-  if (verdict.contains("storage")) throw StorageError(verdict["storage"].get<std::string>());
+  if (verdict.contains("storage")) {
+    const auto problem = verdict["storage"].get<std::string>();
+    if (verdict["rank"] == options_.rank) throw StorageError(problem);
+    throw ToldError(problem);
+  }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::lock_guard lock(mutex_);
   last_ = {job.step, verdict["bytes"].get<uint64_t>(),
@@ -196,8 +223,10 @@ Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary
     return {{"bytes", Commit(job, temporary, outdated)}};
   } catch (const PeerError& error) {
     verdict["peer"] = ValidUtf8(error.what());
+  } catch (const PartError& error) {
+    verdict = {{"storage", ValidUtf8(error.what())}, {"rank", error.rank}};
   } catch (const std::exception& error) {
-    verdict["storage"] = ValidUtf8(error.what());
+    verdict = {{"storage", ValidUtf8(error.what())}, {"rank", 0}};
   }
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
@@ -220,12 +249,14 @@ void CheckpointWriter::AsOwner(const std::function<void()>& change) const {
 // Waits for every rank's part; what the manifest says about them.
 Manifest CheckpointWriter::Collect(const Job& job) {
   Manifest manifest{.writer = options_.writer, .step = job.step, .tensors = {}, .files = {}, .state = job.state};
-  std::string failures;
+  std::optional<PartError> failure;
   for (int rank = 0; rank < options_.world; ++rank) {
     const Json report = Json::parse(signs_.Wait(Key(job.step, std::to_string(rank)), rank,
                                                 Format("rank %d's part of %s", rank, StepName(job.step).c_str())));
     if (report.contains("error")) {
-      if (failures.empty()) failures = Format("rank %d: %s", rank, report["error"].get<std::string>().c_str());
+      if (!failure)
+        failure.emplace(rank, Format("saving %s failed: rank %d: %s", StepName(job.step).c_str(), rank,
+                                     report["error"].get<std::string>().c_str()));
       continue;
     }
     if (!report.contains("file")) continue;
@@ -239,7 +270,7 @@ Manifest CheckpointWriter::Collect(const Job& job) {
   }
   for (int rank = 0; rank < options_.world; ++rank) store_->Delete(Key(job.step, std::to_string(rank)));
   if (!verdict_.empty()) store_->Delete(verdict_);  // Who has reported this step has heard of the one before.
-  if (!failures.empty()) throw StorageError("saving " + StepName(job.step) + " failed: " + failures);
+  if (failure) throw *failure;
   for (auto& [key, tensor] : manifest.tensors) {
     std::sort(tensor.slices.begin(), tensor.slices.end(),
               [](const Slice& a, const Slice& b) { return a.begin < b.begin; });

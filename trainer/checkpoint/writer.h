@@ -15,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -49,6 +50,9 @@ struct WriterOptions {
   int rank = 0, world = 1;
   Retention retention;
   std::optional<CommittedCheckpoint> resumed = {};  // the step of this directory that the attempt goes on from
+  // How often rank 0 looks whether a newer attempt owns the directory: nothing else tells a run that was superseded
+  // before its next save.
+  std::chrono::milliseconds owner_interval{10'000};
   LifeOptions life = {};  // of ranks whose part of a checkpoint is waited for; `alive` is called by the writer's thread
 };
 
@@ -69,9 +73,9 @@ class CheckpointWriter {
   void WaitCopied();
   // Returns when nothing holds the sources of the checkpoint in flight any more, whether they stay or not.
   void WaitTaken();
-  // Returns when nothing is in flight. Throws StorageError if saving failed (PeerError when another
-  // rank fell silent, or when a newer attempt owns the directory: whatever failed then is its doing; OutOfMemoryError
-  // with the size of the copy that could not be made).
+  // Returns when nothing is in flight. Throws StorageError if this rank's part, or rank 0's commit, failed (ToldError
+  // on the other ranks; PeerError when another rank fell silent, or when a newer attempt owns the directory: whatever
+  // failed then is its doing; OutOfMemoryError with the size of the copy that could not be made).
   void Finish();
   // Waits at most so long until nothing is in flight; never throws.
   void Settle(std::chrono::duration<double> deadline);
@@ -89,6 +93,8 @@ class CheckpointWriter {
     nlohmann::json state;
   };
   void Loop();
+  // Why this attempt has lost the run; null while it has not, or where nothing is known.
+  std::exception_ptr Superseded() const;
   // Throws PeerError when a newer attempt owns the directory, and so the run.
   void RequireOwner() const;
   nlohmann::json WritePart(const Job& job, const std::filesystem::path& temporary);

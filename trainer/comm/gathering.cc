@@ -1,6 +1,8 @@
 #include "trainer/comm/gathering.h"
 
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "common/text.h"
 #include "trainer/base/error.h"
@@ -15,11 +17,17 @@ constexpr int64_t kGone = int64_t{1} << 32;
 
 std::string Here(int rank) { return Format("here/%d", rank); }
 
-int FirstMissing(Store& store, int size) {
-  for (int rank = 0; rank < size; ++rank) {
-    if (!store.Get(Here(rank))) return rank;
+// "rank 2 of 4 is not there", "ranks 2, 3 of 4 are not there".
+std::string Missing(Store& store, int size) {
+  constexpr size_t kMost = 8;  // each costs a question to the store
+  std::vector<std::string> ranks;
+  for (int rank = 0; rank < size && ranks.size() <= kMost; ++rank) {
+    if (!store.Get(Here(rank))) ranks.push_back(std::to_string(rank));
   }
-  return size - 1;
+  if (ranks.empty()) ranks.push_back(std::to_string(size - 1));  // has come by now
+  if (ranks.size() > kMost) ranks.back() = "...";
+  return Format(ranks.size() == 1 ? "rank %s of %d is not there" : "ranks %s of %d are not there",
+                Join(ranks, ", ").c_str(), size);
 }
 
 }  // namespace
@@ -39,7 +47,7 @@ void WorldStore::CheckWorld() {
 void Gather(Store& store, int rank, int size, std::chrono::duration<double> deadline,
             const std::function<bool()>& stop) {
   const std::string what = "all ranks to join (parallel.rendezvous_seconds)";
-  const auto problem = [&] { return Format("rank %d of %d is not there", FirstMissing(store, size), size); };
+  const auto problem = [&] { return Missing(store, size); };
   store.Set(Here(rank), "");
   if (store.Add("come", 1) == size) store.Set("complete", "");
   std::optional<Patience> patience(std::in_place, deadline, what, stop, Voice::kNowAndThen);

@@ -178,11 +178,20 @@ void ResolvePaths(Config& c) {
   const std::string root = c.checkpoint.dir.empty() || c.run.dir.empty() ? CheckpointRoot() : "";
   if (c.checkpoint.dir.empty()) c.checkpoint.dir = root;
   if (c.run.dir.empty()) c.run.dir = root.empty() ? "runs/" + c.task.name : root + "/run";
-  for (std::string* path : {&c.data.path, &c.checkpoint.dir, &c.run.dir, &c.train.record, &c.init.from}) {
-    *path = ResolveVolume(*path).string();
-  }
+  const auto resolve = [](const char* field, std::string& path) {
+    if (path.starts_with("~"))
+      throw ConfigError(std::string(field) + ": " + path +
+                        " is not allowed; ~ is the shell's: write the path in full, or ./" + path +
+                        " for what has that name");
+    path = ResolveVolume(path).string();
+  };
+  resolve("data.path", c.data.path);
+  resolve("checkpoint.dir", c.checkpoint.dir);
+  resolve("run.dir", c.run.dir);
+  resolve("train.record", c.train.record);
+  resolve("init.from", c.init.from);
   if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "never")
-    c.checkpoint.resume = ResolveVolume(c.checkpoint.resume).string();
+    resolve("checkpoint.resume", c.checkpoint.resume);
   if (c.checkpoint.dir.empty()) c.checkpoint.dir = c.run.dir + "/checkpoints";
 }
 

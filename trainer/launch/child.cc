@@ -1,6 +1,7 @@
 #include "trainer/launch/child.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <exception>
 #include <vector>
 
+#include "trainer/base/clock.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -25,6 +27,7 @@ namespace trainyard {
 namespace {
 
 constexpr int kReportFd = 3;
+constexpr double kLookSeconds = 120;  // a driver that begins with eight GPUs takes tens of seconds
 
 struct Pipe {
   explicit Pipe(const std::string& what) {
@@ -90,7 +93,7 @@ bool IsForkable() {
   if (!EnvText("LD_PRELOAD").empty() || !EnvText("CUDA_INJECTION64_PATH").empty()) return false;
   std::error_code unknown;
   const fs::directory_iterator threads("/proc/self/task", unknown);
-  return !unknown && std::distance(threads, fs::directory_iterator()) == 1;
+  return unknown || std::distance(threads, fs::directory_iterator()) == 1;  // without /proc nothing can be executed
 }
 
 Child StartChild(const ChildOptions& options) {
@@ -121,9 +124,19 @@ int CountApart(const std::string& what, const std::function<int()>& count) {
   close(answer.write);
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(answer.read, buffer, sizeof buffer)) != 0;) {
-    if (n > 0) text.append(buffer, static_cast<size_t>(n));
-    if (n < 0 && errno != EINTR) break;
+  const double end = SteadySeconds() + kLookSeconds;
+  for (ssize_t n = 1; n != 0;) {
+    pollfd ready{answer.read, POLLIN, 0};
+    if (poll(&ready, 1, 100) > 0 && (n = read(answer.read, buffer, sizeof buffer)) > 0)
+      text.append(buffer, static_cast<size_t>(n));
+    // What is stuck in a driver may not even end with SIGKILL: nobody waits for that.
+    const bool stop = StopPending();
+    if (n != 0 && (stop || SteadySeconds() > end)) {
+      kill(pid, SIGKILL);
+      if (stop) throw StoppedError("stopped on request while " + what + " were looked at");
+      throw Error(ExitCode::kInternal,
+                  "cannot look at " + what + ": no answer for " + HumanSeconds(kLookSeconds) + "; is a driver stuck?");
+    }
   }
   close(answer.read);
   int status = 0;

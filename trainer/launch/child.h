@@ -37,7 +37,8 @@ bool IsForkable();
 Child StartChild(const ChildOptions& options);
 
 // What `count` returns in a process of its own, which then ends: for what must not be opened here before a fork.
-// `what` names it in errors. Throws Error, with the code and message of what `count` has thrown.
+// `what` names it in errors. Throws Error, with the code and message of what `count` has thrown, or when it has not
+// returned in two minutes; StoppedError as soon as a blocked stop waits.
 int CountApart(const std::string& what, const std::function<int()>& count);
 
 }  // namespace trainyard

@@ -182,6 +182,10 @@ class Node {
     signalfd_siginfo info{};
     while (read(signal_fd, &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) continue;
+      if (info.ssi_signo == SIGTSTP) {
+        Suspend();
+        continue;
+      }
       const StopSignal now = StopSignalNow(static_cast<int>(info.ssi_signo), info.ssi_code);
       if (!first_stop_) {
         first_stop_ = now;
@@ -193,6 +197,16 @@ class Node {
         second_signal_ = now.number;
         KillAll();
       }
+    }
+  }
+
+  // Ctrl-Z: the ranks, which the terminal does not reach, rest as long as this process does.
+  void Suspend() const {
+    for (const int number : {SIGSTOP, SIGCONT}) {
+      for (const Rank& rank : ranks_) {
+        if (rank.running) kill(rank.child.pid, number);
+      }
+      if (number == SIGSTOP) raise(SIGSTOP);  // until fg, or bg
     }
   }
 
@@ -245,9 +259,8 @@ class Node {
       attempt_ = json["hello"]["attempt"].get<int64_t>();
       OpenLogs(json["hello"]["run_dir"].get<std::string>());
     } else if (json.contains("end")) {
-      const std::string before = std::exchange(rank.end_message, json["end"]["message"].get<std::string>());
+      rank.end_message = json["end"]["message"].get<std::string>();
       rank.end_code = json["end"]["code"].get<int>();
-      if (rank.end_message == before) return;  // said once more, at the end
       rank.output.Log(Format("trainyard: rank %d: %s\n", rank.end.rank, rank.end_message.c_str()));
     }
   }
@@ -355,17 +368,10 @@ class Node {
 int BlockSignals() {
   sigset_t set = StopSignalSet();
   sigaddset(&set, SIGCHLD);
+  sigaddset(&set, SIGTSTP);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-bool StopPending() {
-  sigset_t pending, asked;
-  const sigset_t signals = StopSignalSet();
-  sigpending(&pending);
-  sigandset(&asked, &pending, &signals);
-  return !sigisemptyset(&asked);
 }
 
 // Until the launchers of all nodes are done with the store: this node's is. Or until `stop`.
@@ -391,9 +397,11 @@ void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFa
   }
 }
 
-// What a signal has left, for whoever wonders what to do next.
+// What is left, for whoever wonders what to do next. A mistake of the configuration or of the data is mended first.
 std::string WhatIsLeft(const RankEnd& end) {
-  if (end.signal == 0) return "";
+  if (end.signal == 0 && (end.exit_code < static_cast<int>(ExitCode::kPeer) || end.checkpoint_step == 0 ||
+                          end.exit_code == static_cast<int>(ExitCode::kStopped)))
+    return "";
   return end.checkpoint_step > 0 ? Format("; step %lld is durable: the same command goes on from it",
                                           static_cast<long long>(end.checkpoint_step))
                                  : "; nothing is known to be durable: the same command goes on from what there is";

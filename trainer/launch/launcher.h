@@ -2,6 +2,7 @@
 //
 //   - Ranks are children in process groups of their own; only the launcher forwards a stop, and says
 //     so. A second one (base/stop_signal.h) kills them.
+//   - Ctrl-Z (SIGTSTP) stops the ranks and then the launcher; fg and bg go on with all of them.
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).
 //   - When one rank has ended with 0 the run is complete and durable. The others get 30 seconds to end as well, five
@@ -47,7 +48,7 @@ struct StoreFactory {
   std::function<std::unique_ptr<Store>(const std::string& address, int port)> connect;
 };
 
-// Returns the exit code. Blocks StopSignalSet and SIGCHLD in the calling thread for good: call it
+// Returns the exit code. Blocks StopSignalSet, SIGTSTP and SIGCHLD in the calling thread for good: call it
 // from main, before any thread is started and any device's driver opened. A stop that is pending when it is called is
 // obeyed. Throws ConfigError, PeerError (69: a port is in use), StoppedError before there are ranks.
 int Launch(const LaunchOptions& options, const StoreFactory& stores);

@@ -1,5 +1,7 @@
 #include "trainer/launch/preflight.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <string>
 
@@ -19,6 +21,12 @@ void RequireSensible(const NodeWorld& world) {
         Format("--nproc (PET_NPROC_PER_NODE): %d ranks are too many for this node; at most %d, eight a "
                "CPU (%s)",
                world.procs, most, cpus.why.c_str()));
+  // With fewer something fails somewhere, with whatever it makes of that.
+  constexpr rlim_t kFiles = 40;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kFiles)
+    throw ConfigError(Format("ulimit -n: %llu open files are not enough for ranks; at least %llu",
+                             static_cast<unsigned long long>(files.rlim_cur), static_cast<unsigned long long>(kFiles)));
 }
 
 void RequireRereadable(const std::string& path) {

@@ -9,7 +9,7 @@
 namespace trainyard {
 
 // Throws ConfigError when there are more ranks than the node's CPUs can mean: eight a CPU, and at
-// least 16.
+// least 16; or fewer open files than ranks need (ulimit -n).
 void RequireSensible(const NodeWorld& world);
 
 // Throws ConfigError for a configuration that is a pipe or a socket: the launcher and each rank read it, and what comes

@@ -80,9 +80,8 @@ World SlurmWorld() {
 void ReadNodesOf(int ranks, NodeWorld& node) {
   const int local = EnvInt(env::kLocalWorldSize, 1, kMaxRanks).value_or(1);
   if (node.procs != local)
-    throw ConfigError(
-        Format("--nproc (%s): %d is not allowed; %s is %d, and %s (1 where it is missing) says %d ranks a node",
-               env::kPetProcsPerNode, node.procs, env::kWorldSize, ranks, env::kLocalWorldSize, local));
+    throw ConfigError(Format("--nproc (%s): %d is not allowed; %s is %d, and %s (1 where it is missing) says %d a node",
+                             env::kPetProcsPerNode, node.procs, env::kWorldSize, ranks, env::kLocalWorldSize, local));
   if (ranks % local != 0)
     throw ConfigError(Format("%s: %d is not allowed; expected a multiple of %s, which is %d", env::kWorldSize, ranks,
                              env::kLocalWorldSize, local));

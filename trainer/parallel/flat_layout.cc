@@ -41,12 +41,6 @@ FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, int world, bool cu
   total_ = RoundUp(total_, kBlock * world_);
 }
 
-int64_t FlatLayout::num_parameters() const {
-  int64_t n = 0;
-  for (const ParameterSpec& parameter : parameters_) n += parameter.numel();
-  return n;
-}
-
 std::vector<Range> FlatLayout::Buckets(int64_t bucket_bytes) const {
   const int64_t unit = kBlock * world_;
   const auto elements = [&](int64_t bytes) { return std::max(unit, bytes / int64_t{sizeof(float)} / unit * unit); };

@@ -38,7 +38,6 @@ class FlatLayout {
   // Where parameter i lies, without its padding.
   Range range(size_t i) const { return ranges_[i]; }
   int64_t total() const { return total_; }  // elements, padding included; a multiple of 64 x world
-  int64_t num_parameters() const;           // elements, padding left out
   // Ascending; a unit whose parameters are not neighbours has several.
   const std::vector<UnitRun>& runs() const { return runs_; }
 

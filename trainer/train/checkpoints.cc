@@ -310,12 +310,8 @@ std::string FirstOf(const std::vector<std::string>& names) {
   return Join(std::span(names).first(kNamed)) + Format(" and %zu more", names.size() - kNamed);
 }
 
-}  // namespace
-
-void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick) try {
-  if (!fs::is_regular_file(LookAt(path))) throw ConfigError(field + ": " + path + ": no such file");
-  const SafetensorsFile file(path);
-  const ModelDeclaration& model = engine.declaration();
+// What in the file is not the model's: names and shapes. Empty when it fits.
+std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model) {
   std::set<std::string> known;
   for (const auto& [name, id] : model.aliases) known.insert(name);
   std::vector<std::string> missing, unexpected, shapes;
@@ -343,7 +339,17 @@ void LoadWeights(const std::string& field, const std::string& path, Engine& engi
   if (!missing.empty()) problems += "; missing: " + FirstOf(missing);
   if (!unexpected.empty()) problems += "; unexpected: " + FirstOf(unexpected);
   if (!shapes.empty()) problems += "; of another shape: " + FirstOf(shapes);
-  if (!problems.empty()) throw ConfigError(field + ": " + path + problems);
+  return problems;
+}
+
+}  // namespace
+
+void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick) try {
+  if (!fs::is_regular_file(LookAt(path))) throw ConfigError(field + ": " + path + ": no such file");
+  const SafetensorsFile file(path);
+  const ModelDeclaration& model = engine.declaration();
+  const std::string misfit = MisfitOf(file, model);
+  if (!misfit.empty()) throw ConfigError(field + ": " + path + misfit);
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     const std::vector<float> values = file.Floats(model.parameters[i].name, tick);
     RequireFinite(field + ": " + path + ": " + model.parameters[i].name, values);

@@ -180,7 +180,7 @@ class Decider {
       }
       if (out_.micro < *micro) why_micro = Format("a rank's share is %lld", static_cast<Long>(share));
     } else {
-      why_micro = AutoMicro(kept, share);
+      why_micro = AutoMicro(global.has_value(), share);
     }
     out_.accumulation = (share + out_.micro - 1) / out_.micro;
     Add("micro_batch", "micro-batch", out_.micro, micro ? Given("batch.micro") : Source::kAuto, why_micro);
@@ -213,18 +213,20 @@ class Decider {
     return why;
   }
 
-  // Sets the micro-batch; returns why. `kept`: the global batch was not chosen here.
-  std::string AutoMicro(bool kept, int64_t share) {
+  // Sets the micro-batch; returns why. `given`: the configuration names the global batch. One that a checkpoint kept
+  // was chosen as here, and is cut as it was then: the sums of a run that goes on have the order of one that never
+  // stopped.
+  std::string AutoMicro(bool given, int64_t share) {
     if (at_.whole_share) {
       out_.micro = share;
       return "the samples of a batch interact: a rank's whole share";
     }
     const int64_t of_class = MicroOfClass(hardware_);
-    const int64_t most = kept && hardware_.gpus.empty() ? kCpuMost : of_class;
+    const int64_t most = given && hardware_.gpus.empty() ? kCpuMost : of_class;
     const int64_t pieces = (share + most - 1) / most;
     const bool even = out_.global_batch % at_.world == 0;
     out_.micro = even ? LargestDivisor(share, most) : (share + pieces - 1) / pieces;
-    return out_.micro == of_class && !kept
+    return out_.micro == of_class && !given
                ? ClassReason()
                : Format("the %s of a rank's share of %lld that is not above %lld, %s",
                         even ? "largest divisor" : "most even cut", static_cast<Long>(share), static_cast<Long>(most),

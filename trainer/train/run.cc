@@ -100,14 +100,14 @@ void RunTraining(const Config& given, StatusPublisher& publisher, const Endings&
   RequireFeasible(config, grounds, *task);
   Session session = JoinWorld(config, task->dataset(), endings.named, [&publisher] { publisher.board().Alive(); });
   publisher.channel().SendHello(session.attempt, config.run.dir);
-  if (!session.predecessor.empty())
-    std::fprintf(stderr,
-                 "warning: %s is still alive; attempt %lld takes the run over, and that one will save "
-                 "nothing more and end\n",
-                 session.predecessor.c_str(), static_cast<long long>(session.attempt));
   publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");
   Resume resume = TakeOver(config, session);
+  if (!session.predecessor.empty())
+    std::fprintf(stderr,
+                 "warning: %s is still alive; attempt %lld takes the run over, and that one will save "
+                 "nothing more, and end within seconds\n",
+                 session.predecessor.c_str(), static_cast<long long>(session.attempt));
   if (world.rank == 0) session.marks.push_back(std::make_unique<RunningMark>(config.checkpoint.dir, session.attempt));
   TrainLoop loop(config, grounds, publisher, std::move(task), std::move(session), resume);
   resume.source.reset();
