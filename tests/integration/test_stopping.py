@@ -249,3 +249,20 @@ def test_a_save_that_waits_for_the_one_before_is_no_stall(tmp_path, data):
         harness.wait_until(waits, PATIENCE, f"the phase saving in {phases}")
     finally:
         harness.kill(launcher.pid)
+
+
+def test_ctrl_z_stops_the_ranks_too(long_job):
+    port = harness.free_port()
+    launcher = harness.start("launch", "--nproc", "2", "--config", long_job, TRAINYARD_STATUS_PORT=port)
+    try:
+        wait_for_training(port)
+        pids = [launcher.pid, *harness.ranks_of(launcher.pid).values()]
+        launcher.send_signal(signal.SIGTSTP)
+        harness.wait_until(lambda: all(harness.state(pid) == "T" for pid in pids), PATIENCE, "all to be stopped")
+        launcher.send_signal(signal.SIGCONT)  # fg
+        harness.wait_until(lambda: all(harness.state(pid) in "RSD" for pid in pids), PATIENCE, "all to go on")
+        wait_for_training(port)
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(timeout=PATIENCE) == 75
+    finally:
+        harness.kill(launcher.pid)
