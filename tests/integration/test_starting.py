@@ -269,8 +269,9 @@ def test_what_whoever_started_it_left_changes_nothing(job, tmp_path):
 
     result = subprocess.run([harness.BIN, "launch", "--nproc=2", "--config", config], env=harness.environment(), preexec_fn=ignore, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
-    result = subprocess.run(["bash", "-c", f'exec {harness.BIN_PATH} train --config {config} --set run.dir={tmp_path}/closed 2>&- >&- <&- 3<&- & sleep 0.1; '
-                             "for i in $(seq 600); do readlink /proc/$!/fd/{0,1,2}; kill -0 $! || break; sleep 0.1; done 2> /dev/null; wait $!"],
+    result = subprocess.run(["bash", "-c", f'exec {harness.BIN_PATH} train --config {config} --set run.dir={tmp_path}/closed 2>&- >&- <&- & '
+                             f"for i in $(seq 1000); do [ /proc/$!/exe -ef {harness.BIN_PATH} ] && readlink /proc/$!/fd/{{0,1,2}}; "
+                             "kill -0 $! || break; sleep 0.1; done 2> /dev/null; wait $!"],
                             env=harness.environment(), capture_output=True, text=True, timeout=120)
     assert result.returncode == 0 and set(result.stdout.split()) == {"/dev/null"}, result.stdout
 
