@@ -52,7 +52,7 @@ std::string LocalAddressTowards(const std::string& host) {
     if (no_ipv6 != 0) throw PeerError("MASTER_ADDR: cannot resolve " + host + ": " + gai_strerror(error));
     there = std::move(over_ipv6);
   }
-  const std::string address = LocalAddressTo(*there);
+  std::string address = LocalAddressTo(*there);
   if (address.empty()) throw PeerError("MASTER_ADDR: no route to " + host + ": " + std::strerror(errno));
   return address;
 }
