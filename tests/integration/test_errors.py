@@ -308,7 +308,7 @@ def test_a_home_directory_is_the_shells(tmp_path, data, job):
     for sets in ("run.dir=~/run", "checkpoint.dir=~/checkpoints", "data.path=~/data", "train.record=~/record", "init.from=~/weights", "checkpoint.resume=~/run"):
         result = harness.run("launch", "--config", harness.write_config(tmp_path / "job.json", harness.merged(harness.SMALL, data={"path": str(data)})), "--set", sets)
         field, value = sets.split("=")
-        expect(result, 64, f"{field}: {value} is not allowed; ~ is the shell's")
+        expect(result, 64, f"{field}: {value}: ~ is the shell's")
     expect(harness.run("synth", "language_model", "--out", "~/data"), 64, "~/data: ~ is the shell's")
 
 

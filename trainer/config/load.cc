@@ -179,11 +179,11 @@ void ResolvePaths(Config& c) {
   if (c.checkpoint.dir.empty()) c.checkpoint.dir = root;
   if (c.run.dir.empty()) c.run.dir = root.empty() ? "runs/" + c.task.name : root + "/run";
   const auto resolve = [](const char* field, std::string& path) {
-    if (path.starts_with("~"))
-      throw ConfigError(std::string(field) + ": " + path +
-                        " is not allowed; ~ is the shell's: write the path in full, or ./" + path +
-                        " for what has that name");
-    path = ResolveVolume(path).string();
+    try {
+      path = ResolveVolume(path).string();
+    } catch (const ConfigError& error) {
+      throw ConfigError(std::string(field) + ": " + error.what());
+    }
   };
   resolve("data.path", c.data.path);
   resolve("checkpoint.dir", c.checkpoint.dir);

@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,6 +16,7 @@
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/fork.h"
 #include "trainer/base/message.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
@@ -40,20 +39,6 @@ struct Pipe {
   }
   int read, write;
 };
-
-// In the child 0. The parent's buffered output is not the child's to write.
-pid_t Fork(const std::string& what) {
-  std::fflush(nullptr);
-  const pid_t parent = getpid(), pid = fork();
-  if (pid < 0)
-    throw Error(ExitCode::kInternal,
-                "cannot start " + what + ": " + std::strerror(errno) + "; the limits are " + kThreadLimits);
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(128 + SIGKILL);
-  }
-  return pid;
-}
 
 // The launcher's sockets and its ends of other ranks' pipes. A peer's death shows only where nobody else holds them.
 void CloseWhatExecWould() {
@@ -142,11 +127,15 @@ int CountApart(const std::string& what, const std::function<int()>& count) {
   int status = 0;
   waitpid(pid, &status, 0);
   if (status == 0 && !text.empty()) return std::atoi(text.c_str());
-  if (WIFSIGNALED(status)) text = Format("killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  if (text.empty()) text = Format("ended with exit code %d", WEXITSTATUS(status));
-  const bool said = WIFEXITED(status) && WEXITSTATUS(status) != 0;
-  throw Error(said ? static_cast<ExitCode>(WEXITSTATUS(status)) : ExitCode::kInternal,
-              "cannot look at " + what + ": " + text);
+  ExitCode code = ExitCode::kInternal;
+  if (WIFSIGNALED(status)) {
+    text = Format("killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  } else if (text.empty()) {
+    text = Format("ended with exit code %d", WEXITSTATUS(status));  // which is none of ours
+  } else {
+    code = static_cast<ExitCode>(WEXITSTATUS(status));
+  }
+  throw Error(code, "cannot look at " + what + ": " + text);
 }
 
 }  // namespace trainyard

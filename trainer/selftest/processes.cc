@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "trainer/base/clock.h"
 #include "trainer/base/error.h"
+#include "trainer/base/fork.h"
 #include "trainer/base/text.h"
 
 namespace trainyard::selftest {
@@ -33,13 +33,10 @@ void Send(int pipe, char kind, std::string line) {
 }  // namespace
 
 pid_t Fork(const std::function<bool()>& check) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw Error(ExitCode::kInternal, "cannot start a process");
+  const pid_t child = trainyard::Fork("a process of the selftest");
   if (child == 0) {
     bool good = false;
     try {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
       good = check();
     } catch (const std::exception& error) {
       std::fprintf(stderr, "trainyard: selftest: %s\n", error.what());
