@@ -83,17 +83,18 @@ OTHERS = {
     "optim.lr": ({"optim": {"lr": 0.1}}, 64, "optim.lr: 0.1, not 0.001"),
     "free": ({"checkpoint": {"every": 4}}, 64, "checkpoint.every: 4, not 0"),
     "samples": ({"data": {"path": "LESS"}}, 65, "952 for rank 0: every rank needs the same data"),
+    "tokens": ({"data": {"path": "OTHER"}}, 65, "rank 1 has other data than rank 0, of as many samples"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_rank_with_another_configuration_ends_the_start(tmp_path, other):
     """Each rank reads its own file, and in ddp nothing would fail: every replica would become another model."""
-    changes, code, message = json.loads(json.dumps(OTHERS[other]).replace("LESS", str(tmp_path / "less")))
-    for name, windows in (("all", 952), ("less", 900)):
+    changes, code, message = json.loads(json.dumps(OTHERS[other]).replace("LESS", str(tmp_path / "less")).replace("OTHER", str(tmp_path / "other")))
+    for name, windows, pair in (("all", 952, [1, 2]), ("less", 900, [1, 2]), ("other", 952, [2, 1])):
         (tmp_path / name).mkdir()
         for shard, count in (("train", windows), ("test", 64)):
-            harness.write_tokens(tmp_path / name / f"{shard}.tokens", [1, 2] * (8 * count) + [1], 16)
+            harness.write_tokens(tmp_path / name / f"{shard}.tokens", pair * (8 * count) + [1], 16)
     base = harness.merged(harness.SMALL_LANGUAGE_MODEL, data={"path": str(tmp_path / "all"), "test_shard": "test.tokens"}, run={"dir": str(tmp_path / "run")})
     harness.write_config(tmp_path / "0.json", base)
     harness.write_config(tmp_path / "1.json", harness.merged(base, **changes))

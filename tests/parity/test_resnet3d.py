@@ -57,6 +57,10 @@ def test_forward_is_monais(tmp_path, layers, width):
         theirs = model(torch.stack([volume(data / row["NIFTI Path"]) for row in rows]))[:, 0].tolist()
     curves = json.loads((tmp_path / "run/evaluation.json").read_text())["curves"]
     assert curves["Val/Risk"]["y"] == pytest.approx(theirs, abs=1e-5 * max(map(abs, theirs)))
+    lines = map(json.loads, (tmp_path / "run/log.jsonl").read_text().splitlines())
+    (histogram,) = (line for line in lines if line.get("histogram") == "Val/Risk")
+    assert sum(histogram["counts"]) == histogram["count"] == len(theirs)
+    assert [histogram["min"], histogram["max"]] == pytest.approx([min(theirs), max(theirs)], abs=1e-5 * max(map(abs, theirs)))
 
 
 def test_initialisation_is_monais(tmp_path):

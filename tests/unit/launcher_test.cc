@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -359,13 +358,6 @@ TEST_F(LauncherTest, LastWordsReplaceWhatIsThere) {
   EXPECT_EQ(WriteLastWords((directory_ / "no" / "words").string(), "x"), "cannot write the termination message to " +
                                                                              (directory_ / "no" / "words").string() +
                                                                              ": No such file or directory");
-}
-
-TEST(Within, AThingThatDoesNotComeBackIsLeftToItself) {
-  EXPECT_TRUE(Within(std::chrono::minutes(1), [] {}));
-  const auto never = std::make_shared<std::promise<void>>();
-  EXPECT_FALSE(Within(std::chrono::milliseconds(50), [never] { never->get_future().wait(); }));
-  never->set_value();
 }
 
 TEST_F(LauncherTest, AStopIsForwarded) {

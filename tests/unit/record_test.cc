@@ -39,6 +39,14 @@ TEST_F(RecordTest, TheLineOfTheContract) {
             "\"grad_norm\":\"nan\",\"lr\":0.001}\n");
 }
 
+TEST_F(RecordTest, WhatALostEndLeftIsKnown) {
+  EXPECT_EQ(Record(path_, 5, 2).kept_step(), std::nullopt);
+  Steps(1, 1, 5);
+  EXPECT_EQ(Record(path_, 9, 2).kept_step(), 5);
+  EXPECT_EQ(Record(path_, 3, 2).kept_step(), 3);
+  EXPECT_EQ(Record(path_, 0, 2).kept_step(), std::nullopt);
+}
+
 TEST_F(RecordTest, NothingButARecordIsTouched) {
   for (const std::string text : {"my thesis\n", "{\"step\":1}\n", "{\"attempt\":1}\n", "\n"}) {
     WriteFileAtomic(path_, text);

@@ -36,6 +36,7 @@ RankStatus Example(int rank) {
 TEST(RankStatus, JsonComesBack) {
   const RankStatus s = Example(1);
   EXPECT_EQ(RankStatus::FromJson(s.ToJson()).ToJson(), s.ToJson());
+  EXPECT_EQ(RankStatus::FromJson(s.ToJson()).ToStatusJson(), s.ToStatusJson());
   RankStatus nan = Example(0);
   nan.loss = NAN;  // null in JSON
   EXPECT_EQ(RankStatus::FromJson(nlohmann::json::parse(nan.ToJson().dump())).loss, std::nullopt);

@@ -23,6 +23,10 @@ constexpr size_t kPiece = 4 << 20;
   throw StorageError("cannot read " + path.string() + ": " + problem);
 }
 
+[[noreturn]] void Refuse(const std::filesystem::path& path, const std::string& problem) {
+  throw RefusedPathError("cannot read " + path.string() + ": " + problem);
+}
+
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path)
@@ -30,7 +34,7 @@ InputFile::InputFile(const std::filesystem::path& path)
       fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a FIFO would wait for its writer
   if (fd_ < 0) {
     if (!IsRefusal(errno)) Fail(path_, std::strerror(errno));
-    throw RefusedPathError("cannot read " + path_.string() + ": " + std::strerror(errno));
+    Refuse(path_, std::strerror(errno));
   }
   struct stat info {};
   if (fstat(fd_, &info) != 0) {
@@ -40,7 +44,7 @@ InputFile::InputFile(const std::filesystem::path& path)
   }
   if (!S_ISREG(info.st_mode)) {
     close(fd_);
-    throw RefusedPathError("cannot read " + path_.string() + ": not a regular file");
+    Refuse(path_, "not a regular file");
   }
   size_ = static_cast<uint64_t>(info.st_size);
   changed_ = info.st_mtim;
@@ -82,6 +86,16 @@ uint64_t InputFile::Checksum(const Tick& tick) const {
     hash.Update(part);
   }
   return hash.Digest();
+}
+
+uint64_t SizeOf(const std::filesystem::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    if (!IsRefusal(errno)) Fail(path, std::strerror(errno));
+    Refuse(path, std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) Refuse(path, "not a regular file");
+  return static_cast<uint64_t>(info.st_size);
 }
 
 }  // namespace trainyard

@@ -45,6 +45,9 @@ class InputFile {
   timespec changed_{};  // when it was opened
 };
 
+// Of a regular file, without opening it. Throws as InputFile does.
+uint64_t SizeOf(const std::filesystem::path& path);
+
 }  // namespace trainyard
 
 #endif  // TRAINYARD_TRAINER_BASE_INPUT_FILE_H_

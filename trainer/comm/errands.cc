@@ -1,7 +1,5 @@
 #include "trainer/comm/errands.h"
 
-#include <signal.h>
-
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -26,10 +24,6 @@ struct Errands::Shared {
   bool overdue = false;  // someone has given up waiting, and the call under way has not returned since
 
   void Run() {
-    // Signals are the other threads' business.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return stopping || !queue.empty(); });
@@ -58,12 +52,15 @@ struct Errands::Shared {
 Errands::Errands() : shared_(std::make_shared<Shared>()), thread_([shared = shared_] { shared->Run(); }) {}
 
 Errands::~Errands() {
-  std::unique_lock lock(shared_->mutex);
-  shared_->stopping = true;
-  shared_->changed.notify_all();
-  const bool overdue = shared_->overdue;
-  lock.unlock();
-  overdue ? thread_.detach() : thread_.join();
+  bool overdue = false;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    shared_->changed.notify_all();
+    overdue = shared_->overdue;
+  }
+  // One that is not has returned, and its thread is about to end.
+  thread_.WaitFor(std::chrono::seconds(overdue ? 0 : 1));
 }
 
 bool Errands::Do(std::function<void()> call, std::chrono::duration<double> patience) {

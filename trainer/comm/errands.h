@@ -5,7 +5,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <thread>
+
+#include "trainer/base/abandonable_thread.h"
 
 namespace trainyard {
 
@@ -27,7 +28,7 @@ class Errands {
   struct Shared;
 
   std::shared_ptr<Shared> shared_;  // the thread's as well
-  std::thread thread_;
+  AbandonableThread thread_;
 };
 
 }  // namespace trainyard

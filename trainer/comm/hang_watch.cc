@@ -38,8 +38,6 @@ struct HangWatch::Shared {
       }
       lock.lock();
     }
-    ended = true;
-    changed.notify_all();
   }
 
   void Look() {
@@ -101,7 +99,7 @@ struct HangWatch::Shared {
   FlightRecorder recorder;
   std::mutex mutex;
   std::condition_variable changed;
-  bool stopping = false, ended = false;
+  bool stopping = false;
   bool told = false, judged = false;  // the thread's
 };
 
@@ -110,12 +108,12 @@ HangWatch::HangWatch(std::shared_ptr<Store> store, int rank, int size, std::func
       thread_([shared = shared_] { shared->Run(); }) {}
 
 HangWatch::~HangWatch() {
-  std::unique_lock lock(shared_->mutex);
-  shared_->stopping = true;
-  shared_->changed.notify_all();
-  const bool ended = shared_->changed.wait_for(lock, kLook, [this] { return shared_->ended; });
-  lock.unlock();
-  ended ? thread_.join() : thread_.detach();
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    shared_->changed.notify_all();
+  }
+  thread_.WaitFor(kLook);
 }
 
 FlightRecorder& HangWatch::recorder() { return shared_->recorder; }

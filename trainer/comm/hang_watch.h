@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
+#include "trainer/base/abandonable_thread.h"
 #include "trainer/comm/flight_recorder.h"
 #include "trainer/comm/store.h"
 
@@ -39,7 +39,7 @@ class HangWatch {
   struct Shared;
 
   std::shared_ptr<Shared> shared_;  // the thread's as well
-  std::thread thread_;
+  AbandonableThread thread_;
 };
 
 }  // namespace trainyard

@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <future>
 #include <memory>
-#include <thread>
 
+#include "trainer/base/abandonable_thread.h"
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/comm/patience.h"
@@ -42,15 +41,14 @@ Resolution Resolve(const std::string& host, int port, int flags) {
   return {Addresses(found, freeaddrinfo), ""};
 }
 
-// A resolver cannot be interrupted, so a thread asks it; one that is never answered is left behind.
+// A resolver cannot be interrupted, so a thread asks it.
 Resolution ResolveMeanwhile(const std::string& host, int port, Clock::time_point end,
                             const std::function<void()>& check) {
   if (Resolution numeric = Resolve(host, port, AI_NUMERICHOST); numeric.addresses) return numeric;
-  auto promise = std::make_shared<std::promise<Resolution>>();
-  std::future<Resolution> future = promise->get_future();
-  std::thread([=] { promise->set_value(Resolve(host, port, 0)); }).detach();
+  const auto answer = std::make_shared<Resolution>();
+  const AbandonableThread resolver([=] { *answer = Resolve(host, port, 0); });
   while (Clock::now() < end) {
-    if (future.wait_for(kSlice) == std::future_status::ready) return future.get();
+    if (resolver.WaitFor(kSlice)) return *answer;
     check();
   }
   return {nullptr, "cannot resolve the name: no answer"};

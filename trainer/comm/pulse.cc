@@ -47,9 +47,6 @@ struct Pulse::Shared {
     }
     lock.unlock();
     SayLeft();
-    lock.lock();
-    ended = true;
-    changed.notify_all();
   }
 
   // No more beats are no sign of a frozen process, then.
@@ -66,7 +63,7 @@ struct Pulse::Shared {
   std::mutex mutex;
   std::condition_variable changed;
   int64_t beats = 0;  // that the store has answered
-  bool stopping = false, ended = false;
+  bool stopping = false;
 };
 
 Pulse::Pulse(std::shared_ptr<Store> store, int rank, int size)
@@ -75,13 +72,12 @@ Pulse::Pulse(std::shared_ptr<Store> store, int rank, int size)
       thread_([shared = shared_] { shared->Run(); }) {}
 
 Pulse::~Pulse() {
-  std::unique_lock lock(shared_->mutex);
-  shared_->stopping = true;
-  shared_->changed.notify_all();
-  const bool ended = shared_->changed.wait_for(lock, std::chrono::seconds(1), [this] { return shared_->ended; });
-  lock.unlock();
-  // One that waits for the store's host is left to itself.
-  ended ? thread_.join() : thread_.detach();
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    shared_->changed.notify_all();
+  }
+  thread_.WaitFor(std::chrono::seconds(1));
 }
 
 std::function<ProcessSign(int)> Pulse::Of(std::shared_ptr<Store> store) {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "trainer/base/abandonable_thread.h"
 #include "trainer/comm/signs_of_life.h"
 #include "trainer/comm/store.h"
 
@@ -42,7 +42,7 @@ class Pulse {
 
   const int size_;
   std::shared_ptr<Shared> shared_;  // the thread's as well
-  std::thread thread_;
+  AbandonableThread thread_;
 };
 
 }  // namespace trainyard

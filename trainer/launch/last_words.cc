@@ -1,18 +1,14 @@
 #include "trainer/launch/last_words.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <future>
 #include <memory>
-#include <system_error>
-#include <thread>
-#include <utility>
 
+#include "trainer/base/abandonable_thread.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -41,22 +37,6 @@ std::string Write(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
-
-bool Within(std::chrono::milliseconds patience, std::function<void()> call) {
-  const auto task = std::make_shared<std::packaged_task<void()>>(std::move(call));
-  const std::future<void> done = task->get_future();
-  try {
-    std::thread([task] {
-      sigset_t all;  // Signals are others' business.
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, nullptr);
-      (*task)();
-    }).detach();
-  } catch (const std::system_error&) {
-    (*task)();
-  }
-  return done.wait_for(patience) == std::future_status::ready;
-}
 
 std::string WriteLastWords(const std::string& path, const std::string& text) {
   const auto problem = std::make_shared<std::string>();

@@ -1,7 +1,6 @@
 #include "trainer/launch/log_writer.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,7 +67,7 @@ struct LogWriter::Shared {
   int64_t gap = 0;      // lines dropped since the last that was kept
   int64_t writing = 0;  // lines in the thread's hands
   std::string why;      // of the first that was lost
-  bool finishing = false, abandoned = false, done = false;
+  bool finishing = false, abandoned = false;
 
   void Lose(int64_t lines, const std::string& reason) {
     if (why.empty()) why = reason;
@@ -93,10 +92,6 @@ struct LogWriter::Shared {
 
   // On the thread of its own, which may outlive the LogWriter.
   void Run(const std::function<Taker()>& open) {
-    // Signals are the launcher's business, and a pipe that lost its reader is only an error here.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     Taker take;
     std::string problem;
     try {
@@ -118,17 +113,13 @@ struct LogWriter::Shared {
       writing = 0;
       changed.notify_all();
     }
-    take = nullptr;
-    const std::lock_guard lock(mutex);
-    done = true;
-    changed.notify_all();
   }
 };
 
 LogWriter::LogWriter(const LogOptions& options) : options_(options), shared_(std::make_shared<Shared>()) {}
 
 LogWriter::~LogWriter() {
-  if (!thread_.joinable()) return;
+  if (!thread_) return;
   Finish();
   Close();
 }
@@ -146,15 +137,15 @@ void LogWriter::Say(std::string_view text) {
 }
 
 void LogWriter::Open(const fs::path& path) {
-  if (thread_.joinable()) return;
+  if (thread_) return;
   name_ = path.string();
-  thread_ = std::thread([shared = shared_, path] { shared->Run([&] { return TakerOf(path); }); });
+  thread_.emplace([shared = shared_, path] { shared->Run([&] { return TakerOf(path); }); });
 }
 
 void LogWriter::Open(int fd, const std::string& name) {
-  if (thread_.joinable()) return;
+  if (thread_) return;
   name_ = name;
-  thread_ = std::thread(
+  thread_.emplace(
       [shared = shared_, fd] { shared->Run([fd] { return [fd](std::string_view text) { WriteAll(fd, text); }; }); });
 }
 
@@ -173,21 +164,17 @@ void LogWriter::Finish() {
 }
 
 std::string LogWriter::Close() {
-  if (!thread_.joinable()) return "";
-  std::unique_lock lock(shared_->mutex);
+  if (!thread_) return "";
+  const bool done = thread_->WaitUntil(deadline_);
+  thread_.reset();
+  const std::lock_guard lock(shared_->mutex);
   Shared& shared = *shared_;
-  const bool done = shared.changed.wait_until(lock, deadline_, [&] { return shared.done; });
   if (!done) {
     shared.abandoned = true;
     shared.Lose(shared.writing + LinesIn(shared.queue), kLate);
     shared.queue.clear();
   }
-  const int64_t lost = shared.lost;
-  const std::string why = shared.why;
-  lock.unlock();
-  // A thread in a system call that never returns cannot be joined; it ends with the process.
-  done ? thread_.join() : thread_.detach();
-  return Lacks(name_, lost, why);
+  return Lacks(name_, shared.lost, shared.why);
 }
 
 }  // namespace trainyard

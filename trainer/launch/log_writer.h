@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
+
+#include "trainer/base/abandonable_thread.h"
 
 namespace trainyard {
 
@@ -53,8 +55,8 @@ class LogWriter {
   LogOptions options_;
   std::string name_;
   std::chrono::steady_clock::time_point deadline_{};
-  std::shared_ptr<Shared> shared_;  // the thread's as well
-  std::thread thread_;
+  std::shared_ptr<Shared> shared_;           // the thread's as well
+  std::optional<AbandonableThread> thread_;  // none before it is open and once it is closed
 };
 
 }  // namespace trainyard

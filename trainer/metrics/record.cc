@@ -21,10 +21,11 @@ namespace {
   ThrowUnwritable("train.record: cannot write " + path.string(), errno);
 }
 
-bool IsOfStepUpTo(int64_t last_step, const std::string& line) {
+// Nothing where it is no line of a record.
+std::optional<int64_t> StepOf(const std::string& line) {
   const auto json = ParseJson(line);
-  return json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
-         json["step"].get<int64_t>() <= last_step;
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
+  return json["step"].get<int64_t>();
 }
 
 }  // namespace
@@ -53,15 +54,19 @@ void CheckRecordFile(const fs::path& path) try {
 Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner) : path_(path) {
   CheckRecordFile(path);
   const bool there = fs::is_regular_file(LookAt(path));
-  const auto is_a_step = [](const std::string& line) { return IsOfStepUpTo(INT64_MAX, line); };
+  const auto is_a_step = [](const std::string& line) { return StepOf(line).has_value(); };
   if (last_step == 0 && attempt == 1 && there && LeadingLines(InputFile(path), is_a_step) > 0)
     throw ConfigError("train.record: " + path.string() +
                       " is the record of another run, and would be overwritten: this one starts from scratch; name "
                       "another file, or remove it");
   if (there && access(path.c_str(), W_OK) != 0) RefuseToWrite(path);
-  if (there)
-    KeepLeadingLines(
-        path, [&](const std::string& line) { return IsOfStepUpTo(last_step, line); }, as_owner);
+  const auto stays = [&](const std::string& line) {
+    const std::optional<int64_t> step = StepOf(line);
+    if (!step || *step > last_step) return false;
+    kept_step_ = step;
+    return true;
+  };
+  if (there) KeepLeadingLines(path, stays, as_owner);
   file_ = std::fopen(path.c_str(), "abe");
   if (!file_) RefuseToWrite(path);
 }

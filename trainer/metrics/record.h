@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -36,10 +37,13 @@ class Record {
   Record& operator=(const Record&) = delete;
   // Throws StorageError.
   void Write(const RecordLine& line);
+  // Of the last line that was kept; nothing when none was. Less than `last_step`: lines are lost.
+  std::optional<int64_t> kept_step() const { return kept_step_; }
 
  private:
   std::filesystem::path path_;
   std::FILE* file_;
+  std::optional<int64_t> kept_step_;
 };
 
 }  // namespace trainyard

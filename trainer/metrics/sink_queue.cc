@@ -1,7 +1,5 @@
 #include "trainer/metrics/sink_queue.h"
 
-#include <signal.h>
-
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,7 +13,7 @@ struct SinkQueue::Shared {
   std::deque<std::shared_ptr<const Event>> queue;
   size_t bytes = 0;  // of the queue
   int64_t dropped = 0;
-  bool writing = false, finishing = false, abandoned = false, done = false;
+  bool writing = false, finishing = false, abandoned = false;
   bool failed = false;  // the first failure has been noted
   std::string failure;
 
@@ -39,10 +37,6 @@ struct SinkQueue::Shared {
 
   // On the thread of its own, which may outlive the SinkQueue.
   void Run(const Open& open) {
-    // Signals are the other threads' business, and a pipe that lost its reader is only an error here.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     std::unique_ptr<Sink> sink;
     std::string why;
     try {
@@ -63,20 +57,16 @@ struct SinkQueue::Shared {
       if (!written && !abandoned) Drop(1, why);
       writing = false;
     }
-    sink.reset();
-    const std::lock_guard lock(mutex);
-    done = true;
-    changed.notify_all();
   }
 };
 
 SinkQueue::SinkQueue(std::string name, Open open, const SinkOptions& options)
     : name_(std::move(name)), options_(options), shared_(std::make_shared<Shared>()) {
-  thread_ = std::thread([shared = shared_, open = std::move(open)] { shared->Run(open); });
+  thread_.emplace([shared = shared_, open = std::move(open)] { shared->Run(open); });
 }
 
 SinkQueue::~SinkQueue() {
-  if (!thread_.joinable()) return;
+  if (!thread_) return;
   Finish();
   Close();
 }
@@ -110,17 +100,14 @@ void SinkQueue::Finish() {
 }
 
 bool SinkQueue::Close() {
-  std::unique_lock lock(shared_->mutex);
-  const bool done = shared_->changed.wait_until(lock, deadline_, [&] { return shared_->done; });
-  if (!done) {
-    shared_->abandoned = true;
-    shared_->dropped += static_cast<int64_t>(shared_->queue.size()) + (shared_->writing ? 1 : 0);
-    shared_->queue.clear();
-  }
-  lock.unlock();
-  // A thread in a system call that never returns cannot be joined; it ends with the process.
-  done ? thread_.join() : thread_.detach();
-  return done;
+  const bool done = thread_->WaitUntil(deadline_);
+  thread_.reset();
+  if (done) return true;
+  const std::lock_guard lock(shared_->mutex);
+  shared_->abandoned = true;
+  shared_->dropped += static_cast<int64_t>(shared_->queue.size()) + (shared_->writing ? 1 : 0);
+  shared_->queue.clear();
+  return false;
 }
 
 }  // namespace trainyard

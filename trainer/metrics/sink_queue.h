@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
+#include "trainer/base/abandonable_thread.h"
 #include "trainer/metrics/event.h"
 
 namespace trainyard {
@@ -65,8 +66,8 @@ class SinkQueue {
   std::string name_;
   SinkOptions options_;
   std::chrono::steady_clock::time_point deadline_{};
-  std::shared_ptr<Shared> shared_;  // the thread's as well
-  std::thread thread_;
+  std::shared_ptr<Shared> shared_;           // the thread's as well
+  std::optional<AbandonableThread> thread_;  // none once it is closed
 };
 
 }  // namespace trainyard

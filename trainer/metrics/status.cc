@@ -176,6 +176,64 @@ const std::vector<MetricSpec>& Specs() {
   return specs;
 }
 
+template <class T>
+void Put(const T& value, Json& json) {
+  json = value;
+}
+template <class T>
+void Put(const std::optional<T>& value, Json& json) {
+  json = value ? Json(*value) : Json(nullptr);
+}
+template <class T>
+void Take(const Json& json, T& value) {
+  json.get_to(value);
+}
+template <class T>
+void Take(const Json& json, std::optional<T>& value) {
+  value = json.get<T>();
+}
+
+// Every field, by its name between a rank and its launcher, which are one build.
+template <class Status, class F>
+void ForEachField(Status& s, const F& field) {
+  field("job_uid", s.job_uid);
+  field("attempt", s.attempt);
+  field("rank", s.rank);
+  field("world", s.world);
+  field("phase", s.phase);
+  field("step", s.step);
+  field("total_steps", s.total_steps);
+  field("startup_step", s.startup.step);
+  field("rendezvous_seconds", s.startup.rendezvous_seconds);
+  field("first_step_seconds", s.startup.first_step_seconds);
+  field("last_progress_time", s.last_progress_time);
+  field("last_step_time", s.last_step_time);
+  field("samples_per_second", s.samples_per_second);
+  field("eta_seconds", s.eta_seconds);
+  field("loss", s.loss);
+  field("learning_rate", s.learning_rate);
+  field("grad_norm", s.grad_norm);
+  field("tokens_per_second", s.tokens_per_second);
+  field("mfu", s.mfu);
+  field("loss_scale", s.loss_scale);
+  field("host_memory_bytes", s.host_memory_bytes);
+  field("checkpoint_step", s.checkpoint.step);
+  field("checkpoint_time", s.checkpoint.time);
+  field("checkpoint_bytes", s.checkpoint.bytes);
+  field("checkpoint_durable", s.checkpoint.durable);
+  field("checkpoint_duration_seconds", s.checkpoint.duration_seconds);
+  field("checkpoint_stall_seconds", s.checkpoint_stall_seconds);
+  field("steps_ok", s.steps_ok);
+  field("steps_skipped", s.steps_skipped);
+  field("steps_nonfinite", s.steps_nonfinite);
+  field("micro_batch", s.micro_batch);
+  field("telemetry_dropped", s.telemetry_dropped);
+  field("phase_seconds", s.phase_seconds);
+  field("data_seconds", s.data_seconds);
+  field("cache_reads", s.cache_reads);
+  field("warnings", s.warnings);
+}
+
 }  // namespace
 
 double UnixTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -239,78 +297,18 @@ Json RankStatus::ToStatusJson() const {
 }
 
 Json RankStatus::ToJson() const {
-  Json json = ToStatusJson();
-  json["learning_rate"] = NullIfUnknown(learning_rate);
-  json["grad_norm"] = NullIfUnknown(grad_norm);
-  json["host_memory_bytes"] = NullIfUnknown(host_memory_bytes);
-  json["checkpoint"]["duration_seconds"] = NullIfUnknown(checkpoint.duration_seconds);
-  json["checkpoint_stall_seconds"] = checkpoint_stall_seconds;
-  json["steps_ok"] = steps_ok;
-  json["steps_skipped"] = steps_skipped;
-  json["steps_nonfinite"] = steps_nonfinite;
-  json["loss_scale"] = NullIfUnknown(loss_scale);
-  json["micro_batch"] = micro_batch;
-  json["telemetry_dropped"] = telemetry_dropped;
-  json["phase_seconds"] = phase_seconds;
-  json["data_seconds"] = data_seconds;
-  json["cache_reads"] = cache_reads;
-  json["tokens_per_second"] = NullIfUnknown(tokens_per_second);
-  json["mfu"] = NullIfUnknown(mfu);
+  Json json;
+  ForEachField(*this, [&](const char* name, const auto& value) { Put(value, json[name]); });
   return json;
 }
 
 RankStatus RankStatus::FromJson(const Json& json) {
-  RankStatus s;
-  // A loss that is not finite is null in JSON, as an unknown one.
-  auto read = [&](const Json& from, const char* key, auto& to) {
-    if (auto it = from.find(key); it != from.end() && !it->is_null()) it->get_to(to);
-  };
-  auto read_known = [](const Json& from, const char* key, std::optional<double>& to) {
-    if (auto it = from.find(key); it != from.end() && it->is_number()) to = it->get<double>();
-  };
-  read(json, "job_uid", s.job_uid);
-  read(json, "attempt", s.attempt);
-  read(json, "rank", s.rank);
-  read(json, "world", s.world);
-  read(json, "phase", s.phase);
-  read(json, "step", s.step);
-  read(json, "total_steps", s.total_steps);
-  if (const auto startup = json.find("startup"); startup != json.end()) {
-    if (const auto step = startup->find("step"); step != startup->end() && step->is_number_integer())
-      s.startup.step = step->get<int64_t>();
-    read_known(*startup, "rendezvous_seconds", s.startup.rendezvous_seconds);
-    read_known(*startup, "first_step_seconds", s.startup.first_step_seconds);
-  }
-  read_known(json, "last_step_time", s.last_step_time);
-  read(json, "last_progress_time", s.last_progress_time);
-  read_known(json, "samples_per_second", s.samples_per_second);
-  read_known(json, "eta_seconds", s.eta_seconds);
-  read_known(json, "loss", s.loss);
-  read_known(json, "learning_rate", s.learning_rate);
-  read_known(json, "grad_norm", s.grad_norm);
-  read_known(json, "host_memory_bytes", s.host_memory_bytes);
-  if (json.contains("checkpoint")) {
-    const Json& checkpoint = json["checkpoint"];
-    read(checkpoint, "step", s.checkpoint.step);
-    read(checkpoint, "time", s.checkpoint.time);
-    read(checkpoint, "bytes", s.checkpoint.bytes);
-    read(checkpoint, "durable", s.checkpoint.durable);
-    read_known(checkpoint, "duration_seconds", s.checkpoint.duration_seconds);
-  }
-  read(json, "checkpoint_stall_seconds", s.checkpoint_stall_seconds);
-  read(json, "steps_ok", s.steps_ok);
-  read(json, "steps_skipped", s.steps_skipped);
-  read(json, "steps_nonfinite", s.steps_nonfinite);
-  read_known(json, "loss_scale", s.loss_scale);
-  read(json, "micro_batch", s.micro_batch);
-  read(json, "telemetry_dropped", s.telemetry_dropped);
-  read(json, "phase_seconds", s.phase_seconds);
-  read(json, "data_seconds", s.data_seconds);
-  read(json, "cache_reads", s.cache_reads);
-  read_known(json, "tokens_per_second", s.tokens_per_second);
-  read_known(json, "mfu", s.mfu);
-  read(json, "warnings", s.warnings);
-  return s;
+  RankStatus status;
+  ForEachField(status, [&](const char* name, auto& value) {
+    // A loss that is not finite is null in JSON, as an unknown one.
+    if (const auto it = json.find(name); it != json.end() && !it->is_null()) Take(*it, value);
+  });
+  return status;
 }
 
 std::string Exposition(const std::vector<RankStatus>& ranks) {

@@ -104,8 +104,17 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
                                const std::function<void()>& change) { Fence::AsOwner(directory, writer, change); };
   OpenSinks(config, train, as_owner);
   telemetry_->Add(train.step, HParamsOf(config, plan, session.world.size));
-  if (records_) record_ = std::make_unique<Record>(config.train.record, train.step, attempt_, as_owner);
+  if (records_) OpenRecord(train.step, as_owner);
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
+}
+
+void Reporter::OpenRecord(int64_t step, const AsOwner& as_owner) {
+  record_ = std::make_unique<Record>(config_.train.record, step, attempt_, as_owner);
+  if (const auto kept = record_->kept_step(); kept && *kept < step)
+    Warn(
+        Format("train.record: %s has no lines of the steps %lld to %lld: they were not recorded, or lost with a "
+               "machine's power",
+               config_.train.record.c_str(), static_cast<long long>(*kept) + 1, static_cast<long long>(step)));
 }
 
 Reporter::~Reporter() {

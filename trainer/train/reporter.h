@@ -79,6 +79,7 @@ class Reporter {
   };
   Speed SpeedNow() const;
   void OpenSinks(const Config& config, const TrainState& train, const AsOwner& as_owner);
+  void OpenRecord(int64_t step, const AsOwner& as_owner);
   std::optional<double> Remaining(int64_t step, const PhaseClock& clock) const;
 
   const Config& config_;

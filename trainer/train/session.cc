@@ -50,7 +50,8 @@ void Claim(const Config& config, const Dataset& data, const Tick& tick, Session&
 Json CommonOf(const Config& config, const Dataset& data) {
   return {{"build", std::string(Build().version) + " (" + Build().commit + ")"},
           {"config", ToJson(config)},
-          {"samples", data.size()}};
+          {"samples", data.size()},
+          {"glance", data.glance()}};
 }
 
 // Throws ConfigError or DataError where this rank's is not rank 0's, which `first` is.
@@ -77,6 +78,11 @@ void RequireCommon(const Json& first, const Config& config, const Dataset& data,
   if (first["samples"] != mine["samples"])
     throw DataError(Format("data.path: %lld samples for rank %d and %lld for rank 0: every rank needs the same data",
                            mine["samples"].get<long long>(), rank, first["samples"].get<long long>()));
+  if (first["glance"] != mine["glance"])
+    throw DataError(
+        Format("data.path: rank %d has other data than rank 0, of as many samples: every rank needs the same "
+               "data",
+               rank));
 }
 
 // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <span>
 
@@ -51,6 +52,22 @@ void RequireVolume(const fs::path& path, const Volume& volume) {
     throw DataError(path.string() + Format(": an empty volume: every voxel is %g", static_cast<double>(*low)));
 }
 
+// Of the patients' names and what `of` makes of each file.
+std::string DigestOf(const std::vector<PatientFiles>& patients,
+                     const std::function<uint64_t(const fs::path& file)>& of) try {
+  Xxh3Stream hash;
+  for (const PatientFiles& patient : patients) {
+    hash.Update(std::as_bytes(std::span(patient.id)));
+    for (const fs::path& file : {patient.volume, patient.front, patient.side}) {
+      const std::array<uint64_t, 1> content = {of(file)};
+      hash.Update(std::as_bytes(std::span(content)));
+    }
+  }
+  return HexDigest(hash.Digest());
+} catch (const RefusedPathError& error) {
+  throw DataError(error.what());
+}
+
 }  // namespace
 
 std::vector<PatientFiles> FindPatients(const fs::path& path) try {
@@ -73,19 +90,11 @@ std::vector<PatientFiles> FindPatients(const fs::path& path) try {
   throw DataError(error.what());
 }
 
-std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick& tick) try {
-  Xxh3Stream hash;
-  for (const PatientFiles& patient : patients) {
-    hash.Update(std::as_bytes(std::span(patient.id)));
-    for (const fs::path& file : {patient.volume, patient.front, patient.side}) {
-      const std::array<uint64_t, 1> content = {InputFile(file).Checksum(tick)};
-      hash.Update(std::as_bytes(std::span(content)));
-    }
-  }
-  return HexDigest(hash.Digest());
-} catch (const RefusedPathError& error) {
-  throw DataError(error.what());
+std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick& tick) {
+  return DigestOf(patients, [&](const fs::path& file) { return InputFile(file).Checksum(tick); });
 }
+
+std::string GlanceOf(const std::vector<PatientFiles>& patients) { return DigestOf(patients, SizeOf); }
 
 Split SplitPatients(int64_t patients, double val_fraction, double test_fraction, uint64_t seed) {
   const auto part = [patients](double fraction) {

@@ -1,6 +1,7 @@
 #include "trainer/task/language_model/corpus.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -109,6 +110,20 @@ std::string Corpus::fingerprint(const Tick& tick) const {
     all_.Read(at, part);
     hash.Update(std::as_bytes(part));
     if (bar) bar->Update(at + std::ssize(part), "");
+  }
+  return HexDigest(hash.Digest());
+}
+
+std::string Corpus::glance() const {
+  constexpr int64_t kPlaces = 64, kTokens = 64;
+  const std::array<int64_t, 1> size = {size_};
+  Xxh3Stream hash;
+  hash.Update(std::as_bytes(std::span(size)));
+  std::vector<Token> tokens(static_cast<size_t>(std::min(kTokens, size_)));
+  const int64_t last = size_ - std::ssize(tokens);
+  for (int64_t place = 0; place < kPlaces; ++place) {
+    all_.Read(static_cast<int64_t>(static_cast<double>(last) / (kPlaces - 1) * static_cast<double>(place)), tokens);
+    hash.Update(std::as_bytes(std::span(tokens)));
   }
   return HexDigest(hash.Digest());
 }

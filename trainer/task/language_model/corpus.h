@@ -76,6 +76,8 @@ class Corpus {
   // progress on standard error where that takes long, and throws DataError for a token that is not below its file's
   // vocabulary, else as TokenFile::Read does; without it that is seen where a window is read.
   std::string fingerprint(const Tick& tick = {}) const;
+  // Of their number, and of some tokens at each of 64 places from the first to the last. Throws as fingerprint does.
+  std::string glance() const;
 
  private:
   std::filesystem::path path_;

@@ -125,19 +125,21 @@ Scaling Cohort::FitScaling() const {
   return scaling;
 }
 
-std::string Cohort::fingerprint(const Tick& tick) const {
-  std::vector<uint64_t> sums;
-  const auto add = [&](const fs::path& file) { sums.push_back(InputFile(file).Checksum(tick)); };
-  try {
-    add(table_);
-    for (const std::vector<Subject>* fold : {&train_, &val_}) {
-      for (const Subject& subject : *fold) add(subject.image);
-    }
-  } catch (const RefusedPathError& error) {
-    throw DataError(error.what());
+std::string Cohort::DigestOf(const std::function<uint64_t(const fs::path& image)>& of, const Tick& tick) const try {
+  std::vector<uint64_t> sums = {InputFile(table_).Checksum(tick)};
+  for (const std::vector<Subject>* fold : {&train_, &val_}) {
+    for (const Subject& subject : *fold) sums.push_back(of(subject.image));
   }
   return HexDigest(Xxh3Of(std::span<const uint64_t>(sums)));
+} catch (const RefusedPathError& error) {
+  throw DataError(error.what());
 }
+
+std::string Cohort::fingerprint(const Tick& tick) const {
+  return DigestOf([&](const fs::path& image) { return InputFile(image).Checksum(tick); }, tick);
+}
+
+std::string Cohort::glance() const { return DigestOf(SizeOf, {}); }
 
 void Cohort::FailImage(const Subject& subject, const std::string& problem) const {
   csv_.Fail(subject.row, image_, problem);

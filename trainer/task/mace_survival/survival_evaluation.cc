@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kGroup = 4;  // volumes of a forward: the same for every world size
 constexpr int64_t kMostThreads = 4;
+constexpr int kRiskBuckets = 30;
 
 // 0, 1, 2, ...
 class InOrder : public Order {
@@ -88,6 +89,7 @@ class SurvivalEvaluation : public Evaluation {
     const std::vector<RiskGroup> groups = ByThirds(Risks(0, val_), setup_.cohort.val());
     for (const RiskGroup& group : groups) artifacts.emplace_back(AsCurve("Val/Survival_" + group.name, group.survival));
     artifacts.emplace_back(PlotSurvival("Val/Survival", groups));
+    artifacts.emplace_back(HistogramOf("Val/Risk", Risks(0, val_), kRiskBuckets));
     if (!setup_.final) return artifacts;
     artifacts.emplace_back(AsCurve("Train/Baseline_hazard", Scores().baseline));
     Curve risks{"Val/Risk", {}, Risks(0, val_)};
