@@ -1,9 +1,11 @@
 """Starts that wait, are stopped, or fail before the first step: promptly, with one line that says why."""
 
+import csv
 import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -105,6 +107,45 @@ def test_a_rank_with_another_configuration_ends_the_start(tmp_path, other):
     output = finish(launchers[0], 69)
     assert "rank 1" in output and message in output, "rank 0 says why as well"
     assert not (tmp_path / "run/log.jsonl").exists()
+
+
+def later(folder):
+    """Another outcome of one subject."""
+    table = folder / "dataset.csv"
+    rows = list(csv.DictReader(table.open()))
+    row = next(row for row in rows if row["Fold_1"] == "train")
+    row["time"] = str(float(row["time"]) + 1)
+    with table.open("w", newline="") as out:
+        writer = csv.DictWriter(out, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def longer(folder):
+    """Another version of one file."""
+    image = min(folder.glob("*/*_pa_drr.png"))
+    image.write_bytes(image.read_bytes() + b"\0")
+
+
+@pytest.mark.parametrize("task, change", [("mace_survival", later), ("hybrid_vit_cascade", longer)])
+def test_a_rank_with_another_version_of_the_data_ends_the_start(tmp_path, task, change):
+    """As many samples; only their content differs. A copy elsewhere, with another table's bytes, is no other version."""
+    (tmp_path / "there").mkdir()
+    base = harness.merged(harness.SMALL_JOBS[task].make(tmp_path / "there"), run={"dir": str(tmp_path / "run")})
+    data = pathlib.Path(base["data"]["path"])
+    shutil.copytree(data, tmp_path / "here")
+    if (table := tmp_path / "here/dataset.csv").exists():
+        table.write_bytes(table.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    for number, path in ((0, data), (1, tmp_path / "here")):
+        harness.write_config(tmp_path / f"{number}.json", harness.merged(base, data={"path": str(path)}))
+    for code in (0, 65):
+        port = harness.free_port()
+        launchers = [node(tmp_path / f"{number}.json", number, port) for number in (0, 1)]
+        output = finish(launchers[1], code)
+        assert ("rank 1 has other data than rank 0" in output) == (code == 65), output
+        finish(launchers[0], 0 if code == 0 else 69)
+        shutil.rmtree(tmp_path / "run")
+        change(tmp_path / "here")
 
 
 def test_what_a_node_may_have_for_itself(tmp_path, data):

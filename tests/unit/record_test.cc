@@ -44,7 +44,8 @@ TEST_F(RecordTest, WhatALostEndLeftIsKnown) {
   Steps(1, 1, 5);
   EXPECT_EQ(Record(path_, 9, 2).kept_step(), 5);
   EXPECT_EQ(Record(path_, 3, 2).kept_step(), 3);
-  EXPECT_EQ(Record(path_, 0, 2).kept_step(), std::nullopt);
+  EXPECT_EQ(Record(path_, 0, 2).kept_step(), 0);
+  EXPECT_EQ(Record(path_, 4, 3).kept_step(), 0) << "an empty file has lost all of them";
 }
 
 TEST_F(RecordTest, NothingButARecordIsTouched) {

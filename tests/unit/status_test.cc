@@ -37,6 +37,25 @@ TEST(RankStatus, JsonComesBack) {
   const RankStatus s = Example(1);
   EXPECT_EQ(RankStatus::FromJson(s.ToJson()).ToJson(), s.ToJson());
   EXPECT_EQ(RankStatus::FromJson(s.ToJson()).ToStatusJson(), s.ToStatusJson());
+  RankStatus full = s;
+  full.last_step_time = full.samples_per_second = full.eta_seconds = full.loss = full.learning_rate = full.grad_norm =
+      3;
+  full.tokens_per_second = full.mfu = full.loss_scale = full.host_memory_bytes = 4;
+  full.checkpoint.step = full.checkpoint.time = 5;
+  full.checkpoint.durable = true;
+  full.checkpoint.duration_seconds = full.checkpoint_stall_seconds = 6;
+  full.checkpoint.bytes = 7;
+  full.steps_ok = full.steps_skipped = full.steps_nonfinite = full.micro_batch = 8;
+  full.telemetry_dropped = full.cache_reads = {{"x", 9}};
+  full.data_seconds = {{"read", 10}, {"wait", 11}};
+  const RankStatus back = RankStatus::FromJson(full.ToJson());
+  EXPECT_EQ(back.ToStatusJson(), full.ToStatusJson());
+  // The age of a checkpoint moves on between the two.
+  const auto but_the_age = [](const std::string& text) {
+    const size_t at = text.find("trainyard_checkpoint_age_seconds{");
+    return text.substr(0, at) + text.substr(text.find('\n', at));
+  };
+  EXPECT_EQ(but_the_age(Exposition({back})), but_the_age(Exposition({full})));
   RankStatus nan = Example(0);
   nan.loss = NAN;  // null in JSON
   EXPECT_EQ(RankStatus::FromJson(nlohmann::json::parse(nan.ToJson().dump())).loss, std::nullopt);

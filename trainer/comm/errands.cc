@@ -59,7 +59,7 @@ Errands::~Errands() {
     shared_->changed.notify_all();
     overdue = shared_->overdue;
   }
-  // One that is not has returned, and its thread is about to end.
+  // Unless a call is overdue the thread has nothing to do but end.
   thread_.WaitFor(std::chrono::seconds(overdue ? 0 : 1));
 }
 

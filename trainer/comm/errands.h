@@ -14,7 +14,7 @@ namespace trainyard {
 class Errands {
  public:
   Errands();
-  // A call that has not returned is left behind with its thread, which ends with the process.
+  // Takes a second at most. A call that has not returned is left behind with its thread, which ends with the process.
   ~Errands();
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;

@@ -66,7 +66,10 @@ Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const A
     kept_step_ = step;
     return true;
   };
-  if (there) KeepLeadingLines(path, stays, as_owner);
+  if (there) {
+    kept_step_ = 0;
+    KeepLeadingLines(path, stays, as_owner);
+  }
   file_ = std::fopen(path.c_str(), "abe");
   if (!file_) RefuseToWrite(path);
 }

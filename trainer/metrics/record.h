@@ -37,7 +37,8 @@ class Record {
   Record& operator=(const Record&) = delete;
   // Throws StorageError.
   void Write(const RecordLine& line);
-  // Of the last line that was kept; nothing when none was. Less than `last_step`: lines are lost.
+  // Of the last line that was kept, 0 where none was; nothing when there was no file. Less than `last_step`: lines are
+  // missing.
   std::optional<int64_t> kept_step() const { return kept_step_; }
 
  private:

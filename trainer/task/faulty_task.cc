@@ -78,7 +78,7 @@ class FaultyDataset : public Dataset {
   FaultyDataset(const Dataset& inner, Fault& fault) : inner_(inner), fault_(fault) {}
   int64_t size() const override { return inner_.size(); }
   std::string fingerprint(const Tick& tick) const override { return inner_.fingerprint(tick); }
-  std::string glance() const override { return inner_.glance(); }
+  std::string glance(const Tick& tick) const override { return inner_.glance(tick); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     if (fault_.Due(Place::kLoader) || fault_.DueFromNowOn(Place::kDisk)) throw DataError(fault_.Message());
     return inner_.Read(key);

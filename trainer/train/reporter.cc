@@ -104,8 +104,8 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
                                const std::function<void()>& change) { Fence::AsOwner(directory, writer, change); };
   OpenSinks(config, train, as_owner);
   telemetry_->Add(train.step, HParamsOf(config, plan, session.world.size));
-  if (records_) OpenRecord(train.step, as_owner);
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
+  if (records_) OpenRecord(train.step, as_owner);
 }
 
 void Reporter::OpenRecord(int64_t step, const AsOwner& as_owner) {

@@ -50,12 +50,11 @@ void Claim(const Config& config, const Dataset& data, const Tick& tick, Session&
 Json CommonOf(const Config& config, const Dataset& data) {
   return {{"build", std::string(Build().version) + " (" + Build().commit + ")"},
           {"config", ToJson(config)},
-          {"samples", data.size()},
-          {"glance", data.glance()}};
+          {"samples", data.size()}};
 }
 
-// Throws ConfigError or DataError where this rank's is not rank 0's, which `first` is.
-void RequireCommon(const Json& first, const Config& config, const Dataset& data, int rank) {
+// Throws ConfigError or DataError where this rank's is not rank 0's, which `first` is, with its glance at the data.
+void RequireCommon(const Json& first, const Config& config, const Dataset& data, const Tick& tick, int rank) {
   const Json mine = CommonOf(config, data);
   if (first["build"] != mine["build"])
     throw ConfigError(Format("rank %d is trainyard %s and rank 0 is %s: the ranks of a run need one image", rank,
@@ -78,7 +77,7 @@ void RequireCommon(const Json& first, const Config& config, const Dataset& data,
   if (first["samples"] != mine["samples"])
     throw DataError(Format("data.path: %lld samples for rank %d and %lld for rank 0: every rank needs the same data",
                            mine["samples"].get<long long>(), rank, first["samples"].get<long long>()));
-  if (first["glance"] != mine["glance"])
+  if (first["glance"] != data.glance(tick))
     throw DataError(
         Format("data.path: rank %d has other data than rank 0, of as many samples: every rank needs the same "
                "data",
@@ -113,16 +112,18 @@ void JoinAlone(const Config& config, const Dataset& data, Session& session) {
 
 // Rank 0 claims, and says which attempt this is; the others compare what they have with rank 0's, and take that.
 void ClaimTogether(const Config& config, const Dataset& data, SignsOfLife& signs, Store& store, Session& session) {
+  const Tick tick = [&] { signs.Beat(); };
   if (session.world.rank == 0) {
-    Claim(
-        config, data, [&] { signs.Beat(); }, session);
+    const std::string glance = data.glance(tick);
+    Claim(config, data, tick, session);
     Json claimed = CommonOf(config, data);
+    claimed["glance"] = glance;
     claimed["uid"] = session.job_uid;
     claimed["attempt"] = session.attempt;
     store.Set("claim/attempt", claimed.dump());
   } else {
     const Json claimed = Json::parse(signs.Wait("attempt", 0, "rank 0 to claim the run directory"));
-    RequireCommon(claimed, config, data, session.world.rank);
+    RequireCommon(claimed, config, data, tick, session.world.rank);
     WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
   }
 }

@@ -42,7 +42,6 @@ class WindowDataset : public Dataset {
       : histories_(histories), windows_(histories, set.train, set.tasks, options) {}
   int64_t size() const override { return windows_.size(); }
   std::string fingerprint(const Tick&) const override { return histories_.Fingerprint(); }
-  std::string glance() const override { return histories_.Fingerprint(); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     return std::make_unique<WindowSample>(windows_.at(key.id));
   }

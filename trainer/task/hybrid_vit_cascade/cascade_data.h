@@ -77,7 +77,7 @@ class TrainingSet : public Dataset {
       : patients_(patients), augment_(options.augment), intensity_(options.intensity), first_(first) {}
   int64_t size() const override { return std::ssize(patients_.split().train); }
   std::string fingerprint(const Tick& tick) const override { return FingerprintOf(patients_.files(), tick); }
-  std::string glance() const override { return GlanceOf(patients_.files()); }
+  std::string glance(const Tick& tick) const override { return GlanceOf(patients_.files(), tick); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override;
   uint64_t Hash(const Sample& sample) const override;
 

@@ -94,7 +94,12 @@ std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick&
   return DigestOf(patients, [&](const fs::path& file) { return InputFile(file).Checksum(tick); });
 }
 
-std::string GlanceOf(const std::vector<PatientFiles>& patients) { return DigestOf(patients, SizeOf); }
+std::string GlanceOf(const std::vector<PatientFiles>& patients, const Tick& tick) {
+  return DigestOf(patients, [&](const fs::path& file) {
+    if (tick) tick();
+    return SizeOf(file);
+  });
+}
 
 Split SplitPatients(int64_t patients, double val_fraction, double test_fraction, uint64_t seed) {
   const auto part = [patients](double fraction) {

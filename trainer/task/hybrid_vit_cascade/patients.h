@@ -27,7 +27,7 @@ std::vector<PatientFiles> FindPatients(const std::filesystem::path& path);
 // xxh3 of the names and contents of all their files. Throws DataError.
 std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick& tick);
 // Of their names and the sizes of the files. Throws as FingerprintOf does.
-std::string GlanceOf(const std::vector<PatientFiles>& patients);
+std::string GlanceOf(const std::vector<PatientFiles>& patients, const Tick& tick);
 
 // Indices of patients.
 struct Split {

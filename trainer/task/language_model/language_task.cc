@@ -30,7 +30,7 @@ class TokenDataset : public Dataset {
     RequireTruthOf(corpus_.path(), fingerprint);
     return fingerprint;
   }
-  std::string glance() const override { return corpus_.glance(); }
+  std::string glance(const Tick&) const override { return corpus_.glance(); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     return std::make_unique<TokenSample>(windows_.Read(key.id));
   }

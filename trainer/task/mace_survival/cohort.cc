@@ -125,21 +125,32 @@ Scaling Cohort::FitScaling() const {
   return scaling;
 }
 
-std::string Cohort::DigestOf(const std::function<uint64_t(const fs::path& image)>& of, const Tick& tick) const try {
+std::string Cohort::fingerprint(const Tick& tick) const try {
   std::vector<uint64_t> sums = {InputFile(table_).Checksum(tick)};
   for (const std::vector<Subject>* fold : {&train_, &val_}) {
-    for (const Subject& subject : *fold) sums.push_back(of(subject.image));
+    for (const Subject& subject : *fold) sums.push_back(InputFile(subject.image).Checksum(tick));
   }
   return HexDigest(Xxh3Of(std::span<const uint64_t>(sums)));
 } catch (const RefusedPathError& error) {
   throw DataError(error.what());
 }
 
-std::string Cohort::fingerprint(const Tick& tick) const {
-  return DigestOf([&](const fs::path& image) { return InputFile(image).Checksum(tick); }, tick);
+std::string Cohort::glance(const Tick& tick) const try {
+  Xxh3Stream hash;
+  for (const std::vector<Subject>* fold : {&train_, &val_}) {
+    for (const Subject& subject : *fold) {
+      if (tick) tick();
+      const double outcome[] = {subject.outcome.time, subject.outcome.event ? 1.0 : 0.0};
+      const uint64_t size[] = {SizeOf(subject.image)};
+      hash.Update(std::as_bytes(std::span(outcome)));
+      hash.Update(std::as_bytes(std::span(subject.features)));
+      hash.Update(std::as_bytes(std::span(size)));
+    }
+  }
+  return HexDigest(hash.Digest());
+} catch (const RefusedPathError& error) {
+  throw DataError(error.what());
 }
-
-std::string Cohort::glance() const { return DigestOf(SizeOf, {}); }
 
 void Cohort::FailImage(const Subject& subject, const std::string& problem) const {
   csv_.Fail(subject.row, image_, problem);

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,15 +54,13 @@ class Cohort {
 
   // Of the table and of every volume. Throws DataError.
   std::string fingerprint(const Tick& tick) const;
-  // Of the table, and of every volume's size. Throws DataError.
-  std::string glance() const;
+  // Of every subject's outcome and features and the size of its volume, wherever that lies. Throws DataError.
+  std::string glance(const Tick& tick) const;
 
   // Throws DataError: what is wrong with a subject's volume, and in which line of which table it stands.
   [[noreturn]] void FailImage(const Subject& subject, const std::string& problem) const;
 
  private:
-  // Of the table's content and what `of` makes of each volume.
-  std::string DigestOf(const std::function<uint64_t(const std::filesystem::path& image)>& of, const Tick& tick) const;
   void ReadFeatureColumns(const CohortColumns& columns);
   void ReadRow(int64_t row, const CohortColumns& columns);
 

@@ -30,7 +30,7 @@ class Volumes : public Dataset {
   }
   int64_t size() const override { return std::ssize(subjects_); }
   std::string fingerprint(const Tick& tick) const override { return cohort_.fingerprint(tick); }
-  std::string glance() const override { return cohort_.glance(); }
+  std::string glance(const Tick& tick) const override { return cohort_.glance(tick); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
     const Subject& subject = SubjectOf(key.id);
     auto sample = std::make_unique<VolumeSample>();
