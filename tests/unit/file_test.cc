@@ -10,6 +10,7 @@
 #include "trainer/base/error.h"
 #include "trainer/base/hash.h"
 #include "trainer/base/input_file.h"
+#include "trainer/base/remove_folder.h"
 #include "trainer/base/temporary_name.h"
 
 namespace trainyard {
@@ -85,6 +86,11 @@ TEST_F(FileTest, WhatWasRefusedIsAMistakeAndWhatGotNoAnswerIsTheStorages) {
   WriteFileAtomic(file, "one");
   EXPECT_THROW(InputFile(directory_ / "none"), RefusedPathError);
   EXPECT_THROW(InputFile{directory_}, RefusedPathError);
+  EXPECT_EQ(SizeOf(file), 3);
+  EXPECT_THROW(SizeOf(directory_ / "none"), RefusedPathError);
+  EXPECT_THROW(SizeOf(directory_), RefusedPathError);
+  fs::create_symlink("loop", directory_ / "loop");
+  EXPECT_THROW(InputFile{directory_ / "loop"}, RefusedPathError) << "no wait mends it";
   EXPECT_THROW(RequireWritableDirectory(file / "below", "run.dir"), ConfigError);
   const NoDescriptorLeft none;
   try {
@@ -95,6 +101,23 @@ TEST_F(FileTest, WhatWasRefusedIsAMistakeAndWhatGotNoAnswerIsTheStorages) {
   } catch (const StorageError&) {
   }
   EXPECT_THROW(RequireWritableDirectory(directory_, "run.dir"), StorageError);
+}
+
+// A step that was archived and linked back, or a link in a copy that a stranger made.
+TEST_F(FileTest, OfALinkTheLinkIsRemoved) {
+  fs::create_directories(directory_ / "archive" / "below");
+  WriteFileAtomic(directory_ / "archive" / "precious", "1");
+  fs::create_directories(directory_ / "step");
+  fs::create_directory_symlink(directory_ / "archive", directory_ / "link");
+  fs::create_directory_symlink(directory_ / "archive", directory_ / "step" / "link");
+  int ticks = 0;
+  for (const char* name : {"link", "step", "step"})
+    EXPECT_FALSE(RemoveFolder(directory_ / name, [&] { ++ticks; })) << name;
+  EXPECT_EQ(ticks, 1);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(directory_ / "link")));
+  EXPECT_FALSE(fs::exists(directory_ / "step"));
+  EXPECT_EQ(ReadFile(directory_ / "archive" / "precious"), "1");
+  EXPECT_TRUE(fs::exists(directory_ / "archive" / "below"));
 }
 
 TEST_F(FileTest, LongestVolumeWins) {

@@ -48,6 +48,35 @@ TEST_F(LeadingLinesTest, WholeLinesUpToTheFirstThatGoes) {
   }
 }
 
+TEST_F(LeadingLinesTest, ADamagedLineTakesNothingWithItThatStays) {
+  const fs::path path = directory_ / "lines";
+  const auto stays = [](const std::string& line) -> std::optional<bool> {
+    return line == "?" ? std::nullopt : std::optional(line != "end");
+  };
+  for (const auto& [kept, rest] : std::vector<std::pair<std::string, std::string>>{
+           {"a\n?\n?\nb\n", ""}, {"a\n", "?\n"}, {"?\na\n", "?\nend\nb\n"}, {"", "?\n?\n"}}) {
+    WriteFileAtomic(path, kept + rest);
+    KeepLeadingLines(path, stays);
+    EXPECT_EQ(ReadFile(path), kept);
+  }
+}
+
+// As of a log and a record of which a byte was turned over.
+TEST_F(LeadingLinesTest, ALogAndARecordGoOnBehindADamagedLine) {
+  const fs::path log = directory_ / "log.jsonl", record = directory_ / "record";
+  std::string lines;
+  for (const char* step : {"1", "2", "3", "4"})
+    lines +=
+        std::string("{\"attempt\":1,\"step\":") + step + ",\"samples\":[],\"input_xxh3\":\"0\",\"train/loss\":1}\n";
+  const size_t line = lines.size() / 4;
+  lines[line] = '\xff';
+  for (const fs::path& path : {log, record}) WriteFileAtomic(path, lines);
+  OpenJsonLines({directory_, 3});
+  EXPECT_EQ(Record(record, 3, 2).kept_step(), 3);
+  EXPECT_EQ(ReadFile(log), lines.substr(0, 3 * line));
+  EXPECT_EQ(ReadFile(record), lines.substr(0, 3 * line));
+}
+
 TEST_F(LeadingLinesTest, AFileThatCannotBeReadToItsEndIsNotAShorterOne) {
   const fs::path path = directory_ / "lines";
   WriteFileAtomic(path, "a\nb\nc\n");

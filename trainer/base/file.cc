@@ -62,6 +62,7 @@ bool IsRefusal(int error) {
     case ENOTDIR:
     case EISDIR:
     case ENAMETOOLONG:
+    case ELOOP:
       return true;
     default:
       return false;

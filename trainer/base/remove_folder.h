@@ -9,7 +9,8 @@
 namespace trainyard {
 
 // Removes a folder and what lies in it. `tick` is called before each file: large ones take a network file system a
-// while each. Returns the first error, and goes on after it; what is not there is none. Throws only what `tick` does.
+// while each. Of a link the link alone: what it leads to may be somebody's archive, or hostile. Returns the first
+// error, and goes on after it; what is not there is none. Throws only what `tick` does.
 std::error_code RemoveFolder(const std::filesystem::path& path, const std::function<void()>& tick);
 
 }  // namespace trainyard

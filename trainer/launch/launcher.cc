@@ -325,9 +325,9 @@ class Node {
   void KillStragglers() {
     if (first_failure_ == 0 || killing_ > 0 || SteadySeconds() - first_failure_ <= kCollectSeconds || !AnyRunning())
       return;
-    terminal_.Say(
-        Format("launch: %s after the first failure these ranks did not end by themselves, and were killed: %s\n",
-               HumanSeconds(kCollectSeconds).c_str(), Running().c_str()));
+    terminal_.Say(Format("launch: %s after the first %s these ranks did not end by themselves, and were killed: %s\n",
+                         HumanSeconds(kCollectSeconds).c_str(), first_stop_ ? "had ended" : "failure",
+                         Running().c_str()));
     KillAll();
   }
 

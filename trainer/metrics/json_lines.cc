@@ -21,10 +21,10 @@ std::string Numbers(const std::vector<double>& values) {
   return text.empty() ? "[]" : text + "]";
 }
 
-// Whether the line stays: it is whole, and what it tells of is not done again.
-bool Stays(const std::string& line, const JsonLinesOptions& options) {
+// Whether the line stays: what it tells of is not done again.
+std::optional<bool> IsNotDoneAgain(const std::string& line, const JsonLinesOptions& options) {
   const Json json = ParseJson(line);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return false;
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
   const auto step = json["step"].get<int64_t>();
   const bool of_evaluation = !json.contains("train/loss");
   return step < options.first_step || (step == options.first_step && !(options.repeats_evaluation && of_evaluation));
@@ -33,7 +33,7 @@ bool Stays(const std::string& line, const JsonLinesOptions& options) {
 void CutWhatIsDoneAgain(const fs::path& path, const JsonLinesOptions& options) {
   if (!fs::is_regular_file(LookAt(path))) return;
   KeepLeadingLines(
-      path, [&](const std::string& line) { return Stays(line, options); }, options.as_owner);
+      path, [&](const std::string& line) { return IsNotDoneAgain(line, options); }, options.as_owner);
 }
 
 class JsonLines : public Sink {

@@ -12,8 +12,8 @@ constexpr uint64_t kPiece = 1 << 20;
 
 }  // namespace
 
-uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std::string& line)>& stays) {
-  uint64_t kept = 0;
+uint64_t LeadingLines(const InputFile& file, const Stays& stays) {
+  uint64_t kept = 0, seen = 0;
   std::string piece, line;
   for (uint64_t offset = 0; offset < file.size(); offset += piece.size()) {
     piece.resize(static_cast<size_t>(std::min(kPiece, file.size() - offset)));
@@ -21,8 +21,10 @@ uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std:
     size_t begin = 0;
     for (size_t end; (end = piece.find('\n', begin)) != std::string::npos; begin = end + 1) {
       line.append(piece, begin, end - begin);
-      if (!stays(line)) return kept;
-      kept += line.size() + 1;
+      seen += line.size() + 1;
+      const std::optional<bool> fate = stays(line);
+      if (fate == false) return kept;
+      if (fate) kept = seen;
       line.clear();
     }
     line.append(piece, begin);
@@ -30,8 +32,7 @@ uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std:
   return kept;
 }
 
-void KeepLeadingLines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays,
-                      const AsOwner& as_owner) {
+void KeepLeadingLines(const std::filesystem::path& path, const Stays& stays, const AsOwner& as_owner) {
   const fs::path target = fs::canonical(path);  // a link stays one
   const InputFile file(target);
   const uint64_t kept = LeadingLines(file, stays);

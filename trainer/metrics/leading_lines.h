@@ -4,23 +4,27 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "trainer/base/input_file.h"
 
 namespace trainyard {
 
-// The length of the leading lines that are whole and that `stays` takes. Throws StorageError when the file cannot be
-// read up to there: what could not be seen must not be cut.
-uint64_t LeadingLines(const InputFile& file, const std::function<bool(const std::string& line)>& stays);
+// Whether a line stays; the first that does not ends them. Nothing: it cannot be read. It stays where one that does is
+// behind it, for a damaged byte must not take with it what was written after.
+using Stays = std::function<std::optional<bool>(const std::string& line)>;
+
+// The length of the leading lines that are whole and that stay. Throws StorageError when the file cannot be read up to
+// there: what could not be seen must not be cut.
+uint64_t LeadingLines(const InputFile& file, const Stays& stays);
 
 // Makes a change only while the run is the caller's own, or throws. Empty: nobody else may have it.
 using AsOwner = std::function<void(const std::function<void()>& change)>;
 
 // Puts a file of those lines alone into its place: what an older attempt, which has the one before open and is still
 // alive, adds to that is not in this one. Throws StorageError, or what `as_owner` throws; then nothing was changed.
-void KeepLeadingLines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays,
-                      const AsOwner& as_owner = {});
+void KeepLeadingLines(const std::filesystem::path& path, const Stays& stays, const AsOwner& as_owner = {});
 
 }  // namespace trainyard
 

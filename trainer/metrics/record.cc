@@ -60,9 +60,10 @@ Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const A
                       " is the record of another run, and would be overwritten: this one starts from scratch; name "
                       "another file, or remove it");
   if (there && access(path.c_str(), W_OK) != 0) RefuseToWrite(path);
-  const auto stays = [&](const std::string& line) {
+  const auto stays = [&](const std::string& line) -> std::optional<bool> {
     const std::optional<int64_t> step = StepOf(line);
-    if (!step || *step > last_step) return false;
+    if (!step) return std::nullopt;
+    if (*step > last_step) return false;
     kept_step_ = step;
     return true;
   };

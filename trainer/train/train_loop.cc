@@ -161,6 +161,11 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
   if (resume.step > 0 && !resume.has_averages && stage().config.optim.ema_decay)
     reporter_.Warn("optim.ema_decay: the checkpoint holds no averages; they begin with its weights");
   for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
+  if (!config.train.early_stop.metric.empty() && train_.stage + 1 < std::ssize(stages_))
+    reporter_.Warn(
+        Format("train.early_stop: it ends the run in whichever stage %s stops improving; in %s already, the "
+               "stages behind are not trained",
+               config.train.early_stop.metric.c_str(), stage().stage.name.c_str()));
   if (AtEnd()) {
     const std::string why =
         train_.ended_early ? "an early stop has ended this run"
