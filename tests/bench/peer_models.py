@@ -185,7 +185,7 @@ class Trainer:
         self.batches = []
         for _ in range(8):
             inputs, targets = batch(row)
-            self.batches.append((tuple(x.to(self.device) for x in inputs), targets.to(self.device)))
+            self.batches.append((tuple(x.to(self.device) for x in inputs), targets if targets is None else targets.to(self.device)))
         self.forward = torch.compile(self.loss) if peer.startswith("compiled") else self.loss
         self.step_number = 0
 

@@ -62,7 +62,6 @@ bool IsRefusal(int error) {
     case ENOTDIR:
     case EISDIR:
     case ENAMETOOLONG:
-    case ELOOP:
       return true;
     default:
       return false;
