@@ -41,9 +41,10 @@ class Dataset {
   // Of everything that training reads: part of a run's identity. Rank 0 asks for it, once, at the start; where that
   // takes long it calls `tick`, for which the others wait. Throws DataError, and StorageError as Read does.
   virtual std::string fingerprint(const Tick& tick) const = 0;
-  // What tells these data from others of as many samples, in seconds, and is the same wherever they lie: every rank asks
-  // for it at the start, and is refused where it is not rank 0's. Who has to read much for a fingerprint gives what is
-  // in memory anyway, sizes of files, and samples of their contents. Calls `tick` and throws as fingerprint does.
+  // What tells these data from others of as many samples, in seconds, and is the same wherever they lie: every rank
+  // asks for it at the start, and is refused where it is not rank 0's. Who has to read much for a fingerprint gives
+  // what is in memory anyway, sizes of files, and samples of their contents. Calls `tick` and throws as fingerprint
+  // does.
   virtual std::string glance(const Tick& tick) const { return fingerprint(tick); }
   // Throws DataError naming the file and the problem, which faults.bad_sample may skip; StorageError where the file
   // system gives no answer, which ends the run.
