@@ -5,8 +5,7 @@ namespace trainyard {
 std::error_code RemoveFolder(const std::filesystem::path& path, const std::function<void()>& tick) {
   std::error_code first, error;
   // An iterator would follow a link, and what it leads to is not ours.
-  const bool folder = std::filesystem::is_directory(std::filesystem::symlink_status(path, error));
-  if (!folder) {
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(path, error))) {
     std::filesystem::remove(path, error);
     return error;
   }

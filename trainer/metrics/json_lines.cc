@@ -21,7 +21,7 @@ std::string Numbers(const std::vector<double>& values) {
   return text.empty() ? "[]" : text + "]";
 }
 
-// Whether the line stays: what it tells of is not done again.
+// Nothing where the line cannot be read.
 std::optional<bool> IsNotDoneAgain(const std::string& line, const JsonLinesOptions& options) {
   const Json json = ParseJson(line);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;

@@ -36,7 +36,10 @@ Value Known(std::optional<double> RankStatus::*value) {
   };
 }
 
-Json NullIfUnknown(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+template <class T>
+Json NullIfUnknown(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 // No sample before there is a loader.
 Value DataSeconds(const char* stage) {
@@ -182,7 +185,7 @@ void Put(const T& value, Json& json) {
 }
 template <class T>
 void Put(const std::optional<T>& value, Json& json) {
-  json = value ? Json(*value) : Json(nullptr);
+  json = NullIfUnknown(value);
 }
 template <class T>
 void Take(const Json& json, T& value) {
@@ -267,7 +270,7 @@ void StatusBoard::Stepped() {
 }
 
 Json StartupTimes::ToJson() const {
-  return {{"step", step ? Json(*step) : Json()},
+  return {{"step", NullIfUnknown(step)},
           {"rendezvous_seconds", NullIfUnknown(rendezvous_seconds)},
           {"first_step_seconds", NullIfUnknown(first_step_seconds)}};
 }
