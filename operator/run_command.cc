@@ -104,7 +104,7 @@ int Serve(const RunOptions& options, const ListenPlace& place, const kube::Endpo
   Runtime runtime(clients.retrying, clients.limited, clock, log, stop,
                   {.ns = options.ns,
                    .instance = "trainyard-operator",
-                   .workers = 4,
+                   .workers = 8,
                    .progress_interval_seconds = 10,
                    .poll_seconds = 5,
                    .leads = leads});
