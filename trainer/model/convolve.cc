@@ -3,6 +3,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -19,6 +20,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
+
+// Of a weight's gradient: so few that the threads of a rank have equal parts of a usual batch.
+constexpr int64_t kSamplesPerTask = 4;
 
 struct Geometry {
   std::vector<int64_t> stride, padding, ones, zeros;
@@ -44,6 +48,24 @@ at::Tensor SumOfChannels(const at::Tensor& dy) {
     sums.select(0, channel).copy_(places.select(1, channel).sum(1).sum());
   });
   return sums;
+}
+
+// A sum over blocks of samples, each computed by one thread. In float32: oneDNN's gradient of a 16-bit weight has
+// values that nobody wrote in many shapes (with avx512_bf16 and with AMX; 3 x 3 x 3 over 2 x 2 x 1 places is one), and
+// with AMX some end the process.
+at::Tensor WeightGradient(const Geometry& geometry, const at::Tensor& dy, const at::Tensor& x,
+                          const at::Tensor& weight) {
+  const int64_t samples = x.size(0);
+  const at::Tensor wide = weight.to(at::kFloat);
+  std::vector<at::Tensor> parts(static_cast<size_t>((samples + kSamplesPerTask - 1) / kSamplesPerTask));
+  ParallelBlocks(samples, kSamplesPerTask, [&](int64_t begin, int64_t size) {
+    const auto block = [&](const at::Tensor& of) { return of.narrow(0, begin, size).to(at::kFloat); };
+    parts[static_cast<size_t>(begin / kSamplesPerTask)] =
+        geometry.Gradients(block(dy), block(x), wide, {false, true})[1];
+  });
+  at::Tensor sum = parts.empty() ? at::zeros_like(wide) : parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) sum.add_(parts[i]);
+  return sum.to(weight.scalar_type());
 }
 
 // Whether oneDNN's convolution of 16-bit values may put into y what nobody wrote. With AMX it did in 1,358 of 40,802
@@ -76,13 +98,7 @@ struct ConvolveFunction : Function<ConvolveFunction> {
     const Geometry geometry(ctx->saved_data["stride"].toIntVector(), ctx->saved_data["padding"].toIntVector());
     at::Tensor dx, dw, db;
     if (ctx->needs_input_grad(0)) dx = geometry.Gradients(dy, x, weight, {true, false})[0];
-    if (ctx->needs_input_grad(1)) {
-      // In float32: oneDNN's gradient of a 16-bit weight has values that nobody wrote in many shapes (with avx512_bf16
-      // and with AMX; 3 x 3 x 3 over 2 x 2 x 1 places is one), and with AMX some end the process.
-      const OneLibraryThread one_thread;
-      dw = geometry.Gradients(dy.to(at::kFloat), x.to(at::kFloat), weight.to(at::kFloat), {false, true})[1].to(
-          weight.scalar_type());
-    }
+    if (ctx->needs_input_grad(1)) dw = WeightGradient(geometry, dy, x, weight);
     // An absent bias is no input: it has no place among those that may need a gradient.
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = SumOfChannels(dy);
     return {dx, dw, db, {}, {}};

@@ -11,7 +11,8 @@ namespace trainyard {
 
 // at::convolution without dilation and groups, differentiable.
 //   x: (B, inputs, spatial...), weight: (outputs, inputs, kernel...), bias: (outputs) -> (B, outputs, spatial...)
-// The library cuts a weight's gradient, a sum over samples and places, by threads; here one thread computes it.
+// The library cuts a weight's gradient, a sum over samples and places, by threads; here it is a sum over blocks of
+// samples, whose cuts follow from the batch alone.
 // Of 16-bit values the weight's gradient is computed in float32 and rounded, on the host, and so is the result in the
 // shapes for which the library's own kernels have values that nobody wrote.
 at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
