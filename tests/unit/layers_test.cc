@@ -188,6 +188,21 @@ TEST(Layers, ABfloat16ConvolutionIsThatOfFloat32) {
   }
 }
 
+// A weight's gradient is a sum over blocks of samples, of which the last may be shorter.
+TEST(Layers, ConvolutionsWeightGradientIsOfEverySample) {
+  for (const int64_t samples : {1, 4, 5, 37}) {
+    const at::Tensor x = at::randn({samples, 3, 6, 5}), weight = at::randn({4, 3, 3, 3}).requires_grad_(true);
+    const at::Tensor exact = weight.detach().to(at::kDouble).requires_grad_(true);
+    const at::Tensor y = Convolve(x, weight, {}, {1, 1}, {1, 1}), dy = at::randn_like(y);
+    const std::vector<int64_t> ones{1, 1}, zeros{0, 0};
+    torch::autograd::backward({y}, {dy});
+    torch::autograd::backward({at::convolution(x.to(at::kDouble), exact, {}, ones, ones, ones, false, zeros, 1)},
+                              {dy.to(at::kDouble)});
+    // Some thousand products of normal numbers in float32.
+    EXPECT_LE((weight.grad() - exact.grad()).abs().max().item<double>(), 1e-3) << samples;
+  }
+}
+
 TEST(Layers, BatchNormIsTorchsWithItsStatistics) {
   Alone<BatchNorm> ours(4);
   torch::nn::BatchNorm2d module(4);

@@ -21,9 +21,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// Of a weight's gradient: so few that the threads of a rank have equal parts of a usual batch.
-constexpr int64_t kSamplesPerTask = 4;
-
 struct Geometry {
   std::vector<int64_t> stride, padding, ones, zeros;
   Geometry(at::IntArrayRef s, at::IntArrayRef p)
@@ -50,18 +47,19 @@ at::Tensor SumOfChannels(const at::Tensor& dy) {
   return sums;
 }
 
-// A sum over blocks of samples, each computed by one thread. In float32: oneDNN's gradient of a 16-bit weight has
+// A sum over blocks of samples, each computed by one thread: so many that the threads of a rank have equal parts of a
+// usual batch, and no more, since each is as large as the weight. In float32: oneDNN's gradient of a 16-bit weight has
 // values that nobody wrote in many shapes (with avx512_bf16 and with AMX; 3 x 3 x 3 over 2 x 2 x 1 places is one), and
 // with AMX some end the process.
 at::Tensor WeightGradient(const Geometry& geometry, const at::Tensor& dy, const at::Tensor& x,
                           const at::Tensor& weight) {
-  const int64_t samples = x.size(0);
+  constexpr int64_t kLeast = 4, kMostParts = 8;
+  const int64_t samples = x.size(0), size_of_part = std::max(kLeast, (samples + kMostParts - 1) / kMostParts);
   const at::Tensor wide = weight.to(at::kFloat);
-  std::vector<at::Tensor> parts(static_cast<size_t>((samples + kSamplesPerTask - 1) / kSamplesPerTask));
-  ParallelBlocks(samples, kSamplesPerTask, [&](int64_t begin, int64_t size) {
+  std::vector<at::Tensor> parts(static_cast<size_t>((samples + size_of_part - 1) / size_of_part));
+  ParallelBlocks(samples, size_of_part, [&](int64_t begin, int64_t size) {
     const auto block = [&](const at::Tensor& of) { return of.narrow(0, begin, size).to(at::kFloat); };
-    parts[static_cast<size_t>(begin / kSamplesPerTask)] =
-        geometry.Gradients(block(dy), block(x), wide, {false, true})[1];
+    parts[static_cast<size_t>(begin / size_of_part)] = geometry.Gradients(block(dy), block(x), wide, {false, true})[1];
   });
   at::Tensor sum = parts.empty() ? at::zeros_like(wide) : parts[0];
   for (size_t i = 1; i < parts.size(); ++i) sum.add_(parts[i]);
