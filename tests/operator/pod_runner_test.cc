@@ -229,12 +229,13 @@ TEST(SessionTest, ACarrierSparesItself) {
   unsetenv(name.c_str());
 }
 
-pid_t Spawn(const std::string& program, const std::string& variable) {
-  std::string name = program, entry = variable;
+pid_t Spawn(const std::string& program, const std::string& variable, size_t others = 0) {
+  std::string name = program, entry = variable, other = "OTHER=";
   char* arguments[] = {name.data(), nullptr};
-  char* environment[] = {entry.data(), nullptr};
+  std::vector<char*> environment(others, other.data());
+  environment.insert(environment.end(), {entry.data(), nullptr});
   pid_t pid = 0;
-  EXPECT_EQ(posix_spawn(&pid, name.c_str(), nullptr, nullptr, arguments, environment), 0);
+  EXPECT_EQ(posix_spawn(&pid, name.c_str(), nullptr, nullptr, arguments, environment.data()), 0);
   return pid;
 }
 
@@ -251,13 +252,14 @@ TEST(SessionTest, ProcessesThatComeAndGoMeanwhileAreNoError) {
   while (left > 0) EXPECT_FALSE(KillCarriers("TRAINYARD_TEST_NOBODY=1"));
 }
 
-// While a process becomes another program it shows no environment for a moment: it is looked at again.
-TEST(SessionTest, AProcessThatBecomesAnotherProgramIsKilled) {
+// While a process becomes another program it shows no environment for a moment: it is looked at again. With many
+// variables it is seen as well while the kernel counts them, where the range of them is empty.
+void ExpectKilledWhileItBecomesAnother(size_t variables) {
   const fs::path script = fs::path(testing::TempDir()) / ("becomes-" + std::to_string(getpid()));
   ASSERT_TRUE(WriteWhole(script, "#!/bin/sh\nexec \"$0\"\n", 0700, false).ok());
   const std::string mark = "TRAINYARD_TEST_MARK=" + std::to_string(getpid());
   for (int i = 0; i < 100; ++i) {
-    const pid_t pid = Spawn(script, mark);
+    const pid_t pid = Spawn(script, mark, variables);
     usleep(1000 + 37 * i);
     EXPECT_TRUE(KillCarriers(mark)) << i;
     int end = 0;
@@ -268,6 +270,12 @@ TEST(SessionTest, AProcessThatBecomesAnotherProgramIsKilled) {
     waitpid(pid, nullptr, 0);
   }
   fs::remove(script);
+}
+
+TEST(SessionTest, AProcessThatBecomesAnotherProgramIsKilled) { ExpectKilledWhileItBecomesAnother(0); }
+
+TEST(SessionTest, AProcessWithManyVariablesThatBecomesAnotherProgramIsKilled) {
+  ExpectKilledWhileItBecomesAnother(30000);
 }
 
 // For the next life of `local`, which may be one after a reboot.

@@ -80,25 +80,27 @@ std::string EnvironmentOf(pid_t pid) {
   return "";
 }
 
-// Of a process that has just shown no environment: whether that says nothing, because it was becoming another program
-// (execve(2)) or is about to have ended. Where its code and its environment lie the kernel says as 0 then, as 1 and 0
-// of a process that we may not look into, and as an empty range of one that has none.
-bool WasInTransition(pid_t pid) {
+// Of a process that has just shown `seen` bytes of environment: whether what they do not hold says nothing, because it
+// was becoming another program (execve(2)), where reading ends anywhere, or is about to have ended. Where its code lies
+// the kernel says as 0 then, and as 1 of a process that we may not look into. The environment's range is empty of one
+// that has none, and of one whose variables it is counting; it notes the code's after that (load_elf_binary in
+// fs/binfmt_elf.c).
+bool WasInTransition(pid_t pid, size_t seen) {
   constexpr size_t kState = 0, kFlags = 6, kCodeStart = 23, kEnvironmentStart = 47, kEnvironmentEnd = 48;
   constexpr unsigned long kKernelThread = 0x00200000;  // PF_KTHREAD, which never has either
   const std::vector<std::string> fields = StatFields(pid);
+  const auto number = [&](size_t field) { return std::strtoul(fields[field].c_str(), nullptr, 10); };
   if (fields.size() <= kEnvironmentEnd || fields[kState] == "Z" || fields[kCodeStart] == "1" ||
-      (std::strtoul(fields[kFlags].c_str(), nullptr, 10) & kKernelThread) != 0)
+      (number(kFlags) & kKernelThread) != 0)
     return false;
-  return fields[kEnvironmentStart] == "0" || fields[kEnvironmentStart] != fields[kEnvironmentEnd];
+  return fields[kCodeStart] == "0" || number(kEnvironmentEnd) - number(kEnvironmentStart) != seen;
 }
 
 // What has ended carries nothing.
 Belongs CarrierOf(pid_t pid, const std::string& variable) {
   const std::string text = EnvironmentOf(pid);
-  if (text.empty()) return WasInTransition(pid) ? Belongs::kUnclear : Belongs::kNo;
-  const bool carries = ('\0' + text + '\0').find('\0' + variable + '\0') != std::string::npos;
-  return carries ? Belongs::kYes : Belongs::kNo;
+  if (('\0' + text + '\0').find('\0' + variable + '\0') != std::string::npos) return Belongs::kYes;
+  return WasInTransition(pid, text.size()) ? Belongs::kUnclear : Belongs::kNo;
 }
 
 // More than once: what is being killed may be starting others, and has not ended before it is seen to have.
