@@ -4,7 +4,7 @@ BIN := build/release/bin
 PREFIX ?= /usr/local
 PYTHON = $(shell cmake/deps.sh --python)
 
-.PHONY: help deps deps-gpu build demo test test-thorough test-gpu test-cluster images test-images sanitize sanitize-without-torch sanitize-threads bench docs verify tidy generate format install release clean
+.PHONY: help deps deps-gpu build demo test test-thorough test-gpu test-cluster images images-gpu test-images sanitize sanitize-without-torch sanitize-threads bench docs verify tidy generate format install release clean
 
 help: ## Lists the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ test-cluster: build ## The operator against real Kubernetes components (needs Go
 
 images: ## Builds the container images into build/images with podman, buildah or docker; docker/build.sh has options
 	@docker/build.sh
+
+images-gpu: ## The trainer's image for NVIDIA's GPUs (downloads 3 GB)
+	@docker/build.sh trainer-cuda
 
 test-images: ## What is in those images, and that they run (needs podman)
 	@tests/images/run.sh

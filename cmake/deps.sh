@@ -12,6 +12,10 @@ venv="$cache/torch-$torch_version"
 cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85 nvidia-cuda-runtime==13.0.96
   nvidia-nccl-cu13==2.28.9)
 toolkit="$cache/cuda-13.0.88-nccl-2.28.9"
+# What libtorch_cuda loads, of the versions that the pinned wheel names; of what Python's torch alone loads nothing.
+cuda_libraries=(nvidia-cublas==13.1.0.3 nvidia-cuda-nvrtc==13.0.88 nvidia-cudnn-cu13==9.19.0.56 nvidia-cufft==12.0.0.61 nvidia-cufile==1.15.1.6
+  nvidia-curand==10.4.0.35 nvidia-cusparse==12.6.3.3 nvidia-cusparselt-cu13==0.8.0 nvidia-nccl-cu13==2.28.9 nvidia-nvjitlink==13.0.88
+  nvidia-nvshmem-cu13==3.4.5)
 # What builds the programs, and what checks them.
 program_packages=(build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
   libgloo-dev libcpp-httplib-dev nlohmann-json3-dev prometheus-cpp-dev libyaml-cpp-dev
@@ -48,6 +52,15 @@ docs_venv="$cache/docs-${docs[1]##*==}"
 dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
 image_venv="$cache/images-spdx-tools-0.8.5"
 
+install_toolkit() {
+  [ "$(cat "$toolkit/.complete" 2>/dev/null)" != "${cuda[*]}" ] || return 0
+  echo "deps: installing NVIDIA's compiler and NCCL into $toolkit (about 300 MB, once)"
+  rm -rf "$toolkit"
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$toolkit" "${cuda[@]}"
+  ln -s lib "$toolkit/nvidia/cu13/lib64" # where CMake looks
+  echo "${cuda[*]}" >"$toolkit/.complete"
+}
+
 site_packages() { ls -d "$venv"/lib/python3*/site-packages 2>/dev/null | head -1; }
 
 case "${1:-}" in
@@ -76,10 +89,10 @@ case "${1:-}" in
     exit 0
     ;;
   --images) packages=("${image_packages[@]}") ;;
-  --program-packages | --programs) packages=("${program_packages[@]}") ;;
+  --program-packages | --programs | --gpu-programs) packages=("${program_packages[@]}") ;;
   "") ;;
   *)
-    echo "usage: cmake/deps.sh [--gpu|--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs]" >&2
+    echo "usage: cmake/deps.sh [--gpu|--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs|--gpu-programs]" >&2
     exit 2
     ;;
 esac
@@ -109,11 +122,16 @@ case "${1:-}" in
       touch "$image_venv/.complete"
     fi
     exit 0 ;;
-  --programs)
+  --programs | --gpu-programs)
     if [ -z "$(site_packages)" ]; then
       echo "deps: installing LibTorch $torch_version into $venv (about 550 MB)"
       /usr/bin/python3 -m venv "$venv"
       "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
+    fi
+    if [ "$1" = --gpu-programs ]; then
+      install_toolkit
+      echo "deps: installing CUDA's libraries beside LibTorch (2 GB)"
+      "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${cuda_libraries[@]}"
     fi
     exit 0 ;;
 esac
@@ -138,13 +156,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "${survival[*]}" ]; then
   echo "${survival[*]}" >"$stamp"
 fi
 
-if [ "$(cat "$toolkit/.complete" 2>/dev/null)" != "${cuda[*]}" ]; then
-  echo "deps: installing NVIDIA's compiler and NCCL into $toolkit (about 300 MB, once)"
-  rm -rf "$toolkit"
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$toolkit" "${cuda[@]}"
-  ln -s lib "$toolkit/nvidia/cu13/lib64" # where CMake looks
-  echo "${cuda[*]}" >"$toolkit/.complete"
-fi
+install_toolkit
 
 stamp="$venv/.dashboards"
 if [ "$(cat "$stamp" 2>/dev/null)" != "${dashboards[*]}" ]; then

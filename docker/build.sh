@@ -2,7 +2,7 @@
 # Builds the container images, and for each its archive and its bill of materials in build/images:
 #   trainyard-NAME.tar         for `podman load`, `docker load` and `ctr images import`; prints its size and digest
 #   trainyard-NAME.spdx.json   what is in it, with versions and digests
-# usage: docker/build.sh [operator] [trainer] [local]     default: all three
+# usage: docker/build.sh [operator] [trainer] [local] [trainer-cuda]     default: the first three; the last downloads 3 GB
 #        docker/build.sh --tool                           only prints the tool that would build them; an error where there is none
 #   IMAGE_TOOL     podman, buildah or docker; default: the first of them that works
 #   IMAGE_BASE     what the build stages start from; default debian:bookworm-slim
@@ -60,7 +60,7 @@ scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 [ $# -gt 0 ] || set -- operator trainer local
 for target in "$@"; do
-  case "$target" in operator | trainer | local) ;; *) echo "images: $target: not one of operator, trainer, local" >&2; exit 2 ;; esac
+  case "$target" in operator | trainer | local | trainer-cuda) ;; *) echo "images: $target: not one of operator, trainer, local, trainer-cuda" >&2; exit 2 ;; esac
   image="trainyard-$target"
   names=("${tags[@]/#/${IMAGE_PREFIX:-}$image:}")
   extract "$target-sbom" "$scratch/sbom"

@@ -80,6 +80,8 @@ def wheel_records(site):
     for info in sorted(site.glob("*.dist-info")):
         metadata = email.parser.Parser().parsestr((info / "METADATA").read_text())
         expression = metadata["License-Expression"] or metadata["License"] or "NOASSERTION"
+        if expression == "NVIDIA Proprietary Software":
+            expression = "LicenseRef-NVIDIA-Proprietary"  # what its other wheels say
         if not re.fullmatch(r"[A-Za-z0-9.+-]+", expression):
             expression = "NOASSERTION"
         with open(info / "RECORD", newline="") as record:

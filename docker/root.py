@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Makes the root folder of an image: programs, each shared library that they name, users, licences.
 
-usage: docker/root.py OUT [--shell] [--entrypoint FILE] PROGRAM...
+usage: docker/root.py OUT [--shell] [--entrypoint FILE] [--plugin FILE] [--opened FILE]... PROGRAM...
 
 OUT/files is the folder, OUT/files.json says where each file came from; docker/sbom.py reads it. Runs in the build stage of
-docker/Dockerfile; the environment: VERSION, REVISION, SOURCE_DATE_EPOCH. --shell adds busybox under its names, and /tmp; --entrypoint a script in /usr/local/bin, and /work.
+docker/Dockerfile; the environment: VERSION, REVISION, SOURCE_DATE_EPOCH. --shell adds busybox under its names, and /tmp; --entrypoint a script in /usr/local/bin, and /work;
+--plugin and --opened add libraries that no program names and one opens: a plug-in of ours, and those of wheels.
 """
 
 import argparse
@@ -52,6 +53,12 @@ class Root:
         origins.run("strip", program)
         if origins.run("patchelf", "--print-rpath", program).strip():
             origins.run("patchelf", "--set-rpath", "$ORIGIN/" + os.path.relpath(WHEELS, "usr/local/bin"), program)
+
+    def add_plugin(self, source):
+        """Where the programs look for it: beside the wheels' libraries, which it names."""
+        plugin = self.add(f"{WHEELS}/{source.name}", source.resolve(), 0o755)
+        origins.run("strip", "--strip-unneeded", plugin)
+        origins.run("patchelf", "--set-rpath", "$ORIGIN", plugin)
 
     def add_library(self, path):
         """A wheel's goes to a folder of ours, and loses its symbols; Debian's stays where it is, by each of its names."""
@@ -108,13 +115,19 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--shell", action="store_true")
     parser.add_argument("--entrypoint", type=pathlib.Path)
+    parser.add_argument("--plugin", type=pathlib.Path)
+    parser.add_argument("--opened", type=pathlib.Path, action="append", default=[])
     parser.add_argument("programs", type=pathlib.Path, nargs="+")
     options = parser.parse_args()
     os.umask(0o022)
     root = Root(options.out)
     for program in options.programs:
         root.add_program(program)
-    for library in libraries([*options.programs, *([BUSYBOX] if options.shell else [])]):
+    plugins = [options.plugin] if options.plugin else []
+    for plugin in plugins:
+        root.add_plugin(plugin)
+    named = libraries([*options.programs, *plugins, *options.opened, *([BUSYBOX] if options.shell else [])])
+    for library in sorted({*named, *options.opened}):
         root.add_library(library)
     for name, text in TEXTS.items():
         root.add_text(name, text)
@@ -126,8 +139,8 @@ def main():
     if options.entrypoint:
         root.add(f"usr/local/bin/{options.entrypoint.name}", options.entrypoint.resolve(), 0o755)
         (root.path / "work").mkdir()
-    add_licenses(root, options.programs)
-    root.write_record(options.programs)
+    add_licenses(root, [*options.programs, *plugins])
+    root.write_record([*options.programs, *plugins])
 
 
 main()

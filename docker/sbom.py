@@ -88,13 +88,16 @@ def document(out, name):
     relations += [(package_id(origin), "CONTAINS", file["SPDXID"]) for origin in sorted(files_of) for file in files_of[origin]]
     packages = [image] + [package(origin, files_of.get(origin, []), revision) for origin in everything]
     files = [file for origin in sorted(files_of) for file in files_of[origin]]
-    licenses = {origin.license: origins.license_texts(origin)[0].read_text() for origin in everything if origin.license.startswith("LicenseRef-")}
+    licenses = {}  # {identifier: the different texts that packages have under it}
+    for origin in everything:
+        if origin.license.startswith("LicenseRef-"):
+            licenses.setdefault(origin.license, {})[origins.license_texts(origin)[0].read_text()] = origin
     created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     made = {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": name,
         "creationInfo": {"created": created.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Tool: trainyard-docker-sbom"]},
         "packages": packages, "files": files,
-        "hasExtractedLicensingInfos": [{"licenseId": item, "extractedText": text} for item, text in sorted(licenses.items())],
+        "hasExtractedLicensingInfos": [{"licenseId": item, "extractedText": "\n".join(texts)} for item, texts in sorted(licenses.items())],
         "relationships": [{"spdxElementId": a, "relationshipType": kind, "relatedSpdxElement": b} for a, kind, b in relations],
     }
     # The same image has the same name for its document.

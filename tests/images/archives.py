@@ -7,6 +7,7 @@ import tarfile
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "build" / "images"
 NAMES = ("operator", "trainer", "local")
+GPU = "trainer-cuda"  # which `make images` leaves out
 
 
 class Archive:
@@ -34,6 +35,10 @@ class Archive:
 
     def sbom(self):
         return json.loads((FOLDER / f"{self.name}.spdx.json").read_text())
+
+
+def built(name):
+    return (FOLDER / f"trainyard-{name}.tar").exists()
 
 
 @functools.cache

@@ -52,6 +52,14 @@ class Podman:
     numbers = itertools.count()
 
 
+@pytest.fixture(params=[*archives.NAMES, archives.GPU])
+def image(request):
+    """Each of the archives in turn."""
+    if request.param == archives.GPU and not archives.built(archives.GPU):
+        pytest.skip("no archive of the trainer for GPUs: make images-gpu")
+    return archives.archive(request.param)
+
+
 @pytest.fixture(scope="session")
 def podman():
     return Podman()

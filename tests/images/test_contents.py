@@ -7,12 +7,7 @@ import archives
 import pytest
 
 MEGABYTE = 1e6
-BOUNDS = {"operator": 30 * MEGABYTE, "trainer": 600 * MEGABYTE, "local": 600 * MEGABYTE}
-
-
-@pytest.fixture(params=archives.NAMES)
-def image(request):
-    return archives.archive(request.param)
+BOUNDS = {"operator": 30 * MEGABYTE, "trainer": 600 * MEGABYTE, "local": 600 * MEGABYTE, "trainer-cuda": 3300 * MEGABYTE}
 
 
 def test_size(image):
@@ -51,6 +46,24 @@ def test_the_trainers_holds_of_the_wheels_what_a_processor_needs():
         assert wheels == {"libc10.so", "libtorch_cpu.so", "libgomp.so.1", "libcudart.so.13", "libcupti.so.13"}
 
 
+CUDNN = {f"libcudnn{part}.so.9" for part in ("", "_graph", "_ops", "_cnn", "_heuristic", "_engines_precompiled", "_engines_runtime_compiled")}
+# What nobody names, and cuDNN opens when it compiles an engine.
+NVRTC = {"libnvrtc.so.13", "libnvrtc-builtins.so.13.0"}
+
+
+def test_that_for_gpus_holds_what_libtorch_cuda_names_and_what_convolutions_open():
+    if not archives.built(archives.GPU):
+        pytest.skip("no archive of the trainer for GPUs: make images-gpu")
+    image = archives.archive(archives.GPU)
+    wheels = {path.rsplit("/", 1)[1] for path in image.files() if path.startswith("usr/local/lib/trainyard/")}
+    named = {"libc10.so", "libtorch_cpu.so", "libgomp.so.1", "libcudart.so.13", "libcupti.so.13", "libtorch_cuda.so", "libc10_cuda.so", "libtorch_nvshmem.so",
+             "libcublas.so.13", "libcublasLt.so.13", "libcufft.so.12", "libcufile.so.0", "libcurand.so.10", "libcusparse.so.12", "libcusparseLt.so.0", "libnccl.so.2",
+             "libnvJitLink.so.13", "libnvshmem_host.so.3"}
+    assert wheels == named | CUDNN | NVRTC | {"libtrainyard_cuda.so"}
+    environment = dict(entry.split("=", 1) for entry in image.config["config"]["Env"])
+    assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+
+
 def test_labels_name_version_commit_and_licences(image):
     labels = {name.removeprefix("org.opencontainers.image."): value for name, value in image.config["config"]["Labels"].items()}
     assert labels["title"] == image.name
@@ -74,6 +87,8 @@ def test_nothing_in_it_depends_on_when_it_was_built(image):
 
 def test_every_licence_is_there(image):
     packages = {path.split("/")[3] for path in image.files() if path.startswith("usr/share/doc/")}
-    assert {"trainyard", "libc6", "libstdc++6", "libssl3", "libyaml-cpp-dev"} <= packages | ({"libssl3"} if image.name.endswith("trainer") else set())
+    assert {"trainyard", "libc6", "libstdc++6", "libssl3", "libyaml-cpp-dev"} <= packages | ({"libssl3"} if "trainer" in image.name.split("-") else set())
+    if image.name.endswith("cuda"):
+        assert {"nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-cublas"} <= packages
     if not image.name.endswith("operator"):
         assert {"torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti", "libgloo-dev", "busybox"} <= packages

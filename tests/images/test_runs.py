@@ -107,6 +107,30 @@ def test_the_trainer_maps_every_library_that_it_has(podman, caller):
     assert loaded <= names and {links.get(name, name) for name in loaded} == real
 
 
+@pytest.fixture
+def gpu_image():
+    if not archives.built(archives.GPU):
+        pytest.skip("no archive of the trainer for GPUs: make images-gpu")
+    return archives.GPU
+
+
+def test_that_for_gpus_opens_its_plugin_and_every_library(podman, gpu_image):
+    """Without a driver: whatever is named is found, as far as that can be seen without a GPU."""
+    result = podman(gpu_image, [], ["trainyard", "--version"])
+    assert result.returncode == 0 and re.search(r"plug-in /usr/local/lib/trainyard/libtrainyard_cuda.so opens, and sees no device", result.stdout), result
+    script = 'for library in /usr/local/lib/trainyard/*.so*; do LD_TRACE_LOADED_OBJECTS=1 LD_PRELOAD=$library trainyard | grep "not found" && echo "for $library"; done; echo done'
+    assert podman(gpu_image, [], ["sh", "-c", script]).stdout == "done\n"
+
+
+def test_that_for_gpus_trains_on_processors_where_there_are_none(podman, caller, gpu_image):
+    folder, _, mounted = caller
+    options = [*mounted, "--workdir=/work", "--env=OMP_NUM_THREADS=1"]
+    assert podman(gpu_image, options, ["trainyard", *TINY_JOB, "data"]).returncode == 0
+    (folder / "config.yaml").write_text(CONFIG)
+    result = podman(gpu_image, options, ["trainyard", "launch", "--nproc", "2", "--config", "config.yaml"])
+    assert result.returncode == 0 and list((folder / "checkpoints").iterdir()), result
+
+
 # Docker's default profile refuses to a process without capabilities what podman's allows: mounts of its own.
 DOCKERS = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["unshare", "mount", "umount2", "pivot_root", "setns"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}
 
