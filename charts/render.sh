@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # Renders the chart for `kubectl apply -f`: manifests/install.yaml, install-namespaced.yaml and gangs.yaml.
 # usage: charts/render.sh [--check]     --check compares with what is there, and writes nothing
-# Helm is the one that tests/cluster/build.sh builds, or one on PATH. Without any nothing is written, and --check compares
-# the seals alone, each manifest's last line.
+# Without any Helm (cmake/deps.sh --helm) nothing is written, and --check compares the seals alone, each manifest's last line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-built="$(ls -d "${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"/cluster-*/bin/helm 2>/dev/null | tail -1)" || true
-helm="${HELM:-${built:-$(command -v helm || true)}}"
+helm="$(cmake/deps.sh --helm)"
 build='there is no helm; `tests/cluster/build.sh helm` builds it'
 if [ -z "$helm" ] && [ "${1:-}" != --check ]; then
   echo "SKIPPED: manifests/install*.yaml and gangs.yaml, which Helm renders from charts/trainyard: $build"

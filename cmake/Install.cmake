@@ -15,6 +15,7 @@ if(TRAINYARD_WITH_CUDA)
   set_target_properties(trainyard_cuda PROPERTIES INSTALL_RPATH "$ORIGIN/torch/lib:$ORIGIN/nvidia/nccl/lib:$ORIGIN/nvidia/cu13/lib")
   install(TARGETS trainyard_cuda LIBRARY DESTINATION lib/trainyard COMPONENT programs)
 endif()
+add_custom_target(programs DEPENDS ${programs} $<$<BOOL:${TRAINYARD_WITH_CUDA}>:trainyard_cuda>)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${doc_dir} COMPONENT programs)
 
 # The program that was built prints them.

@@ -5,7 +5,7 @@ set -euo pipefail
 
 torch_version=2.11.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"
-# The name holds everything that was chosen, so that a new pin makes a new folder.
+# A new LibTorch makes a new folder; of what else is in it the stamps say which versions.
 venv="$cache/torch-$torch_version"
 # What compiles and links libtrainyard_cuda.so: NVIDIA's compiler, headers, and NCCL, of the versions that the pinned wheel
 # was built with. Nothing of it runs here; cuBLAS and its like (2 GB) are not needed for that.
@@ -50,7 +50,7 @@ docs=(mkdocs==1.6.1 mkdocs-material==9.8.1
 docs_venv="$cache/docs-${docs[1]##*==}"
 # Grafana's own models, of which charts/dashboards/build.py makes the dashboards; the number is that of the Grafana.
 dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
-image_venv="$cache/images-spdx-tools-0.8.5"
+image_venv="$cache/images"
 
 install_toolkit() {
   [ "$(cat "$toolkit/.complete" 2>/dev/null)" != "${cuda[*]}" ] || return 0
@@ -71,6 +71,11 @@ case "${1:-}" in
   --images-python) echo "$image_venv/bin/python"; exit 0 ;;
   --promtool) echo "$cache/promtool"; exit 0 ;;
   --prometheus) echo "$cache/prometheus"; exit 0 ;;
+  # The one that tests/cluster/build.sh built, which the chart is tested with, or one on PATH; HELM names another. Nothing: there is none.
+  --helm)
+    built="$(find "$cache" -path "$cache/cluster-*/bin/helm" 2>/dev/null | sort | tail -1)"
+    echo "${HELM:-${built:-$(command -v helm || true)}}"
+    exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
   --docs)
     if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
@@ -92,7 +97,7 @@ case "${1:-}" in
   --program-packages | --programs | --gpu-programs) packages=("${program_packages[@]}") ;;
   "") ;;
   *)
-    echo "usage: cmake/deps.sh [--gpu|--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--cluster|--docs|--images|--images-python|--program-packages|--programs|--gpu-programs]" >&2
+    echo "usage: cmake/deps.sh [--gpu|--torch-prefix|--cuda-prefix|--python|--stubs|--promtool|--prometheus|--helm|--cluster|--docs|--images|--images-python|--program-packages|--programs|--gpu-programs]" >&2
     exit 2
     ;;
 esac
@@ -115,18 +120,19 @@ fi
 case "${1:-}" in
   --cluster | --program-packages) exit 0 ;;
   --images)
-    if [ ! -e "$image_venv/.complete" ]; then
+    if [ "$(cat "$image_venv/.complete" 2>/dev/null)" != "${image_readers[*]}" ]; then
       echo "deps: installing pytest and the reader of SPDX documents into $image_venv"
-      /usr/bin/python3 -m venv "$image_venv"
+      /usr/bin/python3 -m venv --clear "$image_venv"
       "$image_venv/bin/pip" install -q --disable-pip-version-check "${image_readers[@]}"
-      touch "$image_venv/.complete"
+      echo "${image_readers[*]}" >"$image_venv/.complete"
     fi
     exit 0 ;;
   --programs | --gpu-programs)
-    if [ -z "$(site_packages)" ]; then
+    if [ "$(cat "$venv/.programs" 2>/dev/null)" != "${wheels[*]}" ]; then
       echo "deps: installing LibTorch $torch_version into $venv (about 550 MB)"
-      /usr/bin/python3 -m venv "$venv"
+      [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
       "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
+      echo "${wheels[*]}" >"$venv/.programs"
     fi
     if [ "$1" = --gpu-programs ]; then
       install_toolkit
@@ -143,7 +149,8 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   mkdir -p "$cache"
   [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore "${readers[@]}" 2>&1 | grep -v 'torch .* requires' || true
+  # Of Python's torch only what the readers need is there, which pip remarks upon.
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore "${readers[@]}" 2> >(grep -v 'torch .* requires' >&2)
   "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${transformers[@]}" "${imaging[@]}"
   "$venv/bin/python" -c 'import h5py, numpy, safetensors, tensorboard, matplotlib, pytest'
   echo "$wanted" >"$stamp"

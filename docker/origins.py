@@ -15,6 +15,7 @@ LICENSES = {
     "glibc": "LGPL-2.1-or-later", "gloo": "BSD-3-Clause", "hdf5": "BSD-3-Clause", "libaec": "BSD-2-Clause", "libdeflate": "MIT", "libspng": "BSD-2-Clause", "nlohmann-json3": "MIT", "openssl": "Apache-2.0",
     "prometheus-cpp": "MIT", "xxhash": "BSD-2-Clause", "yaml-cpp": "MIT", "zlib": "Zlib",
 }
+LICENSE_FILE = re.compile("copyright|licen[cs]e|notice", re.IGNORECASE)
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -86,7 +87,10 @@ def wheel_records(site):
             expression = "NOASSERTION"
         with open(info / "RECORD", newline="") as record:
             files = {os.path.normpath(site / row[0]) for row in csv.reader(record)}
-        found.append((Origin(metadata["Name"], metadata["Version"], "wheel", expression, about=info), files))
+        texts = sorted(name for name in files if LICENSE_FILE.match(os.path.basename(name)))
+        # One of them has it beside its libraries.
+        about = info if not texts or any(pathlib.Path(text).is_relative_to(info) for text in texts) else pathlib.Path(texts[0]).parent
+        found.append((Origin(metadata["Name"], metadata["Version"], "wheel", expression, about=about), files))
     return found
 
 
@@ -140,7 +144,7 @@ def linked_statically(programs, shared):
 
 def license_texts(origin):
     """The files in which `origin` says under which licence it is given."""
-    found = [path for path in origin.about.iterdir() if re.match("copyright|licen[cs]e|notice", path.name, re.IGNORECASE)]
+    found = [path for path in origin.about.iterdir() if LICENSE_FILE.match(path.name)]
     texts = [text for path in found for text in ([path] if path.is_file() else path.rglob("*")) if text.is_file()]
     if not texts:
         raise SystemExit(f"{origin.about} holds no licence of {origin.name}")

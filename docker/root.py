@@ -61,9 +61,11 @@ class Root:
         origins.run("patchelf", "--set-rpath", "$ORIGIN", plugin)
 
     def add_library(self, path):
-        """A wheel's goes to a folder of ours, and loses its symbols; Debian's stays where it is, by each of its names."""
-        if origins.site_packages(path):
-            origins.run("strip", "--strip-unneeded", self.add(f"{WHEELS}/{path.name}", path.resolve(), 0o755))
+        """A wheel's goes to a folder of ours, and LibTorch's lose their symbols; Debian's stays where it is, by each of its names."""
+        if site := origins.site_packages(path):
+            library = self.add(f"{WHEELS}/{path.name}", path.resolve(), 0o755)
+            if path.is_relative_to(site / "torch"):
+                origins.run("strip", "--strip-unneeded", library)
             return
         real = pathlib.Path(os.path.realpath(path))
         name = pathlib.Path(os.path.realpath(path.parent)) / path.name

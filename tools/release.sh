@@ -3,7 +3,8 @@
 # usage: tools/release.sh [--check]     --check: only whether a release may be made
 #   BUILD           the build to take the programs of; default build/release, which is then built
 #   DIST            where to; default build/dist
-#   RELEASE_IMAGES  yes, no, or auto (the default): where podman, buildah or docker works; a build that fails is an error
+#   RELEASE_IMAGES  yes, all (the one for GPUs as well), no, or auto (the default): where podman, buildah or docker works; a build
+#                   that fails is an error
 # docs/releasing.md says what a release is and what comes before and behind it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,7 +43,7 @@ pack() { # FOLDER FILE
 }
 
 programs() {
-  local name program said staged
+  local name plugin program said staged
   name="trainyard-$version-linux-$(uname -m)"
   staged="$work/$name"
   cmake --install "$build" --prefix "$staged" --component programs --strip >/dev/null
@@ -51,13 +52,21 @@ programs() {
     said="$("$build/bin/$program" --version | head -2 | tr '\n' ' ')"
     [ "$said" = "$program $version commit $(git rev-parse --short=12 HEAD) " ] || refuse "$build/bin/$program is of another commit or version: $said"
   done
+  plugin="$staged/lib/trainyard/libtrainyard_cuda.so"
+  if [ -e "$plugin" ]; then
+    grep -qaF "$(git rev-parse --short=12 HEAD)" "$plugin" || refuse "$build/lib/trainyard/libtrainyard_cuda.so is of another commit"
+  else
+    plugin=""
+    leave_out "the plug-in for GPUs: $build was made without NVIDIA's compiler"
+  fi
   cp docs/releasing.md "$staged/share/doc/trainyard/"
   pack "$staged" "$dist/$name.tar.gz"
-  tools/sbom.py "$build/bin/trainyard" "$build/bin/trainyard-operator" >"$dist/trainyard-$version.spdx.json"
+  tools/sbom.py "$build/bin/trainyard" "$build/bin/trainyard-operator" ${plugin:+"$plugin"} >"$dist/trainyard-$version.spdx.json"
 }
 
 chart() {
-  local helm="${HELM:-$(command -v helm || ls "${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"/cluster-*/bin/helm 2>/dev/null | tail -1 || true)}"
+  local helm
+  helm="$(cmake/deps.sh --helm)"
   if [ ! -e charts/trainyard/Chart.yaml ]; then
     leave_out "the chart: there is no charts/trainyard"
   elif [ -z "$helm" ]; then
@@ -79,12 +88,16 @@ images() {
     leave_out "the images: there is no docker/build.sh"
   elif [ "${RELEASE_IMAGES:-auto}" = no ]; then
     leave_out "the images: RELEASE_IMAGES=no"
-  elif [ "${RELEASE_IMAGES:-auto}" != yes ] && ! docker/build.sh --tool >/dev/null; then
+  elif [ "${RELEASE_IMAGES:-auto}" = auto ] && ! docker/build.sh --tool >/dev/null; then
     leave_out "the images: nothing here builds them, see above"
   else
-    docker/build.sh || refuse "the images could not be built"
-    for image in build/images/*.tar; do gzip -9 --no-name <"$image" >"$dist/$(basename "$image" .tar)-$version.tar.gz"; done
-    for bill in build/images/*.spdx.json; do cp "$bill" "$dist/$(basename "$bill" .spdx.json)-$version.spdx.json"; done
+    local name names=(operator trainer local)
+    if [ "${RELEASE_IMAGES:-auto}" = all ]; then names+=(trainer-cuda); else leave_out "the image for GPUs: RELEASE_IMAGES=all builds it as well"; fi
+    docker/build.sh "${names[@]}" || refuse "the images could not be built"
+    for name in "${names[@]}"; do
+      gzip -9 --no-name <"build/images/trainyard-$name.tar" >"$dist/trainyard-$name-$version.tar.gz"
+      cp "build/images/trainyard-$name.spdx.json" "$dist/trainyard-$name-$version.spdx.json"
+    done
   fi
 }
 
@@ -101,7 +114,7 @@ trap 'rm -rf "$work"' EXIT
 build="${BUILD:-build/release}"
 if [ -z "${BUILD:-}" ]; then
   cmake --preset release >/dev/null
-  cmake --build --preset release --target trainyard trainyard-operator
+  cmake --build --preset release --target programs
 fi
 programs
 chart

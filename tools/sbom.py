@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the bill of materials of a release's programs, SPDX 2.3 in JSON, from what their --version says.
 
-usage: tools/sbom.py PROGRAM...        the environment: SOURCE_DATE_EPOCH
+usage: tools/sbom.py PROGRAM... [PLUGIN.so]        the environment: SOURCE_DATE_EPOCH
 
 What is in an image is more, and is listed by file: docker/sbom.py.
 """
@@ -25,12 +25,22 @@ def package(name, version, **more):
             "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION", **more}
 
 
+def digest(path):
+    with open(path, "rb") as file:
+        return [{"algorithm": "SHA256", "checksumValue": hashlib.file_digest(file, "sha256").hexdigest()}]
+
+
+def describe_plugin(path, program):
+    """What `program` opens where it can: of the same build, which tools/release.sh has seen to."""
+    own = package(os.path.basename(path), program["versionInfo"], licenseDeclared="Apache-2.0", sourceInfo=program["sourceInfo"], checksums=digest(path))
+    return [own], [(own["SPDXID"], "OPTIONAL_COMPONENT_OF", program["SPDXID"])]
+
+
 def describe(program):
     """The program's package, those of its libraries, and how they belong together."""
     said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.splitlines()
     name, version = said[0].split()
-    digest = hashlib.sha256(open(program, "rb").read()).hexdigest()
-    own = package(name, version, licenseDeclared="Apache-2.0", sourceInfo="built from " + said[1], checksums=[{"algorithm": "SHA256", "checksumValue": digest}])
+    own = package(name, version, licenseDeclared="Apache-2.0", sourceInfo="built from " + said[1], checksums=digest(program))
     libraries, relations = [], [("SPDXRef-DOCUMENT", "DESCRIBES", own["SPDXID"])]
     for line in said[3:]:
         if line.startswith("plug-in "):  # what this machine has, and no part of the program
@@ -45,7 +55,7 @@ def describe(program):
 def main(programs):
     packages, relations = {}, []
     for program in programs:
-        described, more = describe(program)
+        described, more = describe_plugin(program, packages["SPDXRef-trainyard"]) if program.endswith(".so") else describe(program)
         packages.update({each["SPDXID"]: each for each in described})
         relations += more
     version = describe(programs[0])[0][0]["versionInfo"]

@@ -18,7 +18,9 @@ RELEASE, NAMESPACE = "trainyard", "trainyard-system"
 
 
 def built(name):
-    """Where build.sh put it, or PATH has it."""
+    """Where build.sh put it, or PATH has it; of Helm the one that renders the manifests as well."""
+    if name == "helm" and (helm := subprocess.run([ROOT / "cmake/deps.sh", "--helm"], capture_output=True, text=True, check=True).stdout.strip()):
+        return helm
     there = sorted(CACHE.glob(f"cluster-*/bin/{name}"))
     found = str(there[-1]) if there else shutil.which(name)
     if not found:

@@ -28,6 +28,7 @@ SCHEMA = {  # as `--set` has them, and where Helm says that it is wrong
     "extraArgs[0]=verbose": "extraArgs/0",
     "extraEnv[0].value=x": "extraEnv/0",
     "podDisruptionBudget.maxUnavailable=0": "podDisruptionBudget/maxUnavailable",
+    "podDisruptionBudget.maxUnavailable=0%": "podDisruptionBudget/maxUnavailable",
     "metrics.port=80": "metrics/port",
     "metrics.address=localhost": "metrics/address",
     "monitoring.podMonitor.interval=soon": "monitoring/podMonitor/interval",
@@ -57,6 +58,10 @@ IMPOSSIBLE = {
     "scope.namespaced=true,networkPolicy.workers.namespaces={other}": ["networkPolicy.workers.namespaces: other", "allowed: trainyard-system"],
     "extraArgs={--namespace=x}": ["extraArgs: --namespace=x", "the value scope"],
     "extraArgs={--lease-namespace=kube-system}": ["extraArgs: --lease-namespace=kube-system", "the release's namespace"],
+    "commonLabels.app\\.kubernetes\\.io/name=x": ["commonLabels: app.kubernetes.io/name", "nameOverride"],
+    "podLabels.app\\.kubernetes\\.io/component=x": ["podLabels: app.kubernetes.io/component"],
+    "metrics.address=127.0.0.1": ["metrics.address: 127.0.0.1", "probes", "0.0.0.0"],
+    "metrics.address=[::1]": ["metrics.address: [::1]", "probes"],
     "extraArgs={--leader-elect}": ["extraArgs: --leader-elect", "the value leaderElection"],
 }
 

@@ -68,7 +68,7 @@ def egress(o):
     server, workers, host, dns = policy["egress"]
     assert server == {"ports": [{"protocol": "TCP", "port": 8443}], "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}
     assert workers["to"] == [{"podSelector": {"matchLabels": {"trainyard.dev/managed": "true"}}, "namespaceSelector": {}}] and workers["ports"][0]["port"] == 9460
-    assert host["ports"] == [{"protocol": "TCP", "port": 10000, "endPort": 19999}] and dns["ports"][0]["port"] == 53
+    assert host["ports"] == [{"protocol": "TCP", "port": 10260, "endPort": 19999}] and dns["ports"][0]["port"] == 53
     assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": "metrics"}], "from": [{"namespaceSelector": {"matchLabels": {"team": "watch"}}}]}]
 
 
@@ -168,6 +168,9 @@ SETS = {
         lambda o: [has((kind, "metadata", "labels", "team"), "ml")(o) for kind in {each["kind"] for each in o} - {"ClusterRole"}],
         has(("Deployment", "spec", "template", "metadata", "labels", "x"), "y"), has(("Deployment", "spec", "template", "metadata", "annotations", "a"), "b"))),
     "short_name": ({"nameOverride": "ty"}, has(("Deployment", "metadata", "name"), "trainyard-ty-operator")),
+    "names_of_digits": ({"fullnameOverride": "1e3", "nameOverride": "17", "scope": {"namespaced": True, "namespace": "1234"}, "serviceAccount": {"name": "007"}, "priorityClassName": "0",
+                         "monitoring": ALL_MONITORS, "networkPolicy": {"egress": {"enabled": True}, "workers": {"namespaces": ["1234"]}}}, every(
+        has(("Deployment", "metadata", "name"), "1e3"), has(pod("serviceAccountName"), "007"), lambda o: [(e["metadata"]["namespace"], e["metadata"]["name"]) for e in o.of("Role")] == [("1234", "1e3"), (NAMESPACE, "1e3-lease")] or pytest.fail(str(o.of("Role"))))),
     "subchart": ({"global": {"anything": 1}}, defaults),
 }
 
@@ -195,6 +198,11 @@ def test_a_field_that_the_api_does_not_know_is_noticed():
     text = template({}).replace("automountServiceAccountToken: true", "automountServiceAccountTokens: true")
     with pytest.raises(AssertionError, match="automountServiceAccountTokens"):
         conform(text)
+
+
+def test_a_release_and_a_namespace_of_digits():
+    """Which YAML would read as numbers."""
+    conform(template({"monitoring": ALL_MONITORS, "networkPolicy": {"egress": {"enabled": True}}}, release="2024", namespace="1234"))
 
 
 @pytest.mark.parametrize("release, name", [("trainyard", "trainyard-operator"), ("my-trainyard", "my-trainyard-operator"), ("ml", "ml-trainyard-operator"), ("x" * 53, None)])

@@ -62,6 +62,7 @@ def test_that_for_gpus_holds_what_libtorch_cuda_names_and_what_convolutions_open
     assert wheels == named | CUDNN | NVRTC | {"libtrainyard_cuda.so"}
     environment = dict(entry.split("=", 1) for entry in image.config["config"]["Env"])
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+    assert "NVIDIA_VISIBLE_DEVICES" not in environment, "a pod that asked for no GPU would see all of the node's"
 
 
 def test_labels_name_version_commit_and_licences(image):

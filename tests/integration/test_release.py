@@ -20,8 +20,8 @@ import harness
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(harness.BIN).resolve().parents[1]
-# As tools/release.sh finds it.
-HELM = shutil.which("helm") or next(map(str, sorted(pathlib.Path(os.environ.get("TRAINYARD_CACHE") or pathlib.Path.home() / ".cache/trainyard").glob("cluster-*/bin/helm"), reverse=True)), None)
+HELM = subprocess.run([ROOT / "cmake/deps.sh", "--helm"], capture_output=True, text=True, check=True).stdout.strip()
+PLUGIN = BUILD / "lib/trainyard/libtrainyard_cuda.so"  # where NVIDIA's compiler is
 VERSION = re.search(r"^project\(trainyard VERSION (\S+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
 GIT = ["git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "core.hooksPath=/dev/null"]
 
@@ -29,7 +29,7 @@ GIT = ["git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "
 class Checkout:
     def __init__(self, folder):
         self.folder = folder
-        for name in ("CMakeLists.txt", "CHANGELOG.md", "LICENSE", "README.md", "tools/release.sh", "tools/sbom.py", "docs/releasing.md", "manifests/crd.yaml"):
+        for name in ("CMakeLists.txt", "CHANGELOG.md", "LICENSE", "README.md", "tools/release.sh", "tools/sbom.py", "cmake/deps.sh", "docs/releasing.md", "manifests/crd.yaml"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
         chart = folder / "charts" / "trainyard"
@@ -148,7 +148,12 @@ def build(checkout, tmp_path):
         wrapper.write_text(f"#!/bin/sh\n{BUILD}/bin/{program} \"$@\" | sed 's/^commit .*/commit {commit}/'\n")
         wrapper.chmod(0o755)
     # `cmake --install` reads this, which names everything else with its whole path.
-    shutil.copy(BUILD / "cmake_install.cmake", folder)
+    script = (BUILD / "cmake_install.cmake").read_text()
+    if PLUGIN.exists():
+        built = re.search("commit ([0-9a-f]{12})", subprocess.run([BUILD / "bin/trainyard", "--version"], capture_output=True, text=True, check=True).stdout)[1]
+        (folder / PLUGIN.name).write_bytes(PLUGIN.read_bytes().replace(built.encode(), commit.encode()))
+        script = script.replace(str(PLUGIN), str(folder / PLUGIN.name))
+    (folder / "cmake_install.cmake").write_text(script)
     return folder
 
 
@@ -168,8 +173,9 @@ def test_the_same_commit_gives_the_same_bytes(checkout, build, tmp_path):
     with tarfile.open(tmp_path / "a" / f"{name}.tar.gz") as tar:
         members = {member.name.removeprefix(name + "/"): member for member in tar}
         assert {"bin/trainyard", "bin/trainyard-operator", "share/man/man1/trainyard.1", "share/doc/trainyard/LICENSE", "share/zsh/site-functions/_trainyard"} <= set(members)
-        plugin = {"lib/trainyard/libtrainyard_cuda.so"}  # left out where NVIDIA's compiler is not there
-        assert {path for path, member in members.items() if path.startswith("lib/") and member.isfile()} <= plugin, "LibTorch is not ours to pack"
+        plugin = {"lib/trainyard/libtrainyard_cuda.so"} if PLUGIN.exists() else set()
+        assert {path for path, member in members.items() if path.startswith("lib/") and member.isfile()} == plugin, "LibTorch is not ours to pack"
+        assert ("left out: the plug-in" in result.stdout) == (not plugin)
         assert {member.uid for member in members.values()} == {0} and len({member.mtime for member in members.values()}) == 1
     if HELM:
         with tarfile.open(tmp_path / "a" / f"trainyard-{VERSION}.tgz") as tar:
@@ -178,6 +184,7 @@ def test_the_same_commit_gives_the_same_bytes(checkout, build, tmp_path):
     bill = json.loads((tmp_path / "a" / f"trainyard-{VERSION}.spdx.json").read_text())
     names = {package["name"]: package["versionInfo"] for package in bill["packages"]}
     assert names["trainyard"] == names["trainyard-operator"] == VERSION and {"LibTorch", "OpenSSL", "yaml-cpp"} <= set(names)
+    assert ("libtrainyard_cuda.so" in names) == PLUGIN.exists()
     ids = {package["SPDXID"] for package in bill["packages"]} | {"SPDXRef-DOCUMENT"}
     static = {r["relatedSpdxElement"] for r in bill["relationships"] if r["relationshipType"] == "STATIC_LINK"}
     assert {"SPDXRef-HDF5", "SPDXRef-libaec", "SPDXRef-yaml-cpp"} <= static and "SPDXRef-zlib" not in static
@@ -190,10 +197,17 @@ def test_programs_of_another_commit_are_refused(checkout, build, tmp_path):
     assert result.returncode == 1 and "is of another commit" in result.stderr, result.stderr
 
 
+@pytest.mark.skipif(not PLUGIN.exists(), reason="no plug-in was built: NVIDIA's compiler is not there")
+def test_a_plugin_of_another_commit_is_refused(checkout, build, tmp_path):
+    shutil.copy(PLUGIN, build)
+    result = checkout.release(BUILD=build, DIST=tmp_path / "dist", RELEASE_IMAGES="no")
+    assert result.returncode == 1 and "libtrainyard_cuda.so is of another commit" in result.stderr, result.stderr
+
+
 BUILD_SH = """#!/bin/sh
 case "$1" in --tool) exec sh -c "$WORKS" ;; esac
 mkdir -p build/images
-for name in operator trainer; do echo $name >build/images/trainyard-$name.tar; echo bill >build/images/trainyard-$name.spdx.json; done
+for name in "$@"; do echo $name >build/images/trainyard-$name.tar; echo bill >build/images/trainyard-$name.spdx.json; done
 exec sh -c "$BUILDS"
 """
 
@@ -212,15 +226,25 @@ def release_images(checkout, build, tmp_path):
     commit = checkout.git("rev-parse", "--short=12", "HEAD")
     for program in ("trainyard", "trainyard-operator"):
         wrapper = build / "bin" / program
-        wrapper.write_text(re.sub("commit [0-9a-f]{12}", f"commit {commit}", wrapper.read_text()))
+        text = wrapper.read_text()
+        before = re.search("commit ([0-9a-f]{12})", text)[1]
+        wrapper.write_text(text.replace(before, commit))
+    if (plugin := build / PLUGIN.name).exists():
+        plugin.write_bytes(plugin.read_bytes().replace(before.encode(), commit.encode()))
     return run
 
 
-def test_the_images_are_packed_with_their_bills(release_images):
-    result, dist = release_images(WORKS="true", BUILDS="true")
+@pytest.mark.parametrize("settings, names", [({}, ["operator", "trainer", "local"]), ({"RELEASE_IMAGES": "all"}, ["operator", "trainer", "local", "trainer-cuda"])], ids=["auto", "all"])
+def test_the_images_are_packed_with_their_bills(release_images, checkout, settings, names):
+    """And no other, whatever an earlier build has left."""
+    (checkout.folder / "build/images").mkdir(parents=True)
+    (checkout.folder / "build/images/trainyard-trainer-cuda.tar").write_text("of another commit\n")
+    result, dist = release_images(WORKS="true", BUILDS="true", **settings)
     assert result.returncode == 0, result.stderr
+    assert ("left out: the image for GPUs" in result.stdout) == ("trainer-cuda" not in names)
+    assert sorted(path.name for path in dist.glob("trainyard-*-*.tar.gz") if "linux" not in path.name) == sorted(f"trainyard-{name}-{VERSION}.tar.gz" for name in names)
     sums = (dist / "SHA256SUMS").read_text()
-    for name in ("operator", "trainer"):
+    for name in names:
         assert gzip.decompress((dist / f"trainyard-{name}-{VERSION}.tar.gz").read_bytes()).decode() == f"{name}\n"
         assert f"  trainyard-{name}-{VERSION}.tar.gz\n" in sums and f"  trainyard-{name}-{VERSION}.spdx.json\n" in sums
 

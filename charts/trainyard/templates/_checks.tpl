@@ -19,6 +19,16 @@
 {{- fail (printf "networkPolicy.workers.namespaces: %s is not allowed, since this operator has workers in one namespace alone; allowed: %s" $namespace $watched) -}}
 {{- end -}}
 {{- end -}}
+{{- range $value, $labels := dict "commonLabels" $v.commonLabels "podLabels" $v.podLabels -}}
+{{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
+{{- if hasKey $labels $key -}}
+{{- fail (printf "%s: %s is not allowed, since the chart sets it; allowed: other labels, and nameOverride for the name" $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if regexMatch "^(127\\.|\\[(::1|::ffff:127\\.[0-9.]*)\\])" $v.metrics.address -}}
+{{- fail (printf "metrics.address: %s is not allowed, since the kubelet's probes come from outside of the pod; allowed: 0.0.0.0, [::], or an address of the pod" $v.metrics.address) -}}
+{{- end -}}
 {{- $owners := dict "--namespace" "the value scope" "--listen" "the value metrics" "--leader-elect" "the value leaderElection" "--lease-name" "the value fullnameOverride" "--lease-namespace" "the release's namespace, where the right to it is" -}}
 {{- range $argument := $v.extraArgs -}}
 {{- with get $owners (regexFind "^--[a-z-]+" $argument) -}}

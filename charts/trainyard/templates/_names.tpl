@@ -18,8 +18,8 @@
 
 {{/* What the operator's pods are found by. Never changes: a Deployment's selector cannot. */}}
 {{- define "trainyard.selector" -}}
-app.kubernetes.io/name: {{ include "trainyard.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "trainyard.name" . | toYaml }}
+app.kubernetes.io/instance: {{ .Release.Name | toYaml }}
 app.kubernetes.io/component: operator
 {{- end }}
 
@@ -64,9 +64,9 @@ trainyard.dev/managed: "true"
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ index . 1 }}
-  name: {{ index . 2 }}
+  name: {{ index . 2 | toYaml }}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "trainyard.serviceAccount" $root }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ include "trainyard.serviceAccount" $root | toYaml }}
+  namespace: {{ $root.Release.Namespace | toYaml }}
 {{- end }}

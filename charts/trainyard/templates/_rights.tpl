@@ -43,9 +43,9 @@ Takes (dict "root" . "name" NAME "rules" RULES).
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | toYaml }}
   {{- with $watched }}
-  namespace: {{ . }}
+  namespace: {{ . | toYaml }}
   {{- end }}
   labels:
     {{- include "trainyard.labels" $root | nindent 4 }}
@@ -55,9 +55,9 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}Binding
 metadata:
-  name: {{ .name }}
+  name: {{ .name | toYaml }}
   {{- with $watched }}
-  namespace: {{ . }}
+  namespace: {{ . | toYaml }}
   {{- end }}
   labels:
     {{- include "trainyard.labels" $root | nindent 4 }}
