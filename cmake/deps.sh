@@ -73,7 +73,7 @@ case "${1:-}" in
   --prometheus) echo "$cache/prometheus"; exit 0 ;;
   # The one that tests/cluster/build.sh built, which the chart is tested with, or one on PATH; HELM names another. Nothing: there is none.
   --helm)
-    built="$(find "$cache" -path "$cache/cluster-*/bin/helm" 2>/dev/null | sort | tail -1)"
+    built="$(find "$cache" -path "$cache/cluster-*/bin/helm" 2>/dev/null | sort | tail -1)" || true # no cache yet
     echo "${HELM:-${built:-$(command -v helm || true)}}"
     exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
@@ -187,7 +187,10 @@ if [ ! -x "$cache/promtool" ] || [ ! -x "$cache/prometheus" ]; then
   echo "deps: taking promtool and prometheus out of Debian's package prometheus (tests only)"
   folder=$(mktemp -d)
   (cd "$folder" && apt-get -o APT::Sandbox::User=root download -qq prometheus && dpkg-deb --extract prometheus_*.deb .)
-  for program in promtool prometheus; do mv "$folder/usr/bin/$program" "$cache/$program"; done
+  for program in promtool prometheus; do # under its name only when it is whole
+    mv "$folder/usr/bin/$program" "$cache/$program.new"
+    mv "$cache/$program.new" "$cache/$program"
+  done
   rm -r "$folder"
 fi
 command -v go >/dev/null || echo "deps: note: no Go found; only \`make test-cluster\` needs it (1.26 or newer)"

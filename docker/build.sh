@@ -22,11 +22,12 @@ case "$tool" in
   "") echo "images: needs podman, buildah or docker; on Debian: apt-get install podman" >&2; exit 1 ;;
   *) echo "images: IMAGE_TOOL=$tool: not one of podman, buildah, docker" >&2; exit 2 ;;
 esac
+works "$tool" || { echo "images: $tool does not work here" >&2; exit 1; }
 [ "${1:-}" != --tool ] || { echo "$tool"; exit 0; }
 
 version="$(sed -nE 's/^project\(trainyard VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)"
 revision="$(git rev-parse HEAD)"
-[ -z "$(git status --porcelain)" ] || revision+="-modified" # untracked files would be built as well
+[ -z "$(git status --porcelain --untracked-files=normal)" ] || revision+="-modified" # untracked files would be built as well
 read -ra tags <<<"${IMAGE_TAGS:-$version latest}"
 read -ra options <<<"${IMAGE_OPTIONS:-}"
 # The time of everything: that of the commit.
@@ -59,8 +60,10 @@ mkdir -p "$out"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 [ $# -gt 0 ] || set -- operator trainer local
-for target in "$@"; do
+for target in "$@"; do # all of them, before minutes go into the first
   case "$target" in operator | trainer | local | trainer-cuda) ;; *) echo "images: $target: not one of operator, trainer, local, trainer-cuda" >&2; exit 2 ;; esac
+done
+for target in "$@"; do
   image="trainyard-$target"
   names=("${tags[@]/#/${IMAGE_PREFIX:-}$image:}")
   extract "$target-sbom" "$scratch/sbom"

@@ -69,15 +69,17 @@ int RunCommandLine(int argc, char** argv, const CommandLine& what) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return std::fputs(cli::Help(app, program).c_str(), stdout) < 0;
+    std::fputs(cli::Help(app, program).c_str(), stdout);
+    return cli::Printed(kOperatorProgram, 0);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --version
+    if (error.get_exit_code() == 0) return cli::Printed(kOperatorProgram, app.exit(error));  // --version
     std::fprintf(stderr, "trainyard-operator: %s\n", Explain(app, error, argc, argv).c_str());
     return kExitUsage;
   }
   if (chosen) return chosen();
   const std::string name = app.get_subcommands().front()->get_name();
-  return std::fputs(cli::Reference(app, program, references, name).c_str(), stdout) < 0;
+  std::fputs(cli::Reference(app, program, references, name).c_str(), stdout);
+  return cli::Printed(kOperatorProgram, 0);
 }
 
 }  // namespace trainyard

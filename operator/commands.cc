@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "common/command_line/program.h"
 #include "operator/api/crd.h"
 #include "operator/base/exit_codes.h"
 #include "operator/config_check.h"
@@ -58,7 +59,7 @@ AddedCommand AddValidate(CLI::App& app, const Notes& notes) {
   const auto file = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("validate", "the checks that the operator would make, offline");
   command->add_option("-f,--file", *file, "a TrainingJob; - is standard input")->required()->type_name("FILE");
-  return {[file, notes] { return Validate(*file, notes); }, ValidateManual()};
+  return {[file, notes] { return cli::Printed(kOperatorProgram, Validate(*file, notes)); }, ValidateManual()};
 }
 
 AddedCommand AddCrd(CLI::App& app) {
@@ -67,7 +68,7 @@ AddedCommand AddCrd(CLI::App& app) {
   command->add_flag("--reference", *reference, "print docs/api.md instead");
   return {[reference] {
             std::cout << (*reference ? api::ReferenceMarkdown() : api::CrdYaml());
-            return 0;
+            return cli::Printed(kOperatorProgram, 0);
           },
           CrdManual()};
 }

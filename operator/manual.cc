@@ -48,7 +48,7 @@ cli::Manual CrdManual() {
   return {.description = "Prints the CustomResourceDefinition of TrainingJob, as manifests/crd.yaml holds it.",
           .environment = {},
           .files = {},
-          .exit_codes = {{"0", "Printed."}, {"2", "The command line is wrong."}},
+          .exit_codes = {{"0", "Printed."}, {"2", "The command line is wrong."}, {"74", "It cannot be written."}},
           .examples = {{"trainyard-operator crd | kubectl apply --server-side -f -", "To install or update it"},
                        {"trainyard-operator crd --reference > docs/api.md", "Its reference"}},
           .see_also = {"docs/api.md"}};

@@ -8,7 +8,7 @@
 # docs/releasing.md says what a release is and what comes before and behind it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root="$PWD"
+root="$(pwd -P)" # as git says it
 
 refuse() { echo "release: $*" >&2; exit 1; }
 leave_out() { echo "release: left out: $*"; }
@@ -17,9 +17,11 @@ version="$(sed -nE 's/^project\(trainyard VERSION ([0-9]+\.[0-9]+\.[0-9]+) .*/\1
 [ -n "$version" ] || refuse "CMakeLists.txt: no project(trainyard VERSION x.y.z ...)"
 
 check() {
+  [[ "${SOURCE_DATE_EPOCH:-0}" =~ ^[0-9]{1,11}$ ]] || refuse "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH: expected seconds since 1970"
+  case "${RELEASE_IMAGES:-auto}" in yes | all | no | auto) ;; *) refuse "RELEASE_IMAGES=$RELEASE_IMAGES: not one of yes, all, no, auto" ;; esac
   local changed newest chart=charts/trainyard/Chart.yaml field said tag="v$version"
   [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$root" ] || refuse "$root is not a git checkout"
-  changed="$(git status --porcelain)"
+  changed="$(git status --porcelain --untracked-files=normal)"
   [ -z "$changed" ] || refuse "the tree is not clean; commit or remove:"$'\n'"$changed"
   newest="$(sed -nE 's/^## \[([0-9][^]]*)\].*/\1/p' CHANGELOG.md | head -1)"
   [ "$newest" = "$version" ] || refuse "CHANGELOG.md: the newest version is ${newest:-none}, but CMakeLists.txt says $version"
@@ -59,7 +61,7 @@ programs() {
     plugin=""
     leave_out "the plug-in for GPUs: $build was made without NVIDIA's compiler"
   fi
-  cp docs/releasing.md "$staged/share/doc/trainyard/"
+  cp "$work/tree/docs/releasing.md" "$staged/share/doc/trainyard/"
   pack "$staged" "$dist/$name.tar.gz"
   tools/sbom.py "$build/bin/trainyard" "$build/bin/trainyard-operator" ${plugin:+"$plugin"} >"$dist/trainyard-$version.spdx.json"
 }
@@ -73,13 +75,13 @@ chart() {
     leave_out "the chart: there is no helm; tests/cluster/build.sh helm builds it"
   else
     # helm packs with the files' times: again with the commit's.
-    "$helm" package charts/trainyard --destination "$work" >/dev/null
+    "$helm" package "$work/tree/charts/trainyard" --destination "$work" >/dev/null
     mkdir "$work/chart"
     tar --extract --touch --gzip --file "$work/trainyard-$version.tgz" --directory "$work/chart"
     pack "$work/chart/trainyard" "$dist/trainyard-$version.tgz"
   fi
   for manifest in crd install install-namespaced gangs; do
-    [ ! -e "manifests/$manifest.yaml" ] || cp "manifests/$manifest.yaml" "$dist/trainyard-$version-$manifest.yaml"
+    [ ! -e "$work/tree/manifests/$manifest.yaml" ] || cp "$work/tree/manifests/$manifest.yaml" "$dist/trainyard-$version-$manifest.yaml"
   done
 }
 
@@ -105,12 +107,12 @@ check
 [ "${1:-}" != --check ] || exit 0
 [ $# = 0 ] || refuse "$1: not known; usage: tools/release.sh [--check]"
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
-dist="${DIST:-build/dist}"
-mkdir -p "$dist"
-dist="$(cd "$dist" && pwd)"
-rm -f "$dist"/trainyard-* "$dist"/SHA256SUMS
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
+# What is committed, whatever lies or changes beside it.
+mkdir "$work/tree" "$work/dist"
+git archive HEAD | tar --extract --directory "$work/tree"
+dist="$work/dist"
 build="${BUILD:-build/release}"
 if [ -z "${BUILD:-}" ]; then
   cmake --preset release >/dev/null
@@ -120,5 +122,17 @@ programs
 chart
 images
 (cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
-echo "release: $dist"
+check >/dev/null # the programs and images are made from what lies here
+
+# The release of before stays until this one is whole, and what is none of a release's files is left alone.
+to="${DIST:-build/dist}"
+mkdir -p "$to"
+next="$(mktemp -d "$to/.next.XXXXXX")"
+trap 'rm -rf "$work" "$next"' EXIT
+cp "$dist"/* "$next"
+if [ -e "$to/SHA256SUMS" ]; then
+  while read -r _ name; do [[ "$name" != trainyard-* || "$name" = */* ]] || rm -f -- "$to/$name"; done <"$to/SHA256SUMS"
+fi
+mv "$next"/* "$to"
+echo "release: $(cd "$to" && pwd)"
 (cd "$dist" && ls -l --block-size=K | awk 'NR > 1 {print "  " $5, $9}')

@@ -252,8 +252,9 @@ int Main(int argc, char** argv) {
     commands.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (dynamic_cast<const CLI::CallForHelp*>(&error))
-      return std::fputs(cli::Help(commands.app, commands.program).c_str(), stdout) < 0;
-    if (error.get_exit_code() == 0) return commands.app.exit(error);  // --version
+      std::fputs(cli::Help(commands.app, commands.program).c_str(), stdout);
+    if (error.get_exit_code() == 0)  // --version is printed by CLI11
+      return cli::Printed("trainyard", dynamic_cast<const CLI::CallForHelp*>(&error) ? 0 : commands.app.exit(error));
     const std::string unknown = UnknownCommand(commands.app, argc, argv);
     std::fprintf(stderr, "trainyard: %s%s\n", unknown.empty() ? error.what() : unknown.c_str(),
                  Suggest(commands.app, argc, argv).c_str());
@@ -262,7 +263,10 @@ int Main(int argc, char** argv) {
   RaiseDescriptorLimit();
   signal(SIGCHLD, SIG_DFL);  // Where whoever started this ignores it, the kernel would keep no child's end.
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of the write, which names it.
-  return Guarded(commands.app.get_subcommands().at(0)->get_name(), [&] { return Run(commands, {argc, argv}); });
+  const std::string name = commands.app.get_subcommands().at(0)->get_name();
+  const int code = Guarded(name, [&] { return Run(commands, {argc, argv}); });
+  // What a run prints is no result: that lies in its files.
+  return name == "launch" || name == "train" || name == "eval" ? code : cli::Printed("trainyard", code);
 }
 
 }  // namespace

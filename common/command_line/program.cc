@@ -1,6 +1,10 @@
 #include "common/command_line/program.h"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
 
 #include "common/build_info.h"
 #include "common/command_line/completion.h"
@@ -14,7 +18,9 @@ Manual AboutCompletion(const std::string& program) {
               "allows, and names of files. It is of this build: make it anew after an update.",
           .environment = {},
           .files = {},
-          .exit_codes = {{"0", "The script is printed."}, {"2", "A shell that is not known."}},
+          .exit_codes = {{"0", "The script is printed."},
+                         {"2", "A shell that is not known."},
+                         {"74", "It cannot be written."}},
           .examples = {{"source <(" + program + " completion bash)", "For this bash alone"},
                        {program + " completion zsh > ~/.zfunc/_" + program, "For zsh, with ~/.zfunc in fpath"},
                        {program + " completion fish > ~/.config/fish/completions/" + program + ".fish", "For fish"}},
@@ -25,7 +31,9 @@ Manual AboutManual(const std::string& program) {
   return {.description = "Prints the manual pages of all commands, which --help prints one by one.",
           .environment = {},
           .files = {},
-          .exit_codes = {{"0", "The manual is printed."}, {"2", "A format that is not known."}},
+          .exit_codes = {{"0", "The manual is printed."},
+                         {"2", "A format that is not known."},
+                         {"74", "It cannot be written."}},
           .examples = {{program + " manual | less", "To read"},
                        {program + " manual --format man > " + program + ".1 && man ./" + program + ".1",
                         "As man shows it"}},
@@ -95,6 +103,15 @@ std::string Help(const CLI::App& app, const Program& program) {
   const auto asked = std::find_if(all.begin(), all.end(), [&](const Command* page) { return page->path == path; });
   const auto manual = program.manuals.find(path);
   return HelpText(**asked, manual == program.manuals.end() ? Manual() : manual->second);
+}
+
+int Printed(const std::string& program, int code) {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return code;
+  std::fprintf(stderr, "%s: the output cannot be written%s%s\n", program.c_str(), errno == 0 ? "" : ": ",
+               errno == 0 ? "" : std::strerror(errno));
+  return code == 0 ? kOutputLost : code;
 }
 
 }  // namespace trainyard::cli

@@ -29,6 +29,13 @@ void AddReferences(CLI::App& app, Program& program, References& references);
 std::string Reference(const CLI::App& app, const Program& program, const References& references,
                       const std::string& command);
 
+// EX_IOERR of sysexits.h.
+inline constexpr int kOutputLost = 74;
+// For a command whose result is what it prints: the code that its process ends with, which is `code`, or, where
+// standard output could not be written (a full disk) and `code` says success, kOutputLost. That is said on standard
+// error as well.
+int Printed(const std::string& program, int code);
+
 // The manual page that a --help on the command line, which `app` has read, asks for.
 std::string Help(const CLI::App& app, const Program& program);
 

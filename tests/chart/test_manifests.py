@@ -80,6 +80,8 @@ def test_the_plain_manifests_are_the_charts():
 def test_without_helm_the_seals_tell(tmp_path, changed, refused):
     shutil.copytree(ROOT / "charts", tmp_path / "charts")
     shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    (tmp_path / "cmake").mkdir()
+    shutil.copy(ROOT / "cmake/deps.sh", tmp_path / "cmake")
     if changed:
         (tmp_path / changed).write_text("# changed\n" + (tmp_path / changed).read_text())
     result = subprocess.run([tmp_path / "charts/render.sh", "--check"], capture_output=True, text=True, timeout=120, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})

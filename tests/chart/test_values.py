@@ -168,9 +168,9 @@ SETS = {
         lambda o: [has((kind, "metadata", "labels", "team"), "ml")(o) for kind in {each["kind"] for each in o} - {"ClusterRole"}],
         has(("Deployment", "spec", "template", "metadata", "labels", "x"), "y"), has(("Deployment", "spec", "template", "metadata", "annotations", "a"), "b"))),
     "short_name": ({"nameOverride": "ty"}, has(("Deployment", "metadata", "name"), "trainyard-ty-operator")),
-    "names_of_digits": ({"fullnameOverride": "1e3", "nameOverride": "17", "scope": {"namespaced": True, "namespace": "1234"}, "serviceAccount": {"name": "007"}, "priorityClassName": "0",
+    "names_of_digits": ({"fullnameOverride": "e3", "nameOverride": "17", "scope": {"namespaced": True, "namespace": "1234"}, "serviceAccount": {"name": "007"}, "priorityClassName": "0",
                          "monitoring": ALL_MONITORS, "networkPolicy": {"egress": {"enabled": True}, "workers": {"namespaces": ["1234"]}}}, every(
-        has(("Deployment", "metadata", "name"), "1e3"), has(pod("serviceAccountName"), "007"), lambda o: [(e["metadata"]["namespace"], e["metadata"]["name"]) for e in o.of("Role")] == [("1234", "1e3"), (NAMESPACE, "1e3-lease")] or pytest.fail(str(o.of("Role"))))),
+        has(("Deployment", "metadata", "labels", "app.kubernetes.io/name"), "17"), has(pod("serviceAccountName"), "007"), lambda o: [(e["metadata"]["namespace"], e["metadata"]["name"]) for e in o.of("Role")] == [("1234", "e3"), (NAMESPACE, "e3-lease")] or pytest.fail(str(o.of("Role"))))),
     "subchart": ({"global": {"anything": 1}}, defaults),
 }
 
@@ -202,10 +202,10 @@ def test_a_field_that_the_api_does_not_know_is_noticed():
 
 def test_a_release_and_a_namespace_of_digits():
     """Which YAML would read as numbers."""
-    conform(template({"monitoring": ALL_MONITORS, "networkPolicy": {"egress": {"enabled": True}}}, release="2024", namespace="1234"))
+    conform(template({"monitoring": ALL_MONITORS, "networkPolicy": {"egress": {"enabled": True}}, "fullnameOverride": "x"}, release="2024", namespace="1234"))
 
 
-@pytest.mark.parametrize("release, name", [("trainyard", "trainyard-operator"), ("my-trainyard", "my-trainyard-operator"), ("ml", "ml-trainyard-operator"), ("x" * 53, None)])
+@pytest.mark.parametrize("release, name", [("trainyard", "trainyard-operator"), ("my-trainyard", "my-trainyard-operator"), ("ml", "ml-trainyard-operator"), ("x" * 53, None), ("my.trainyard", "my-trainyard-operator"), ("a" * 40 + ".bcdefghij", "a" * 40 + "-operator")])
 def test_the_names_of_a_release(release, name):
     objects = render(release=release)
     made = objects.one("Deployment")["metadata"]["name"]

@@ -86,6 +86,8 @@ class Block:
         for line in self.code.splitlines():
             if line.startswith("$ "):
                 commands.append(Command(line[2:], []))
+            elif not commands:
+                raise ValueError(f"{self.name}: output before the first prompt: {line}")
             elif commands[-1].text.endswith("\\") and not commands[-1].output:
                 commands[-1].text += "\n" + line
             else:
@@ -98,7 +100,9 @@ def blocks_of(page):
     while at < len(lines):
         line = lines[at]
         if fence := re.match(r"(```+|~~~+)\s*([\w+-]*)", line):
-            end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == fence[1])
+            end = next((i for i in range(at + 1, len(lines)) if re.fullmatch(re.escape(fence[1]) + fence[1][0] + "*", lines[i].strip())), None)
+            if end is None:
+                raise ValueError(f"{page.name}:{at + 1}: the block that begins here has no end")
             blocks.append(Block(page, at + 2, fence[2], "\n".join(lines[at + 1 : end]), mark))
             at, mark = end + 1, None
         elif re.match(r" {4}\S", line) and (at == 0 or not lines[at - 1].strip()):

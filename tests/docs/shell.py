@@ -35,12 +35,33 @@ def normal(lines, numbers_vary=False):
     return said
 
 
+def line_matches(shown, line):
+    """With `...` for any text: the parts between them one after the other, the first at the begin and the last at the end."""
+    first, *parts = shown.split("...")
+    if not parts:
+        return line == first
+    last = parts.pop()
+    if not line.startswith(first) or not line.endswith(last) or len(line) < len(first) + len(last):
+        return False
+    at, end = len(first), len(line) - len(last)
+    for part in parts:
+        found = line.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
 def matches(shown, output, numbers_vary=False):
     """Whether the output is what the page shows, where `...` is any text and, alone on a line, any lines."""
-    pattern = ""
-    for line in normal(shown, numbers_vary):
-        pattern += r"(.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
-    return re.fullmatch(pattern, "".join(line + "\n" for line in normal(output, numbers_vary))) is not None
+    lines = normal(output, numbers_vary)
+    ends = {0}  # how many lines what was shown so far may stand for
+    for each in normal(shown, numbers_vary):
+        if each == "...":
+            ends = set(range(min(ends), len(lines) + 1)) if ends else ends
+        else:
+            ends = {at + 1 for at in ends if at < len(lines) and line_matches(each, lines[at])}
+    return len(lines) in ends
 
 
 class Shell:
@@ -82,7 +103,10 @@ class Shell:
                 output = process.communicate(timeout=options["seconds"])[0]
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                output = process.communicate()[0]
+                try:
+                    output = process.communicate(timeout=5)[0]
+                except subprocess.TimeoutExpired as late:  # something in a session of its own has the pipe
+                    output = (late.stdout or b"").decode(errors="replace")
                 raise AssertionError(f"{block.name}: not done within {options['seconds']} s: {command.text}\n{output}") from None
             if os.environ.get("TRAINYARD_SHOW_DOCS"):  # to write a page anew
                 print(f"$ {command.text}\n{output}", end="")
@@ -94,6 +118,7 @@ class Shell:
 
     def leave_running(self, block, options):
         [command] = block.commands
+        assert not (self.folder / options["until"]).exists(), f"{block.name}: {options['until']} is there before the command"
         process = self.start("exec " + command.text, options)
         self.background.append(process)
         end = time.monotonic() + options["seconds"]

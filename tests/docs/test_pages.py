@@ -53,6 +53,18 @@ def test_every_shell_block_says_whether_it_is_run(page):
 
 
 @EACH_PAGE
+def test_every_block_is_seen(page):
+    """The runner reads fences at a line's begin, and blocks behind an empty line."""
+    lines, seen = page.read_text().splitlines(), set()
+    for block in pages.blocks_of(page):
+        seen |= set(range(block.line, block.line + block.code.count("\n") + 1))
+    for number, line in enumerate(lines, 1):
+        if number not in seen:
+            assert not re.match(r"\s+(```|~~~)|\t\S", line), f"{page.name}:{number}: a block inside of a list, or with tabs, is not seen by the runner"
+            assert not (re.match(r" {4}\S", line) and number > 1 and lines[number - 2].startswith("<!--")), f"{page.name}:{number}: an empty line is needed between a mark and its block"
+
+
+@EACH_PAGE
 def test_no_command_hides_in_a_block_of_another_language(page):
     programs = "trainyard|trainyard-operator|kubectl|helm|make|podman|docker|cmake|promtool"
     for block in pages.blocks_of(page):

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import time
 
 import pytest
 
@@ -42,6 +43,42 @@ def run(tmp_path, text):
 )
 def test_marks(tmp_path, text, kinds):
     assert [block.kind for block in pages.blocks_of(page_of(tmp_path, text))] == kinds
+
+
+def test_a_block_without_an_end_is_named(tmp_path):
+    with pytest.raises(ValueError, match="page.md:3: the block that begins here has no end"):
+        pages.blocks_of(page_of(tmp_path, "text\n\n```sh\none\n"))
+
+
+def test_a_longer_fence_ends_a_block(tmp_path):
+    [block] = pages.blocks_of(page_of(tmp_path, "```\none\n`````\ntext\n"))
+    assert block.code == "one"
+
+
+def test_a_process_that_left_the_session_holds_nobody_up(tmp_path):
+    """It keeps the pipe, which is waited for no longer than the block's time and some seconds."""
+    began = time.monotonic()
+    with pytest.raises(AssertionError, match="not done within 1 s"):
+        run(tmp_path, "<!-- run: local; in 1 s -->\n\n    setsid sleep 20 &\n    sleep 20\n")
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("shown, output, same", [
+    (["a...b"], ["axb"], True), (["a...b"], ["ab"], True), (["ab...b"], ["ab"], False), (["...x...y..."], ["1x2y3"], True), (["...x...y..."], ["1y2x3"], False),
+    (["...", "end"], ["1", "2", "end"], True), (["...", "end"], ["end", "more"], False), (["a", "...", "...", "b"], ["a", "b"], True), (["..."], [], True), (["a"], [], False)])
+def test_what_stands_for_any_text(shown, output, same):
+    assert shell.matches(shown, output) == same
+
+
+def test_many_places_for_any_lines_take_no_time():
+    shown = ["...", "x..."] * 6 + ["never"]
+    assert not shell.matches(shown, [f"x{letter}{other}" for letter in "abcdefghijklmnopqrst" for other in "abcdefghijklmno"])
+
+
+def test_a_file_that_is_there_before_is_no_sign(tmp_path):
+    (tmp_path / "there").touch()
+    with pytest.raises(AssertionError, match="there is there before the command"):
+        run(tmp_path, "<!-- run: local; until there -->\n\n    sleep 5\n")
 
 
 def test_an_unknown_option_is_named(tmp_path):

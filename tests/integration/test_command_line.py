@@ -128,6 +128,15 @@ def test_man_reads_the_manual(tmp_path):
         assert "EXIT STATUS" in shown and "--version" in shown and f"{name} completion bash" in shown
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["manual"], ["completion", "bash"], ["checkpoint", "--help"], ["config-reference"], ["tasks"], ["crd"], ["crd", "--reference"]], ids=" ".join)
+def test_a_full_disk_is_no_success(words):
+    """What a command prints is its result: an empty or cut file of it would be taken for whole."""
+    program = harness.OPERATOR if words[0] == "crd" else harness.BIN
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([program, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, env=harness.environment())
+    assert result.returncode == 74 and "the output cannot be written: No space left on device" in result.stderr, result
+
+
 def test_an_unknown_shell_is_a_usage_error():
     for program in PROGRAMS.values():
         result = subprocess.run([program, "completion", "tcsh"], capture_output=True, text=True, timeout=60)

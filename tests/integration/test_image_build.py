@@ -103,6 +103,30 @@ def test_a_disk_that_is_full_leaves_the_archive_before(checkout):
     assert result.returncode != 0 and checkout.archive.read_bytes() == before
 
 
+def test_a_damaged_layer_is_no_archive(checkout):
+    """Its digest would be that of the good image."""
+    with tarfile.open(checkout.stand_in / "image.tar") as archive:
+        at = archive.getmember("a/layer.tar").offset_data
+    content = bytearray((checkout.stand_in / "image.tar").read_bytes())
+    content[at + 1000] ^= 1
+    (checkout.stand_in / "image.tar").write_bytes(content)
+    result = checkout.build("operator")
+    assert result.returncode != 0 and "a/layer.tar has the digest" in result.stderr, result
+    assert [path.name for path in checkout.archive.parent.iterdir() if ".tar" in path.name] == []
+
+
+def test_a_link_where_the_archive_is_made_is_not_followed(checkout, tmp_path):
+    (tmp_path / "victim").write_text("mine\n")
+    (tmp_path / "out.tar.new").symlink_to(tmp_path / "victim")
+    subprocess.run([ROOT / "docker/archive.py", checkout.stand_in / "image.tar", tmp_path / "out.tar", "name:1"], check=True, capture_output=True)
+    assert (tmp_path / "victim").read_text() == "mine\n" and not (tmp_path / "out.tar").is_symlink()
+
+
+def test_an_unknown_image_is_refused_before_any_is_built(checkout):
+    result = checkout.build("operator", "nosuch")
+    assert result.returncode == 2 and "nosuch: not one of operator" in result.stderr and not (checkout.stand_in / "calls").read_text().count("build"), result
+
+
 def test_which_tool_builds(checkout):
     assert checkout.build("--tool").stdout == "podman\n"
     for name in ("podman", "buildah", "docker"):
@@ -121,3 +145,22 @@ def test_where_the_state_of_a_job_file_is(tmp_path, file, state):
     result = subprocess.run([ROOT / "docker/trainyard-local", file], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment)
     assert result.returncode == 0 and (tmp_path / state).is_dir(), result.stderr
     assert result.stdout.split() == ["local", "-f", file, f"--state-dir={state}"]
+
+
+@pytest.mark.parametrize("there, words", [
+    ("file", "another kind of file"), ("link", "a link to nothing"), ("--quiet", "expected the job file first"), ("folder of that name", "cannot be read as a file")])
+def test_the_entrypoint_names_what_is_in_the_way(tmp_path, there, words):
+    (tmp_path / "x.yaml").write_text("")
+    if there == "file":
+        (tmp_path / "x-state").touch()
+    elif there == "link":
+        (tmp_path / "x-state").symlink_to("nowhere/at/all")
+    elif there == "folder of that name":
+        (tmp_path / "x.yaml").unlink()
+        (tmp_path / "x.yaml").mkdir()
+    program(tmp_path / ".programs/awk", "#!/bin/sh\necho mounted\n")
+    environment = os.environ | {"PATH": f"{tmp_path}/.programs:{os.environ['PATH']}"}
+    words_typed = ["--quiet", "x.yaml"] if there == "--quiet" else ["x.yaml"]
+    result = subprocess.run([ROOT / "docker/trainyard-local", *words_typed], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment)
+    assert result.returncode == (2 if there == "--quiet" else 64) and words in result.stderr, result
+    assert "--userns" not in result.stderr and ("x-state" in result.stderr) == (there in ("file", "link"))

@@ -204,6 +204,36 @@ def test_a_plugin_of_another_commit_is_refused(checkout, build, tmp_path):
     assert result.returncode == 1 and "libtrainyard_cuda.so is of another commit" in result.stderr, result.stderr
 
 
+def test_a_release_that_fails_leaves_the_one_before_and_other_files(checkout, build, tmp_path):
+    dist = tmp_path / "dist"
+    assert checkout.release(BUILD=build, DIST=dist, RELEASE_IMAGES="no").returncode == 0
+    (dist / "trainyard-notes.txt").write_text("mine\n")
+    before = {path.name: path.read_bytes() for path in dist.iterdir()}
+    for trouble in ({"SOURCE_DATE_EPOCH": "abc"}, {"RELEASE_IMAGES": "perhaps"}, {"BUILD": tmp_path / "nowhere"}):
+        assert checkout.release(**({"BUILD": build, "DIST": dist, "RELEASE_IMAGES": "no"} | trouble)).returncode != 0
+        assert {path.name: path.read_bytes() for path in dist.iterdir()} == before, trouble
+    assert checkout.release(BUILD=build, DIST=dist, RELEASE_IMAGES="no").returncode == 0
+    assert {path.name: path.read_bytes() for path in dist.iterdir()} == before
+    assert "notes" not in (dist / "SHA256SUMS").read_text()
+
+
+def test_what_is_released_is_what_is_committed(checkout, build, tmp_path, monkeypatch):
+    """And not what a setting of the user's git hides."""
+    (checkout.folder / "charts/trainyard/.env").write_text("PASSWORD=x\n")
+    (tmp_path / "ignore").write_text(".env\n")
+    for count, (key, value) in enumerate({"core.excludesFile": str(tmp_path / "ignore"), "status.showUntrackedFiles": "no"}.items()):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{count}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{count}", value)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "2")
+    result = checkout.release(BUILD=build, DIST=tmp_path / "dist", RELEASE_IMAGES="no")
+    assert result.returncode == 0, result.stderr
+    if HELM:
+        with tarfile.open(tmp_path / "dist" / f"trainyard-{VERSION}.tgz") as tar:
+            assert not [name for name in tar.getnames() if name.endswith(".env")]
+    (checkout.folder / "new.txt").write_text("untracked\n")
+    refused(checkout, "not clean", "new.txt")
+
+
 BUILD_SH = """#!/bin/sh
 case "$1" in --tool) exec sh -c "$WORKS" ;; esac
 mkdir -p build/images

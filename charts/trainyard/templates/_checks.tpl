@@ -19,6 +19,10 @@
 {{- fail (printf "networkPolicy.workers.namespaces: %s is not allowed, since this operator has workers in one namespace alone; allowed: %s" $namespace $watched) -}}
 {{- end -}}
 {{- end -}}
+{{- $fullname := include "trainyard.fullname" . -}}
+{{- if and $v.metrics.service.enabled (not (regexMatch "^[a-z]" $fullname)) -}}
+{{- fail (printf "fullnameOverride: needed for %s, since the name of a Service begins with a letter; allowed: such a name, or metrics.service.enabled: false" $fullname) -}}
+{{- end -}}
 {{- range $value, $labels := dict "commonLabels" $v.commonLabels "podLabels" $v.podLabels -}}
 {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
 {{- if hasKey $labels $key -}}

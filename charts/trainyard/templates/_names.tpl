@@ -1,18 +1,18 @@
 {{/* Names, labels and what else several templates say. */}}
 
 {{- define "trainyard.name" -}}
-{{ .Values.nameOverride | default "trainyard" | trunc 50 | trimSuffix "-" }}
+{{ .Values.nameOverride | default "trainyard" | trunc 50 | trimAll "-" }}
 {{- end }}
 
 {{/* Of every object: trainyard-operator for a release that is called trainyard. */}}
 {{- define "trainyard.fullname" -}}
 {{- $name := include "trainyard.name" . -}}
 {{- if .Values.fullnameOverride -}}
-{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{ .Values.fullnameOverride | trunc 50 | trimAll "-" }}
 {{- else if contains $name .Release.Name -}}
-{{ printf "%s-operator" (.Release.Name | trunc 41 | trimSuffix "-") }}
+{{ printf "%s-operator" (.Release.Name | replace "." "-" | trunc 41 | trimAll "-") }}
 {{- else -}}
-{{ printf "%s-operator" (printf "%s-%s" .Release.Name $name | trunc 41 | trimSuffix "-") }}
+{{ printf "%s-operator" (printf "%s-%s" .Release.Name $name | replace "." "-" | trunc 41 | trimAll "-") }}
 {{- end -}}
 {{- end }}
 
