@@ -106,11 +106,13 @@ std::string Help(const CLI::App& app, const Program& program) {
 }
 
 int Printed(const std::string& program, int code) {
-  errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return code;
-  std::fprintf(stderr, "%s: the output cannot be written%s%s\n", program.c_str(), errno == 0 ? "" : ": ",
-               errno == 0 ? "" : std::strerror(errno));
+  // What was written before may have failed long ago: the next byte fails for the same reason.
+  std::clearerr(stdout);
+  const bool still = std::fputc('\n', stdout) == EOF || std::fflush(stdout) != 0;
+  const std::string reason = still ? std::string(": ") + std::strerror(errno) : "";
+  std::fprintf(stderr, "%s: the output cannot be written%s\n", program.c_str(), reason.c_str());
   return code == 0 ? kOutputLost : code;
 }
 
