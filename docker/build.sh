@@ -37,8 +37,7 @@ options+=(--file docker/Dockerfile --build-arg "BASE=${IMAGE_BASE:-debian:bookwo
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH")
 
 # extract TARGET FOLDER: the files of a target. build TARGET NAME: an image. archive NAME FILE: of it.
-# podman and buildah give the time to each layer that they make. The build stages are made by `extract`, without it: ccache
-# knows a compiler by its time.
+# podman and buildah give the time to each layer that they make; `extract` needs none.
 case "$tool" in
   podman | buildah)
     extract() { "$tool" build --layers --format docker "${options[@]}" --target "$1" --output "type=local,dest=$2" .; }
