@@ -64,7 +64,7 @@ class Root:
         """A wheel's goes to a folder of ours, and LibTorch's lose their symbols; Debian's stays where it is, by each of its names."""
         if site := origins.site_packages(path):
             library = self.add(f"{WHEELS}/{path.name}", path.resolve(), 0o755)
-            if path.is_relative_to(site / "torch"):
+            if pathlib.Path(os.path.normpath(path)).is_relative_to(site / "torch"):  # ldd says NVIDIA's as torch/lib/../../nvidia
                 origins.run("strip", "--strip-unneeded", library)
             return
         real = pathlib.Path(os.path.realpath(path))
