@@ -44,6 +44,8 @@ cli::Manual LocalManual() {
                           {"TMPDIR", "Where the temporary folder is made that stands for a missing --state-dir."}},
           .files = {{"DIR/kubeconfig", "For kubectl; mode 0600, new at every start."},
                     {"DIR/api.json, DIR/api-*.journal", "All objects."},
+                    {"DIR/prometheus.json",
+                     "Where the workers that run serve their metrics, for Prometheus' file_sd_configs."},
                     {"DIR/pods, DIR/claims",
                      "Logs and volumes of the pods, and claims, which outlive them (docs/formats.md)."}},
           .exit_codes = {{"0", "The job succeeded."},

@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -57,8 +56,7 @@ class Observed:
         self.folder, self.data = folder, data
         self.operator_port, self.port = harness.free_port(), harness.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.stopping = threading.Event()
-        self.targets = folder / "workers.json"
+        self.targets = folder / "state/prometheus.json"  # which `local` keeps
         self.processes = []
 
     def start(self, command, log, **environment):
@@ -76,22 +74,16 @@ class Observed:
             self.start([harness.OPERATOR, "local", "-f", job, "--state-dir", state, "--serve", 0, "--listen", f"127.0.0.1:{self.operator_port}"], "local.log")
             harness.wait_until((state / "kubeconfig").exists, 20, "the API of local")
             self.api = ApiOnly(state).connect()
-            self.targets.write_text("[]")
             config = self.folder / "prometheus.yml"
             config.write_text(yaml.safe_dump(self.scrapes()))
             self.begun = time.time()
             self.start([program, f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'tsdb'}", f"--web.listen-address=127.0.0.1:{self.port}"], "prometheus.log")
-            self.follower = threading.Thread(target=self.follow)
-            self.follower.start()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *error):
-        self.stopping.set()
-        if hasattr(self, "follower"):
-            self.follower.join()
         for process in self.processes:
             process.terminate()
         for process in self.processes:
@@ -123,12 +115,6 @@ class Observed:
                 renamed = {new: labels[f"trainyard.dev/{old}"] for old, new in (("job-name", "trainyard_job"), ("attempt", "attempt"), ("rank", "worker"))}
                 found += [{"targets": [f"{status['podIP']}:{port}"], "labels": {**own, **renamed}} for port in ports]
         return found
-
-    def follow(self):
-        while not self.stopping.wait(0.5):
-            new = self.folder / "workers.json.new"
-            new.write_text(json.dumps(self.worker_targets()))
-            new.rename(self.targets)
 
     def job(self, name=NAME):
         return self.api.send("GET", f"{JOBS}/{name}")[1]

@@ -138,6 +138,13 @@ def test_every_alert_is_evaluated_and_none_fires_without_cause(observed):
     assert [alert["labels"]["reason"] for alert in failed["alerts"]] == ["CommandNotFound"], "the other job's, be it for a minute already or not"
 
 
+def test_local_tells_prometheus_what_the_charts_monitor_would(observed):
+    """In the second attempt as well, whose workers have other addresses."""
+    def by_pod(groups):
+        return sorted(groups, key=lambda group: group["labels"]["pod"])
+    assert observed.worker_targets() and by_pod(json.loads(observed.targets.read_text())) == by_pod(observed.worker_targets())
+
+
 def test_what_a_worker_serves_is_documented(observed):
     (address, *_) = [target["targets"][0] for target in observed.worker_targets()]
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:

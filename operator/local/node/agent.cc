@@ -8,6 +8,7 @@
 #include "operator/base/file.h"
 #include "operator/base/json_access.h"
 #include "operator/local/api/service_address.h"
+#include "operator/local/node/scrape_targets.h"
 #include "operator/local/node/session.h"
 
 namespace trainyard::local {
@@ -68,8 +69,10 @@ void Agent::Loop() {
     BindClaims();
     if (draining_) DrainAll();
     AdvanceAll();
+    WriteScrapeTargets();
   }
   pods_.clear();
+  WriteScrapeTargets();
   running_ = 0;
 }
 
@@ -197,6 +200,18 @@ void Agent::AdvanceAll() {
     if (runner->Ended()) RemoveIfDeleted(runner->pod());
   }
   running_ = running;
+}
+
+void Agent::WriteScrapeTargets() {
+  std::vector<Json> running;
+  for (const auto& [uid, runner] : pods_) {
+    if (!runner->Ended()) running.push_back(runner->pod());
+  }
+  std::string targets = ScrapeTargets(running);
+  if (targets == scrape_targets_) return;
+  scrape_targets_ = std::move(targets);
+  const Status written = WriteWhole(node_.state / "prometheus.json", scrape_targets_, 0644, false);
+  if (!written.ok()) log_.Warning("Prometheus does not hear of the workers", {{"error", written.ToString()}});
 }
 
 void Agent::WriteStatus(PodRunner& runner) {

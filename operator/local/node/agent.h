@@ -55,6 +55,8 @@ class Agent {
                                            const std::string& ns) const;
   std::optional<std::string> AddressBehind(const std::string& service) const;
   void DrainAll();
+  // Where Prometheus finds the workers that run: state/prometheus.json, whenever that changes.
+  void WriteScrapeTargets();
   void WriteStatus(PodRunner& runner);
   void EndEarlierLife();
   // Those that an earlier life started for `pod`. Returns whether there were any.
@@ -72,6 +74,7 @@ class Agent {
   const Logger& log_;
   uint64_t since_ = 0, claims_since_ = 0;
   int addresses_ = 0;
+  std::string scrape_targets_;                              // as they were written last
   std::map<std::string, std::unique_ptr<PodRunner>> pods_;  // by uid
   std::atomic<bool> draining_{false}, stopping_{false};
   std::atomic<int> running_{0};
