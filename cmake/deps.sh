@@ -52,11 +52,19 @@ docs_venv="$cache/docs-${docs[1]##*==}"
 dashboards=("grafana-foundation-sdk==1769699379!11.6.0")
 image_venv="$cache/images"
 
+# pip's own words say what went wrong, and seldom why.
+install_wheels() {
+  "$venv/bin/pip" install -q --disable-pip-version-check "$@" && return
+  echo "deps: pip could not install ${*: -1} and what stands before it, see above. \"No matching distribution\" is most often the network: behind a proxy set HTTPS_PROXY," \
+    "with a registry or a certificate of one's own PIP_INDEX_URL and PIP_CERT" >&2
+  return 1
+}
+
 install_toolkit() {
   [ "$(cat "$toolkit/.complete" 2>/dev/null)" != "${cuda[*]}" ] || return 0
   echo "deps: installing NVIDIA's compiler and NCCL into $toolkit (about 300 MB, once)"
   rm -rf "$toolkit"
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$toolkit" "${cuda[@]}"
+  install_wheels --root-user-action=ignore --no-deps --target "$toolkit" "${cuda[@]}"
   ln -s lib "$toolkit/nvidia/cu13/lib64" # where CMake looks
   echo "${cuda[*]}" >"$toolkit/.complete"
 }
@@ -90,7 +98,7 @@ case "${1:-}" in
   --gpu)
     # What LibTorch's wheel names as its needs, of the versions that it names.
     echo "deps: installing CUDA's libraries beside LibTorch (2 GB)"
-    "$venv/bin/pip" install -q --disable-pip-version-check "torch==$torch_version"
+    install_wheels "torch==$torch_version"
     exit 0
     ;;
   --images) packages=("${image_packages[@]}") ;;
@@ -131,13 +139,13 @@ case "${1:-}" in
     if [ "$(cat "$venv/.programs" 2>/dev/null)" != "${wheels[*]}" ]; then
       echo "deps: installing LibTorch $torch_version into $venv (about 550 MB)"
       [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
-      "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
+      install_wheels --no-deps "${wheels[@]}"
       echo "${wheels[*]}" >"$venv/.programs"
     fi
     if [ "$1" = --gpu-programs ]; then
       install_toolkit
       echo "deps: installing CUDA's libraries beside LibTorch (2 GB)"
-      "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${cuda_libraries[@]}"
+      install_wheels --no-deps "${cuda_libraries[@]}"
     fi
     exit 0 ;;
 esac
@@ -148,10 +156,10 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   echo "deps: installing LibTorch $torch_version and the test readers into $venv (about 620 MB, once)"
   mkdir -p "$cache"
   [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
-  "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${wheels[@]}"
+  install_wheels --no-deps "${wheels[@]}"
   # Of Python's torch only what the readers need is there, which pip remarks upon.
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore "${readers[@]}" 2> >(grep -v 'torch .* requires' >&2)
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${transformers[@]}" "${imaging[@]}"
+  install_wheels --root-user-action=ignore "${readers[@]}" 2> >(grep -vE "torch .* requires|^ERROR: pip's dependency resolver does not" >&2)
+  install_wheels --root-user-action=ignore --no-deps "${transformers[@]}" "${imaging[@]}"
   "$venv/bin/python" -c 'import h5py, numpy, safetensors, tensorboard, matplotlib, pytest'
   echo "$wanted" >"$stamp"
 fi
@@ -159,7 +167,7 @@ fi
 stamp="$venv/.survival"
 if [ "$(cat "$stamp" 2>/dev/null)" != "${survival[*]}" ]; then
   echo "deps: installing scikit-survival and lifelines into $venv (about 330 MB, once)"
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${survival[@]}"
+  install_wheels --root-user-action=ignore --no-deps "${survival[@]}"
   echo "${survival[*]}" >"$stamp"
 fi
 
@@ -168,7 +176,7 @@ install_toolkit
 stamp="$venv/.dashboards"
 if [ "$(cat "$stamp" 2>/dev/null)" != "${dashboards[*]}" ]; then
   echo "deps: installing ${dashboards[*]}"
-  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-deps "${dashboards[@]}"
+  install_wheels --root-user-action=ignore --no-deps "${dashboards[@]}"
   echo "${dashboards[*]}" >"$stamp"
 fi
 
