@@ -4,6 +4,7 @@
 #include <csignal>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "operator/base/file.h"
 #include "operator/base/json_access.h"
@@ -72,6 +73,7 @@ void Agent::Loop() {
     WriteScrapeTargets();
   }
   pods_.clear();
+  pods_changed_ = true;
   WriteScrapeTargets();
   running_ = 0;
 }
@@ -87,6 +89,7 @@ void Agent::TakeChanges() {
     const std::string uid = json::Text(event.object["metadata"], "uid");
     if (event.type == "DELETED") {
       pods_.erase(uid);
+      pods_changed_ = true;
       Drop(PodFiles(node_.state, event.object).root());
     } else if (const auto known = pods_.find(uid); known != pods_.end()) {
       known->second->Update(event.object);
@@ -203,6 +206,7 @@ void Agent::AdvanceAll() {
 }
 
 void Agent::WriteScrapeTargets() {
+  if (!std::exchange(pods_changed_, false)) return;
   std::vector<Json> running;
   for (const auto& [uid, runner] : pods_) {
     if (!runner->Ended()) running.push_back(runner->pod());
@@ -221,6 +225,7 @@ void Agent::WriteStatus(PodRunner& runner) {
   const ApiResult written = api_.Patch(kube::kPods, metadata["namespace"], metadata["name"], "status",
                                        PatchType::kMerge, WithStatus(status), {.manager = "agent"});
   if (written.ok()) runner.Update(written.body);
+  pods_changed_ = true;
 }
 
 bool Agent::EndSessions(const std::filesystem::path& root) const {

@@ -55,7 +55,7 @@ class Agent {
                                            const std::string& ns) const;
   std::optional<std::string> AddressBehind(const std::string& service) const;
   void DrainAll();
-  // Where Prometheus finds the workers that run: state/prometheus.json, whenever that changes.
+  // Where Prometheus finds the workers that run: state/prometheus.json. Looks at the pods only when one has changed.
   void WriteScrapeTargets();
   void WriteStatus(PodRunner& runner);
   void EndEarlierLife();
@@ -74,6 +74,7 @@ class Agent {
   const Logger& log_;
   uint64_t since_ = 0, claims_since_ = 0;
   int addresses_ = 0;
+  bool pods_changed_ = true;                                // since the targets were looked at
   std::string scrape_targets_;                              // as they were written last
   std::map<std::string, std::unique_ptr<PodRunner>> pods_;  // by uid
   std::atomic<bool> draining_{false}, stopping_{false};
