@@ -4,6 +4,10 @@
 # Without any Helm (cmake/deps.sh --helm) nothing is written, and --check compares the seals alone, each manifest's last line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "$*" in
+  "" | --check) ;;
+  *) sed -n 's/^# usage: //p' "$0" >&2; exit 2 ;;
+esac
 helm="$(cmake/deps.sh --helm)"
 build='there is no helm; `tests/cluster/build.sh helm` builds it'
 if [ -z "$helm" ] && [ "${1:-}" != --check ]; then
@@ -58,7 +62,7 @@ for pair in install:install namespaced:install-namespaced gangs:gangs; do
   if [ "${1:-}" = --check ]; then
     diff -u "$file" "$work/made" || { echo "$file is out of date: run make generate"; status=1; }
   else
-    cat "$work/made" >"$file"
+    cp "$work/made" "$file.new" && mv "$file.new" "$file" # whole, or as it was
   fi
 done
 exit $status

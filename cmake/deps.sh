@@ -60,6 +60,15 @@ install_wheels() {
   return 1
 }
 
+# Two that install into one folder at once would both break it.
+lock_cache() {
+  mkdir -p "$cache"
+  exec 9>"$cache/.lock"
+  flock --nonblock 9 && return
+  echo "deps: waiting for another one that installs into $cache" >&2
+  flock --timeout 1800 9 || { echo "deps: it has not ended within 30 minutes" >&2; exit 1; }
+}
+
 install_toolkit() {
   [ "$(cat "$toolkit/.complete" 2>/dev/null)" != "${cuda[*]}" ] || return 0
   echo "deps: installing NVIDIA's compiler and NCCL into $toolkit (about 300 MB, once)"
@@ -86,6 +95,7 @@ case "${1:-}" in
     exit 0 ;;
   --cluster) packages=("${cluster_packages[@]}") ;;
   --docs)
+    lock_cache
     if [ "$(cat "$docs_venv/.complete" 2>/dev/null)" != "${docs[*]}" ]; then
       echo "deps: installing mkdocs into $docs_venv (about 60 MB, once)" >&2
       /usr/bin/python3 -m venv --clear "$docs_venv"
@@ -97,6 +107,7 @@ case "${1:-}" in
     ;;
   --gpu)
     # What LibTorch's wheel names as its needs, of the versions that it names.
+    lock_cache
     echo "deps: installing CUDA's libraries beside LibTorch (2 GB)"
     install_wheels "torch==$torch_version"
     exit 0
@@ -110,6 +121,7 @@ case "${1:-}" in
     ;;
 esac
 
+lock_cache
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

@@ -93,10 +93,10 @@ class Root:
 def libraries(programs):
     """What the dynamic loader would load for them."""
     listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
-    missing = re.findall(r"^\s*(\S+) => not found", listed, re.MULTILINE)
+    missing = re.findall(r"^\s*(.+) => not found", listed, re.MULTILINE)
     if missing:
         raise SystemExit(f"ldd does not find {', '.join(missing)}")
-    return sorted({pathlib.Path(path) for path in re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", listed, re.MULTILINE)})
+    return sorted({pathlib.Path(path) for path in re.findall(r"^\s*(?:\S+ => )?(/.+) \(0x[0-9a-f]+\)$", listed, re.MULTILINE)})
 
 
 def add_licenses(root, programs):

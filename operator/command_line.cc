@@ -27,6 +27,8 @@ std::string Suggestion(const CLI::App& app, int argc, char** argv) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     if (const std::string nearest = api::Nearest(word, known); !nearest.empty())
       return "; did you mean " + nearest + "?";
+    const bool job_file = word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+    if (job_file && i > 1 && !std::string(argv[i - 1]).starts_with("-")) return "; did you mean -f " + word + "?";
   }
   return "";
 }

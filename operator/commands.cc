@@ -30,6 +30,7 @@ int Validate(const std::string& file, const Notes& notes) {
   }
   std::printf("%s: valid\n", file.c_str());
   if (!config.unchecked.empty()) std::printf("  %s\n", config.unchecked.c_str());
+  for (const std::string& claim : api::ForeignClaims(*read)) std::printf("  %s\n", claim.c_str());
   for (const std::string& note : notes(*read)) std::printf("  %s\n", note.c_str());
   return 0;
 }

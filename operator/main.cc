@@ -13,7 +13,11 @@ namespace {
 std::vector<std::string> WhatLocalDoes(const api::JobFile& file) {
   std::vector<std::string> notes;
   for (const std::string& obstacle : local::JobObstacles(file.job)) notes.push_back("`local` refuses " + obstacle);
-  for (const std::string& other : file.others) notes.push_back("`local` ignores " + other);
+  for (const api::OtherObject& other : file.others) {
+    notes.push_back(other.kind == api::kClaimKind
+                        ? "`local` needs no " + other.kind + " " + other.name + ": a claim is a folder of --state-dir"
+                        : "`local` does not make " + other.kind + " " + other.name);
+  }
   for (const std::string& field : local::IgnoredFields(file.job)) notes.push_back("`local` ignores " + field);
   return notes;
 }

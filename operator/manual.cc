@@ -33,7 +33,8 @@ cli::Manual ValidateManual() {
   return {.description =
               "Makes the checks that the operator would make, without a cluster. Where the container runs `trainyard "
               "launch` "
-              "it asks the trainyard beside this program about spec.config, and says so when there is none.",
+              "it asks the trainyard beside this program about spec.config, and says so when there is none. Other "
+              "arguments of a container's command are the program's own, and are not looked at.",
           .environment = {},
           .files = {},
           .exit_codes = {{"0", "The job is valid; what is noted about it is printed."},

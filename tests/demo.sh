@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seed="${SEED:-42}"
 out="${DEMO_DIR:-demo}"
+[ ! -e "$out" ] || echo "demo: starting anew, and removing what the demo before left in $out (DEMO_DIR=elsewhere keeps it)"
 rm -rf "$out"
 mkdir -p "$out"
 sed -e "s/ad_epsilon, --out/ad_epsilon, --seed, \"$seed\", --out/" -e "s/^    checkpoint: {every/    run: {seed: $seed}\n    checkpoint: {every/" \

@@ -232,7 +232,9 @@ std::string Suggest(const CLI::App& app, int argc, char** argv) {
   if (meant.empty() && !subs.empty() && at < argc) meant = "; expected one of " + Join(subs);
   std::string name = "trainyard";
   for (int i = 1; i < at; ++i) name += std::string(" ") + argv[i];
-  return meant + "\nRun `" + name + " --help` for " + (subs.empty() ? "its options." : "the commands.");
+  // In one line: where a container's log is asked for the cause, its last line is told.
+  return meant + (meant.ends_with("?") ? " `" : "; `") + name + " --help` has " +
+         (subs.empty() ? "its options" : "the commands");
 }
 
 // A checkpoint of many ranks is as many files, which are open together. The usual soft limit, 1024, is for programs

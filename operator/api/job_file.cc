@@ -1,6 +1,9 @@
 #include "operator/api/job_file.h"
 
+#include <algorithm>
+
 #include "common/yaml.h"
+#include "operator/api/field_error.h"
 #include "operator/api/json.h"
 #include "operator/api/validation.h"
 #include "operator/base/file.h"
@@ -20,8 +23,11 @@ Status CheckIdentity(const std::string& origin, Json& job) {
   if (!job.is_object()) return Status(Code::kInvalid, origin + ": no TrainingJob");
   for (const auto& [key, allowed] : {std::pair{"kind", kKind}, {"apiVersion", kApiVersion}}) {
     const Json& value = json::Field(job, key);
-    if (value != allowed)
-      return Status(Code::kInvalid, origin + ": " + key + ": " + Shown(value) + " is not allowed; allowed: " + allowed);
+    if (value == allowed) continue;
+    const bool meant = value.is_string() && !Nearest(value.get<std::string>(), {allowed}).empty();
+    return Status(Code::kInvalid,
+                  origin + ": " + key + ": " + Shown(value) + " is not allowed; " +
+                      (meant ? std::string("did you mean ") + allowed + "?" : std::string("allowed: ") + allowed));
   }
   Json& metadata = job["metadata"];
   if (metadata.is_null()) metadata = Json::object();
@@ -52,7 +58,7 @@ Result<JobFile> ReadJobFile(const std::string& path) {
   for (Json& document : *documents) {
     const Json& kind = json::Field(document, "kind");
     if (documents->size() > 1 && kind.is_string() && kind != kKind) {
-      file.others.push_back(kind.get<std::string>() + " " + json::Text(json::Field(document, "metadata"), "name"));
+      file.others.push_back({kind.get<std::string>(), json::Text(json::Field(document, "metadata"), "name")});
     } else {
       jobs.push_back(std::move(document));
     }
@@ -76,6 +82,26 @@ std::vector<std::string> CheckJob(const Json& job) {
   if (errors.empty()) errors = CheckPodFields(parsed.spec);
   for (const FieldError& error : errors) problems.push_back(error.ToString());
   return problems;
+}
+
+std::vector<std::string> ForeignClaims(const JobFile& file) {
+  std::vector<std::string> known, lines;
+  for (const OtherObject& other : file.others) {
+    if (other.kind == kClaimKind) known.push_back(other.name);
+  }
+  if (known.empty()) return {};
+  const auto look = [&](const Json& volume, const std::string& path) {
+    const std::string claim = json::Text(json::Field(volume, "persistentVolumeClaim"), "claimName");
+    if (claim.empty() || std::ranges::find(known, claim) != known.end()) return;
+    const std::string nearest = Nearest(claim, known);
+    lines.push_back(path + ".persistentVolumeClaim.claimName: there is no claim " + claim + " in this file" +
+                    (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  };
+  const Json& spec = json::Field(file.job, "spec");
+  look(json::Field(json::Field(spec, "checkpoint"), "volume"), "spec.checkpoint.volume");
+  const Json& volumes = json::List(json::Field(json::Field(spec, "template"), "spec"), "volumes");
+  for (size_t i = 0; i < volumes.size(); ++i) look(volumes[i], "spec.template.spec.volumes[" + std::to_string(i) + "]");
+  return lines;
 }
 
 }  // namespace trainyard::api

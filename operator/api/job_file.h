@@ -14,10 +14,16 @@ namespace trainyard::api {
 // refused, and for more than one document.
 Result<Json> YamlToJson(const std::string& text, const std::string& origin);
 
+inline constexpr char kClaimKind[] = "PersistentVolumeClaim";
+
+struct OtherObject {
+  std::string kind, name;
+};
+
 // What a file for `kubectl apply` holds.
 struct JobFile {
-  Json job;                         // with namespace default when it names none
-  std::vector<std::string> others;  // "PersistentVolumeClaim data": what else is in it
+  Json job;  // with namespace default when it names none
+  std::vector<OtherObject> others;
 };
 
 // `path` ("-": standard input) with exactly one TrainingJob. kNotFound when the file cannot be read, kInvalid
@@ -26,6 +32,10 @@ Result<JobFile> ReadJobFile(const std::string& path);
 
 // Everything that is wrong with the job, as the operator would say it; empty when nothing is.
 std::vector<std::string> CheckJob(const Json& job);
+
+// Of a file that holds claims: the claims of the job that are none of them, with the nearest name. They may be in the
+// cluster, and so are no mistake that is sure.
+std::vector<std::string> ForeignClaims(const JobFile& file);
 
 }  // namespace trainyard::api
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "common/text.h"
+#include "operator/reconcile/conditions.h"
 
 namespace trainyard::local {
 namespace {
@@ -100,8 +101,11 @@ std::string LiveView::Summary(const api::TrainingJob& job) {
   }
   if (status.last_failure) {
     const api::Failure& failure = *status.last_failure;
-    text += "\nlast failure attempt " + std::to_string(failure.attempt) + ", rank " + std::to_string(failure.rank) +
-            ", " + failure.reason + (failure.exit_code ? ", exit code " + std::to_string(*failure.exit_code) : "");
+    // What came before a success is no failure of the job's.
+    text +=
+        std::string(reconcile::IsTrue(status, reconcile::kCompleteCondition) ? "\nlast restart" : "\nlast failure") +
+        " attempt " + std::to_string(failure.attempt) + ", rank " + std::to_string(failure.rank) + ", " +
+        failure.reason + (failure.exit_code ? ", exit code " + std::to_string(*failure.exit_code) : "");
     for (const std::string& line : failure.tail) text += "\n  | " + Printable(line, kOutputWidth);
   }
   return text + "\n";

@@ -26,6 +26,7 @@
 #include "operator/local/node/limits.h"
 #include "operator/local/rank_output.h"
 #include "operator/local/state_dir.h"
+#include "operator/local/submit.h"
 #include "operator/metrics.h"
 #include "operator/operator_endpoint.h"
 #include "operator/reconcile/conditions.h"
@@ -89,7 +90,8 @@ class ControlPlane {
     return Status::Ok();
   }
 
-  // Ends pods in good order: the operator first, so that it does not replace them. `hurry` ends it early.
+  // Ends pods in good order: the operator first, so that it does not replace them. `hurry` is asked at each look, and
+  // ends it early.
   void Stop(const std::function<bool()>& hurry) {
     if (!runtime_) return Leave();  // with --api-only pods are objects, and stay
     runtime_->Stop();
@@ -163,20 +165,6 @@ api::TrainingJob Parse(const Json& object) {
   return api::JobFromJson(object, ignored);
 }
 
-// 0 when it succeeded, the culprit's when it failed, 64 when the spec is refused; nothing while it runs, whatever its
-// spec has been made since.
-std::optional<int> ExitCode(const api::TrainingJob& job) {
-  const api::JobStatus& status = job.status;
-  if (reconcile::IsTrue(status, reconcile::kCompleteCondition)) return 0;
-  if (reconcile::IsTrue(status, reconcile::kFailedCondition)) {
-    // A number that no process ends with could end this one with 0.
-    const int64_t culprits = status.last_failure ? status.last_failure->exit_code.value_or(1) : 1;
-    return culprits >= 1 && culprits <= 255 ? static_cast<int>(culprits) : 1;
-  }
-  if (status.phase == api::kInvalid && status.attempt == 0) return kExitInvalid;
-  return std::nullopt;
-}
-
 // Worker 0 of the last attempt; null when it was cleaned up.
 Json LastRankZero(ControlPlane& plane, const api::TrainingJob& job) {
   const local::ApiResult pods =
@@ -190,22 +178,34 @@ Json LastRankZero(ControlPlane& plane, const api::TrainingJob& job) {
   return {};
 }
 
-// Where the container that trains writes to; empty for no pod, and for one without containers.
+// Where the container that trains has written to, or, before it began, the last init container; empty when none did.
 std::filesystem::path TrainerLog(const ControlPlane& plane, const Json& pod) {
+  std::error_code none;
+  std::filesystem::path newest;
+  for (const Json& init : json::List(json::Field(pod, "spec"), "initContainers")) {
+    const std::filesystem::path path = plane.agent().LogPath(pod, json::Text(init, "name"));
+    if (std::filesystem::exists(path, none)) newest = path;
+  }
   const Json* trainer = api::TrainerContainer(pod);
-  return trainer ? plane.agent().LogPath(pod, json::Text(*trainer, "name")) : "";
+  const std::filesystem::path own = trainer ? plane.agent().LogPath(pod, json::Text(*trainer, "name")) : "";
+  return trainer && std::filesystem::exists(own, none) ? own : newest;
+}
+
+// A line of where something lies; none for what is nowhere.
+void PrintPlace(const std::string& what, const std::filesystem::path& path) {
+  if (!path.empty()) std::printf("%-12s %s\n", what.c_str(), path.c_str());
 }
 
 // Where on this machine the paths are that the log of `pod` (null: none) and the job file speak of.
 void PrintPlaces(const ControlPlane& plane, const local::StateDir& state, const Json& pod) {
   if (const Json* trainer = api::TrainerContainer(pod)) {
-    std::printf("log          %s\n", TrainerLog(plane, pod).c_str());
+    PrintPlace("log", TrainerLog(plane, pod));
     const auto mounts = local::PodFiles(state.path(), pod).Mounts(pod, *trainer);
     for (const local::Mount& mount : mounts.ok() ? *mounts : std::vector<local::Mount>()) {
-      if (!mount.read_only) std::printf("%-12s %s\n", mount.at.c_str(), mount.source.c_str());
+      if (!mount.read_only) PrintPlace(mount.at, mount.source);
     }
   }
-  std::printf("files        %s\n", state.path().c_str());
+  PrintPlace("files", state.path());
   std::fflush(stdout);
 }
 
@@ -215,12 +215,14 @@ void PrintCulpritsLog(ControlPlane& plane, const api::TrainingJob& job) {
   const std::string& name = job.status.last_failure->pod;
   const local::ApiResult pod = plane.api().Get(kube::kPods, job.ns, name);
   if (!pod.ok() || name == api::PodName(job.name, job.status.attempt, 0)) return;
-  std::printf("%-12s %s\n", name.c_str(), TrainerLog(plane, pod.body).c_str());
+  PrintPlace(name, TrainerLog(plane, pod.body));
 }
 
 // Says that something in the file is not followed; `validate` says what and why.
 void TellOfIgnored(const api::JobFile& file, local::LiveView& view) {
-  for (const std::string& other : file.others) view.Event("ignored here: " + other);
+  for (const api::OtherObject& other : file.others) {
+    if (other.kind != api::kClaimKind) view.Event("not made here: " + other.kind + " " + other.name);
+  }
   const std::vector<std::string> fields = local::IgnoredFields(file.job);
   const auto count =
       std::count_if(fields.begin(), fields.end(), [](const std::string& line) { return !line.starts_with("image "); });
@@ -256,45 +258,7 @@ std::optional<api::JobFile> ReadAndCheck(const LocalOptions& options) {
 
 // The job as the API has it now; without a uid when it is gone.
 api::TrainingJob Saved(ControlPlane& plane, const Json& job) {
-  const local::ApiResult object =
-      plane.api().Get(kube::kTrainingJobs, job["metadata"]["namespace"], job["metadata"]["name"]);
-  return object.ok() ? Parse(object.body) : api::TrainingJob();
-}
-
-// The fields of the spec that differ from those of a file, which leaves defaults out: the API fills them in.
-std::string Changed(ControlPlane& plane, const Json& before, Json job) {
-  job["metadata"] = {{"namespace", job["metadata"]["namespace"]}, {"name", "with-defaults"}};
-  const local::ApiResult whole =
-      plane.api().Create(kube::kTrainingJobs, job["metadata"]["namespace"], job, {.dry_run = true});
-  const Json difference = api::MergeDiff(before, json::Field(whole.ok() ? whole.body : job, "spec"));
-  std::string names;
-  for (const auto& [name, value] : difference.items()) names += (names.empty() ? "spec." : ", spec.") + name;
-  return names;
-}
-
-// Creates the job, or goes on with the one of an earlier run.
-Status Submit(ControlPlane& plane, const Json& job, local::LiveView& view) {
-  const std::string ns = job["metadata"]["namespace"], name = job["metadata"]["name"];
-  const api::TrainingJob before = Saved(plane, job);
-  if (ExitCode(before) && before.status.phase != api::kInvalid)
-    view.Event("this job ended in an earlier run (" + before.status.phase +
-               "): nothing is run; another --state-dir would start anew");
-  const local::ApiResult created = plane.api().Create(
-      kube::kTrainingJobs, ns, job, {.dry_run = false, .strict = true, .manager = "local", .force = false});
-  if (created.ok()) return Status::Ok();
-  if (created.http != 409) return kube::StatusFromApi(created.http, created.body);
-  // The job of an earlier run goes on, with the spec that the file has now.
-  const local::ApiResult patched =
-      plane.api().Patch(kube::kTrainingJobs, ns, name, "", local::PatchType::kJson,
-                        Json::array({{{"op", "replace"}, {"path", "/spec"}, {"value", job["spec"]}}}),
-                        {.dry_run = false, .strict = true, .manager = "local", .force = false});
-  if (patched.ok()) return Status::Ok();
-  const Json old = plane.api().Get(kube::kTrainingJobs, ns, name).body;
-  Status refused = kube::StatusFromApi(patched.http, patched.body);
-  const std::string changed = Changed(plane, json::Field(old, "spec"), job);
-  if (changed.empty()) return refused;
-  return refused.With("the state directory has this job with another " + changed +
-                      "; another --state-dir would start it anew");
+  return local::SavedJob(plane.api(), job["metadata"]["namespace"], job["metadata"]["name"]);
 }
 
 // Jobs of earlier runs on this state directory run as well as `job` (null: none).
@@ -304,7 +268,7 @@ void TellOfOthers(ControlPlane& plane, const Json& job, local::LiveView& view, c
     const api::TrainingJob other = Parse(object);
     const bool ours =
         !job.is_null() && other.name == job["metadata"]["name"] && other.ns == job["metadata"]["namespace"];
-    if (!ours && !ExitCode(other)) view.Event(other.ns + "/" + other.name + " " + what);
+    if (!ours && !local::ExitCode(other)) view.Event(other.ns + "/" + other.name + " " + what);
   }
 }
 
@@ -352,11 +316,10 @@ class Output {
 };
 
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
-std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view, Time began) {
+std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view, Output& output) {
   const std::string ns = submitted["metadata"]["namespace"], name = submitted["metadata"]["name"];
   uint64_t events_seen = 0;
   std::optional<int> code;
-  Output output(plane, view, began);
   while (!code && StopSignals() == 0) {
     const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
     if (!object.ok()) {
@@ -372,7 +335,7 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
         view.Event(json::Text(event.object, "reason") + ": " +
                    local::LiveView::Printable(json::Text(event.object, "note"), local::kMessageWidth));
     }
-    if (job.status.observed_generation == job.generation) code = ExitCode(job);
+    if (job.status.observed_generation == job.generation) code = local::ExitCode(job);
     output.Follow(job);
     if (code) output.Finish();
     view.State(job, plane.clock().Now());
@@ -432,19 +395,29 @@ int RunLocal(const LocalOptions& options) {
   TellOfIgnored(*file, view);
   TellOfOthers(plane, job, view, "of an earlier run goes on as well");
   std::optional<int> code;
+  Output output(plane, view, began);
   if (!job.is_null()) {
-    if (const Status status = Submit(plane, job, view); !status.ok()) {
+    const local::SubmitOptions how{.say = [&](const std::string& line) { view.Event(line); },
+                                   .stopped = [] { return StopSignals() > 0; },
+                                   .operated = !options.api_only};
+    if (const Status status = local::Submit(plane.api(), job, how); !status.ok()) {
       plane.Leave();
-      return Complain(status, kExitInvalid);
+      return Complain(status, StopSignals() > 0 ? kExitStopped : kExitInvalid);
     }
-    code = Follow(plane, job, view, began);
+    code = Follow(plane, job, view, output);
     view.Finish();
     if (code && !options.quiet) Summarize(plane, job, *state);
   }
   if (job.is_null() || (code && options.keep)) WaitForSignal(plane);
   if (code) TellOfOthers(plane, job, view, "is stopped; the next start with this --state-dir goes on with it");
   if (!code && StopSignals() > 0) view.Event("stopping: workers get their grace for a checkpoint; again to kill them");
-  plane.Stop([] { return StopSignals() > 1; });
+  const api::TrainingJob stopped = code || job.is_null() ? api::TrainingJob() : Saved(plane, job);
+  plane.Stop([&] {  // and rank 0 says what it saves
+    if (!stopped.uid.empty()) output.Follow(stopped);
+    return StopSignals() > 1;
+  });
+  if (!stopped.uid.empty()) output.Follow(stopped);
+  output.Finish();
   if (!code && !job.is_null() && !options.quiet) SayWhereItStopped(plane, job, *state);
   return code.value_or(kExitStopped);
 }

@@ -1,12 +1,14 @@
 """Types the blocks of a page into a shell, as a reader would, and compares what comes back with what the page shows."""
 
 import os
+import pathlib
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import time
+import uuid
 
 # What differs from run to run: addresses, ages and times, how far a counter is, uids, where kubectl says that it deleted.
 CHANGES = [
@@ -64,11 +66,24 @@ def matches(shown, output, numbers_vary=False):
     return len(lines) in ends
 
 
+def carriers(mark):
+    """The processes whose environment has `mark`, whatever session they are in."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:  # gone, or another's
+            continue
+    return found
+
+
 class Shell:
-    """A shell in `folder`: its variables (`set -a` exports them all) and its current folder outlive a command."""
+    """A shell in `folder`: its variables (`set -a` exports them all) and its current folder outlive a command, and what it started does not outlive it."""
 
     def __init__(self, folder, environment):
-        self.folder, self.environment, self.background = folder, environment, []
+        self.mark = f"TRAINYARD_DOCS_SHELL={uuid.uuid4()}"
+        self.folder, self.environment, self.background = folder, dict([self.mark.split("=")], **environment), []
         self.state = folder / ".shell"
 
     def __enter__(self):
@@ -83,6 +98,11 @@ class Shell:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        for pid in carriers(self.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
 
     def start(self, text, options):
         state = shlex.quote(str(self.state))

@@ -63,6 +63,15 @@ def test_a_process_that_left_the_session_holds_nobody_up(tmp_path):
     assert time.monotonic() - began < 15
 
 
+def test_a_process_that_left_the_session_ends_with_the_page(tmp_path):
+    run(tmp_path, "<!-- run: local; in 5 s -->\n\n    setsid sh -c 'echo $$ >pid; exec sleep 600' >out 2>&1 &\n    while [ ! -s pid ]; do sleep 0.05; done\n")
+    pid = int((tmp_path / "pid").read_text())
+    end = time.monotonic() + 5
+    while pathlib.Path(f"/proc/{pid}").exists() and "State:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < end, "it sleeps on"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("shown, output, same", [
     (["a...b"], ["axb"], True), (["a...b"], ["ab"], True), (["ab...b"], ["ab"], False), (["...x...y..."], ["1x2y3"], True), (["...x...y..."], ["1y2x3"], False),
     (["...", "end"], ["1", "2", "end"], True), (["...", "end"], ["end", "more"], False), (["a", "...", "...", "b"], ["a", "b"], True), (["..."], [], True), (["a"], [], False)])

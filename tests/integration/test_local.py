@@ -372,6 +372,9 @@ def test_bad_input(local, tmp_path, data):
     assert operator("local", "-f", tmp_path / "missing.yaml").returncode == 64
     assert operator("locl").returncode == 2 and "did you mean local?" in operator("locl").stderr
     assert operator("local").returncode == 2
+    assert "did you mean -f maze.yaml?" in operator("local", "maze.yaml").stderr
+    slip = harness.write_config(tmp_path / "slip.json", {**job(data), "kind": "Trainingjob"})
+    assert "did you mean TrainingJob?" in operator("validate", "-f", slip).stderr
 
     # A queue of nobody's; and nothing runs.
     queued = job(data)
@@ -465,12 +468,94 @@ def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
     assert not run.pids()
     # It says what it would go on from, and where.
     assert f"--state-dir {run.state}" in run.output, run.output
+    assert "stopped on request after step" in run.output, "what rank 0 said last"
     assert f"/checkpoints {run.state / 'claims/default/ckpt'}" in run.output and run.output.splitlines()[-1].endswith(str(run.state)), run.output
     time.sleep(1)  # a pod's age is known to the second
     assert run.run() == 0, run.output
     assert "output of job-2-0" in run.output and "output of job-1-0" not in run.output, "it was shown before"
     assert len(harness.records(run.state / "claims/default/ckpt/record.jsonl")) == 60
     assert run.status()["restarts"]["charged"] == 0
+    # The stop is told as what it was, and not as the failure of a job that has succeeded.
+    assert "last restart attempt 1, rank 0, DisruptionTarget" in run.output and "last failure" not in run.output, run.output
+    assert "trainyard-operator local was stopped" in run.output
+
+
+def edited(run, path, value):
+    """The next start's file has another value at `path`."""
+    spec = json.loads(pathlib.Path(run.file).read_text())
+    *folders, last = path
+    place = spec["spec"]
+    for folder in folders:
+        place = place[folder]
+    place[last] = value
+    pathlib.Path(run.file).write_text(json.dumps(spec))
+
+
+COMMAND = ["template", "spec", "containers", 0, "command"]
+
+
+def test_a_failed_job_is_made_anew(local):
+    """As often as it is started, as the file has it then; its claims stay."""
+    spec = script_job(["sh", "-c", "date +%N >>/claim/seen; exit 64"], workers=1)
+    container = spec["spec"]["template"]["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "kept", "mountPath": "/claim"}]
+    spec["spec"]["template"]["spec"]["volumes"] = [{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]
+    run = local(spec)
+    assert run.run(60) == 64
+    uid = run.job()["metadata"]["uid"]
+    assert run.run(60) == 64 and "this job ended in an earlier run (Failed): it is made anew" in run.output, run.output
+    assert run.job()["metadata"]["uid"] != uid and run.status()["attempt"] == 1
+    edited(run, COMMAND, ["sh", "-c", "date +%N >>/claim/seen"])
+    assert run.run(60) == 0 and "with another spec.template: it is made anew" in run.output, run.output
+    seen = (run.state / "claims/default/kept/seen").read_text().split()
+    assert len(seen) == 3
+    # What has succeeded is not run twice, unless the file says otherwise; a file that the API refuses ends nothing.
+    assert run.run(60) == 0 and "succeeded in an earlier run: nothing is run" in run.output, run.output
+    edited(run, ["managedBy"], "Not A Domain")
+    succeeded = run.job()["metadata"]["uid"]
+    assert run.run(60) == 64 and "managedBy" in run.output, run.output
+    assert run.job()["metadata"]["uid"] == succeeded
+    assert (run.state / "claims/default/kept/seen").read_text().split() == seen
+
+
+def test_a_job_that_goes_on_takes_the_file_of_now(local, tmp_path):
+    """Also where the API asks for a suspension first."""
+    go = tmp_path / "go"
+    run = local(script_job(["sh", "-c", "echo first; sleep 600"], workers=1)).start()
+    harness.wait_until(lambda: run.status().get("phase") == "Running", what="the job to run")
+    uid = run.job()["metadata"]["uid"]
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish(60) == 75
+    edited(run, COMMAND, ["sh", "-c", f"echo second; touch {go}"])
+    assert run.run(60) == 0, run.output
+    assert "goes on with another spec.template: it is suspended, changed and resumed" in run.output, run.output
+    assert go.exists() and run.job()["metadata"]["uid"] == uid
+
+
+def test_what_cannot_change_is_refused_and_the_job_stays(local):
+    run = local(script_job(["sh", "-c", "sleep 600"], workers=1)).start()
+    harness.wait_until(lambda: run.status().get("phase") == "Running", what="the job to run")
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish(60) == 75
+    edited(run, ["managedBy"], "trainyard.dev/operator")
+    assert run.run(60) == 64, run.output
+    assert "another spec.managedBy; another --state-dir would start it anew" in run.output, run.output
+    assert not run.job()["spec"].get("suspend") and "managedBy" not in run.job()["spec"]
+
+
+def test_the_summary_names_the_log_that_there_is(local):
+    spec = script_job(["true"], workers=1, restart={"maxRestarts": 0})
+    spec["spec"]["template"]["spec"]["initContainers"] = [{"name": "data", "image": "any", "command": ["sh", "-c", "echo no data; exit 3"]}]
+    run = local(spec)
+    assert run.run(60) == 3
+    [log] = [line.split()[1] for line in run.output.splitlines() if line.startswith("log ")]
+    assert log.endswith("/data.log") and pathlib.Path(log).read_text() == "no data\n"
+
+
+def test_a_mistyped_command_is_the_cause_that_is_told(local):
+    run = local(script_job(["trainyard", "lanch"], workers=1))
+    assert run.run(60) == 2
+    assert "unknown command lanch; did you mean launch?" in run.status()["lastFailure"]["message"]
 
 
 def alive(pid):

@@ -1,5 +1,6 @@
 """`validate`: what it asks the trainer about spec.config."""
 
+import pathlib
 import shutil
 import subprocess
 
@@ -35,3 +36,13 @@ def test_without_the_trainer_it_says_that_nobody_looked(tmp_path):
     shutil.copy(harness.OPERATOR, alone)
     result = validate(tmp_path, spec(["trainyard", "launch"], task={"losss": "x"}), alone)
     assert result.returncode == 0 and "spec.config is not checked" in result.stdout
+
+
+def test_a_claim_that_the_file_has_not(tmp_path):
+    """A note and no refusal: it may be in the cluster."""
+    example = pathlib.Path("manifests/examples/dark-room.yaml").read_text()
+    for name, words in (("dark-room", None), ("dark-rom", "spec.checkpoint.volume.persistentVolumeClaim.claimName: there is no claim dark-rom in this file; did you mean dark-room?")):
+        path = tmp_path / "job.yaml"
+        path.write_text(example.replace("claimName: dark-room", f"claimName: {name}"))
+        result = subprocess.run([harness.OPERATOR, "validate", "-f", path], capture_output=True, text=True, timeout=90, env=harness.environment())
+        assert result.returncode == 0 and ("there is no claim" in result.stdout) == bool(words) and (words or "") in result.stdout, result.stdout

@@ -292,7 +292,8 @@ Json PodRunner::PodStatus() const {
                                  ConditionObject("ContainersReady", all_run, all_run ? "" : "ContainersNotReady"),
                                  ConditionObject("Ready", all_run, all_run ? "" : "ContainersNotReady")});
   if (draining_) {
-    Json disruption = ConditionObject("DisruptionTarget", true, "TerminationByKubelet");
+    Json disruption = ConditionObject("DisruptionTarget", true, "LocalStopped");
+    disruption["message"] = "trainyard-operator local was stopped, and its workers with it";
     disruption["lastTransitionTime"] = FormatTime(*draining_);
     conditions.push_back(std::move(disruption));
   } else {
