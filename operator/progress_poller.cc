@@ -44,7 +44,7 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
   if (const nlohmann::json& checkpoint = json::Field(answer, "checkpoint");
       json::Flag(checkpoint, "durable") && KnownCount(checkpoint, "step")) {
     report.checkpoint.step = Count(checkpoint, "step");
-    report.checkpoint.bytes = Count(checkpoint, "bytes");
+    report.checkpoint.bytes = KnownCount(checkpoint, "bytes");
     if (const double time = Number(checkpoint, "time"); time > 0 && time < kLastSecond)
       report.checkpoint.time = After(Time{}, time);
   }

@@ -4,12 +4,6 @@
 #include <numeric>
 
 namespace trainyard::api {
-namespace {
-
-constexpr size_t kMostErrors = 20;
-
-}  // namespace
-
 std::string FieldError::ToString() const {
   switch (kind) {
     case Kind::kUnknown:
@@ -24,8 +18,9 @@ std::string FieldError::ToString() const {
 
 std::string Join(const std::vector<FieldError>& errors) {
   std::string text;
-  for (size_t i = 0; i < std::min(errors.size(), kMostErrors); ++i) text += (i > 0 ? "\n" : "") + errors[i].ToString();
-  if (errors.size() > kMostErrors) text += "\nand " + std::to_string(errors.size() - kMostErrors) + " more";
+  for (size_t i = 0; i < std::min(errors.size(), kMostFieldErrors); ++i)
+    text += (i > 0 ? "\n" : "") + errors[i].ToString();
+  if (errors.size() > kMostFieldErrors) text += "\nand more";
   return text;
 }
 

@@ -2,6 +2,7 @@
 #ifndef TRAINYARD_OPERATOR_API_FIELD_ERROR_H_
 #define TRAINYARD_OPERATOR_API_FIELD_ERROR_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,10 @@ struct FieldError {
   std::string ToString() const;
 };
 
-// One line each, of at most twenty; then how many more there are.
+// Nobody reads more: what checks an object stops behind so many.
+inline constexpr size_t kMostFieldErrors = 20;
+
+// One line each, of at most kMostFieldErrors; then that there are more.
 std::string Join(const std::vector<FieldError>& errors);
 
 // The name among `known` with the smallest edit distance to `name`, if that is small; else empty.

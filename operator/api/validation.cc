@@ -65,8 +65,8 @@ void CheckContainer(const Json& container, const std::string& path, std::vector<
   if (container.contains("env") && !container["env"].is_array()) {
     errors.push_back({Kind::kInvalid, path + ".env", Shown(container["env"]), "a list"});
   }
-  const Json variables = json::List(container, "env");
-  for (size_t i = 0; i < variables.size(); ++i) {
+  const Json& variables = json::List(container, "env");
+  for (size_t i = 0; i < variables.size() && errors.size() <= kMostFieldErrors; ++i) {
     const std::string name =
         variables[i].is_object() && variables[i].contains("name") && variables[i]["name"].is_string()
             ? variables[i]["name"].get<std::string>()
@@ -79,22 +79,22 @@ void CheckContainer(const Json& container, const std::string& path, std::vector<
 }
 
 void CheckTemplate(const JobSpec& spec, std::vector<FieldError>& errors) {
-  const Json pod = json::Field(spec.pod_template, "spec");
+  const Json& pod = json::Field(spec.pod_template, "spec");
   if (!pod.is_object()) {
     errors.push_back({Kind::kRequired, "spec.template.spec", "", "a pod's spec"});
     return;
   }
   for (const auto& [key, value] : spec.pod_template.items()) {
-    if (key == "spec" || key == "metadata") continue;
+    if (key == "spec" || key == "metadata" || errors.size() > kMostFieldErrors) continue;
     const std::string nearest = Nearest(key, {"spec", "metadata"});
     errors.push_back(
         {Kind::kUnknown, "spec.template." + key, Shown(value), nearest.empty() ? "" : "did you mean " + nearest + "?"});
   }
-  const Json containers = json::Field(pod, "containers");
+  const Json& containers = json::Field(pod, "containers");
   if (!containers.is_array() || containers.empty()) {
     errors.push_back({Kind::kRequired, "spec.template.spec.containers", "", "a list with at least one container"});
   } else {
-    for (size_t i = 0; i < containers.size(); ++i)
+    for (size_t i = 0; i < containers.size() && errors.size() <= kMostFieldErrors; ++i)
       CheckContainer(containers[i], "spec.template.spec.containers[" + std::to_string(i) + "]", errors);
   }
   const Json& init = json::Field(pod, "initContainers");

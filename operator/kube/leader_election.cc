@@ -103,6 +103,11 @@ Status LeaderElection::Acquire(Instant now) {
 
 Status LeaderElection::Renew(Instant now) {
   Status status = Write(client_, options_.identity, false);
+  if (status.Is(Code::kNotFound)) {
+    // Someone has deleted it. Whoever makes it first leads: another candidate would within moments.
+    seen_.reset();
+    status = Write(client_, options_.identity, true);
+  }
   if (!status.Is(Code::kConflict) && !status.Is(Code::kNotFound)) return status;
   // Someone wrote it: perhaps ourselves, in a request whose answer was lost.
   const Result<Json> lease = client_.Get(kLeases, options_.ns, options_.name);

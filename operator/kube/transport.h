@@ -36,7 +36,7 @@ inline constexpr char kJson[] = "application/json";
 class Transport {
  public:
   struct Options {
-    int max_connections = 16;
+    int max_connections = 24;  // more than one job's turn takes (Executor's `parallel`)
     // The API server itself gives up after 60 (--request-timeout).
     double request_seconds = 65;
     RequestMetrics* metrics = nullptr;  // where each attempt is counted, if anywhere

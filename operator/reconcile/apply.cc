@@ -54,7 +54,8 @@ void Keep(Status& first, const Status& status) {
 
 Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   outcome = {};
-  if (IsHeld(job, plan, outcome.problem)) return Status::Ok();
+  outcome.held = IsHeld(job, plan, outcome.problem);
+  if (outcome.held) return Status::Ok();
   Status status = CarryOut(job, plan, outcome);
   if (status.ok() || !outcome.problem.reason.empty()) Remember(job, outcome.problem);
   return status;
@@ -132,12 +133,17 @@ void Executor::Remember(const TrainingJob& job, Problem& problem) {
 // The cache of pods may be old as well, after a start even older than this attempt: nothing of another attempt may be
 // alive when the first pod of this one is created.
 Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
-  std::string left;
+  std::string left, hidden;
   const PodQuestion others{.labels = std::string(api::kLabelAttempt) + "!=" + std::to_string(attempt)};
   const Status listed = ListPods(client_, job, others, [&](const Json& pod) {
-    if (!IsSpent(PodFromJson(pod))) left = json::Text(json::Field(pod, "metadata"), "name");
+    if (IsSpent(PodFromJson(pod))) return;
+    const Json& metadata = json::Field(pod, "metadata");
+    const bool shown = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
+    (shown ? left : hidden) = json::Text(metadata, "name");
   });
   if (!listed.ok()) return listed.With("confirm that no pod is left");
+  // No watch will ever tell of it.
+  if (!hidden.empty()) return LeftWithoutLabel(hidden);
   if (!left.empty())
     return Status(Code::kConflict, "pod " + left + " of another attempt is left: the cached pods are old");
   return Status::Ok();

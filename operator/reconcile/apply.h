@@ -23,6 +23,7 @@ inline constexpr double kConfirmedSeconds = 10;
 
 // What came of a plan, for the status.
 struct Outcome {
+  bool held = false;          // the same problem as before, which is too young to be tried again: nothing was asked
   Problem problem;            // what was refused: pods that are not created, or do not go
   std::string master;         // where the workers find worker 0; empty: nobody asked, or it is not known
   bool master_moved = false;  // it is not where the attempt's pods look for it: none is created

@@ -147,7 +147,7 @@ int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules
 }  // namespace
 
 bool IsFailure(const PodRecord& pod) {
-  if (pod.end->exit_code != 0 || pod.end->reason == "Evicted") return true;
+  if (pod.end->exit_code != 0 || pod.end->of_pod) return true;
   // Times of the API are whole seconds: who ended within the same one may well have been told to.
   const auto may_follow = [&](bool happened, const std::optional<Time>& when) {
     return happened && !(when && pod.end->time && *pod.end->time < *when);

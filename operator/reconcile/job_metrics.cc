@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
+#include "operator/api/exit_reason.h"
 #include "operator/reconcile/conditions.h"
 
 namespace trainyard::reconcile {
@@ -31,6 +34,45 @@ std::string ReasonOfEnd(const api::JobStatus& status) {
   return failed ? failed->reason : "";
 }
 
+// Reasons that this operator, a kubelet and our trainer give: a worker's last words may name any, and each would be a
+// series of its own.
+std::string LabelOf(const std::string& reason) {
+  static const std::set<std::string> known = [] {
+    std::set<std::string> all = {"DisruptionTarget",
+                                 "PodDeleted",
+                                 "PodVanished",
+                                 "PodFailed",
+                                 "OOMKilled",
+                                 "Evicted",
+                                 "DeadlineExceeded",
+                                 "ContainerCannotRun",
+                                 "StartError",
+                                 "ContainerStatusUnknown",
+                                 "CreateContainerError",
+                                 "CreateContainerConfigError",
+                                 "NodeLost",
+                                 "NodeShutdown",
+                                 "NodeRestarted",
+                                 "NodeAffinity",
+                                 "Terminated",
+                                 "UnexpectedAdmissionError",
+                                 "Preempting",
+                                 "OutOfcpu",
+                                 "OutOfmemory",
+                                 "OutOfpods",
+                                 "MaxRestarts",
+                                 "SameStepLimit",
+                                 "ScheduleDeadlineExceeded",
+                                 "StartDeadlineExceeded"};
+    for (int64_t code = 0; code <= 255; ++code) {
+      all.insert(ExitReason(code));
+      all.insert(ForeignExitReason(code));
+    }
+    return all;
+  }();
+  return reason.empty() || known.contains(reason) ? reason : "Other";
+}
+
 }  // namespace
 
 void JobMetrics::Count(const api::JobStatus& before, const api::JobStatus& after) {
@@ -46,15 +88,11 @@ void JobMetrics::Count(const api::JobStatus& before, const api::JobStatus& after
     goodput_[i] += std::max<int64_t>(0, seconds(after.goodput) - seconds(before.goodput));
   }
   if (after.phase == api::kFailed && before.phase != api::kFailed) {
-    std::string reason = ReasonOfEnd(after);
-    if (failures_.size() >= kMaxReasons && !failures_.contains(reason)) reason = "Other";
-    ++failures_[reason];
+    ++failures_[LabelOf(ReasonOfEnd(after))];
   }
   if (after.restarts.total <= before.restarts.total) return;
   const bool charged = after.restarts.charged > before.restarts.charged;
-  std::pair key{after.last_failure ? after.last_failure->reason : "", charged};
-  if (restarts_.size() >= kMaxReasons && !restarts_.contains(key)) key.first = "Other";
-  ++restarts_[key];
+  ++restarts_[{LabelOf(after.last_failure ? after.last_failure->reason : ""), charged}];
 }
 
 std::vector<std::pair<const char*, HistogramReading>> JobMetrics::startup() const {

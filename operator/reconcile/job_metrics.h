@@ -15,12 +15,9 @@
 
 namespace trainyard::reconcile {
 
-// Thread-safe. No job's name is in it.
+// Thread-safe. No job's name is in it, and no word that a worker has made up: such a reason is "Other".
 class JobMetrics {
  public:
-  // A reason may be a stranger's word: behind so many the others are "Other".
-  static constexpr size_t kMaxReasons = 100;
-
   // `after` was written in place of `before`.
   void Count(const api::JobStatus& before, const api::JobStatus& after);
 

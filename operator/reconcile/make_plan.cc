@@ -11,9 +11,13 @@ Plan LeaveAlone(const Observed& observed) {
   return plan;
 }
 
+// So soon a pod that got its labels back is looked for in the cache.
+constexpr double kRelabelledSeconds = 10;
+
 Plan TakeBack(const Observed& observed) {
   Plan plan = LeaveAlone(observed);
   plan.relabels = observed.unlabelled;
+  plan.RequeueIn(kRelabelledSeconds);  // one that has gone meanwhile wakes nobody
   return plan;
 }
 

@@ -17,25 +17,38 @@ int64_t SizeOf(const TrainingJob& job) {
   return std::clamp<int64_t>(begun ? desired : job.spec.workers, 0, api::kMaxWorkers);
 }
 
+// Empty for null.
+std::string TextOf(const Json& value) {
+  return value.is_null() ? "" : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json ValueOf(const std::string& text) { return text.empty() ? Json() : Json::parse(text); }
+
 }  // namespace
 
 JobRecord JobFromApi(const nlohmann::json& object) {
   JobRecord record;
   record.job = api::JobFromJson(object, record.errors);
+  api::JobSpec& spec = record.job.spec;
   if (IsFinished(record.job.status)) {
-    record.job.spec.config = nullptr;
-    record.job.spec.pod_template = nullptr;
     record.errors.clear();
-    return record;
+  } else {
+    // Checks that build on well-formed fields come only when the fields are.
+    if (record.errors.empty()) record.errors = api::Validate(record.job);
+    if (record.errors.size() > api::kMostFieldErrors + 1) record.errors.resize(api::kMostFieldErrors + 1);
+    record.pod_template = TextOf(spec.pod_template);
+    record.config = TextOf(spec.config);
   }
-  // Checks that build on well-formed fields come only when the fields are.
-  if (record.errors.empty()) record.errors = api::Validate(record.job);
+  spec.config = nullptr;
+  spec.pod_template = nullptr;
   return record;
 }
 
 Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   Observed observed;
   observed.job = record.job;
+  observed.job.spec.pod_template = ValueOf(record.pod_template);
+  observed.job.spec.config = ValueOf(record.config);
   observed.spec_errors = record.errors;
   const api::JobStatus& status = record.job.status;
   const int64_t workers = SizeOf(record.job);

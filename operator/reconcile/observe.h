@@ -9,10 +9,11 @@
 
 namespace trainyard::reconcile {
 
-// What the operator keeps of a TrainingJob. Of one that has ended nothing will be made: neither its template and
-// config, which are most of its text, nor what is wrong with its spec.
+// What the operator keeps of a TrainingJob: of one that has ended nothing will be made, and it keeps neither template
+// and config, which are most of its text, nor what is wrong with its spec.
 struct JobRecord {
-  TrainingJob job;
+  TrainingJob job;                      // but for spec.template and spec.config, which SortPods fills in
+  std::string pod_template, config;     // as JSON: a tree of small values takes up to 25 times as much
   std::vector<api::FieldError> errors;  // of decoding and validation
 };
 JobRecord JobFromApi(const nlohmann::json& object);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,9 @@ struct Observed {
   std::string template_error;                // what the strict dry run of rank 0's pod said
   std::string template_unknown;              // why it could not be asked
   bool template_checked = false;             // it was asked just now, and found nothing
+  // Seconds, by uid, that this process has not yet seen the deletion of a pod for, of the grace and
+  // deadlines.terminateSeconds after it: the times of a deletion are the API server's clock, which may be behind.
+  std::map<std::string, double> unproven;
   std::optional<Report> report;
   double progress_interval_seconds = 10;  // progress alone is written so often at most
 };

@@ -129,10 +129,12 @@ bool AllEnded(const Json& pod, const Json& status) {
   return ended > 0 && ended == List(Field(pod, "spec"), "containers").size();
 }
 
-// Whether what the kubelet says of the whole pod is the cause: its container says that it was killed at most. So it is
-// when a pod is evicted for what it took of its node's disk.
+// Whether what the kubelet says of the whole pod is the cause: its container says that it was killed at most, or that
+// it ended well, which it did because it was told to. So it is when a pod is evicted for what it took of its node's
+// disk, and when its activeDeadlineSeconds are over.
 bool ExplainsMore(const Json& status, const PodEnd& end) {
-  const bool silent = end.reason.empty() || end.reason == "Error" || end.reason == "ContainerStatusUnknown";
+  const bool silent = end.reason.empty() || end.reason == "Error" || end.reason == "Completed" ||
+                      end.reason == "ContainerStatusUnknown";
   return !Text(status, "reason").empty() && silent && end.init_container.empty();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "operator/api/labels.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::reconcile {
@@ -34,6 +35,11 @@ Status StayWith(const Status& status, const std::string& kind, Problem& problem)
   if (!refused && !forbidden && !status.Is(Code::kThrottled)) return status;
   problem = {.reason = refused ? kind + kRefused : forbidden ? kForbidden : kThrottled, .message = status.message()};
   return Status::Ok();
+}
+
+Status LeftWithoutLabel(const std::string& pod) {
+  return Status(Code::kUnavailable, "pod " + pod + " is left without the label " + api::kLabelManaged +
+                                        ": give it back, or delete the pod");
 }
 
 bool IsGoing(const api::Json& object) {

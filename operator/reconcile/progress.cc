@@ -46,7 +46,10 @@ void DateProgress(const api::Progress& known, double silence, api::Progress& nex
 // Whether the status takes the answer: each now and then, and the last step of all at once.
 bool IsTaken(const Report& report, const api::Progress& known, double interval_seconds, Time now) {
   const std::optional<int64_t>& step = report.progress.step;
-  return !known.last_update || SecondsBetween(*known.last_update, now) >= interval_seconds ||
+  if (!known.last_update) return true;
+  const double age = SecondsBetween(*known.last_update, now);
+  // A stamp of the future is one of another clock, or of ours before it was set back: nobody waits for that.
+  return age >= interval_seconds || age < -interval_seconds ||
          (step && step == report.progress.total_steps && step != known.step);
 }
 

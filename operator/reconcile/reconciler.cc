@@ -28,6 +28,8 @@ constexpr double kSameWordsSeconds = 60;
 
 // What cannot be seen is looked for again so soon at the latest: nothing may tell that it has changed.
 constexpr double kUnseenSeconds = 60;
+// While a namespace may not be asked (unanswered.h).
+constexpr double kAskAgainSeconds = 5;
 // Between two turns of deletions: a watch gets that time to tell what the last one has deleted.
 constexpr double kBetweenTurnsSeconds = 0.2;
 
@@ -77,6 +79,7 @@ kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
     written_.erase(key);
     refused_.erase(key);
     failing_.erase(key);
+    deletions_.erase(key);
     return {};
   }
   const TrainingJob& job = record->job;
@@ -107,7 +110,16 @@ kube::ReconcileResult Reconciler::SayUnseen(const TrainingJob& job, const Status
 Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   const TrainingJob& job = observed.job;
   Outcome outcome;
+  const std::string unanswered = plan.creates.empty() ? "" : unanswered_.MayNotAsk(job.ns);
+  if (!unanswered.empty()) {
+    plan.creates.clear();
+    plan.needs_services = plan.needs_group = false;
+  }
+  const bool asks = !plan.creates.empty();
   Status status = executor_.Apply(job, plan, outcome);
+  if (asks && !outcome.held) NoteAnswer(job.ns, status);
+  if (!unanswered.empty() && status.ok() && outcome.problem.reason.empty())
+    outcome.problem = {.reason = kRequestFailed, .message = unanswered, .retry_seconds = kAskAgainSeconds};
   // Our copy of the job is old, or another one leads: there is no news of the job.
   if (status.Is(Code::kConflict) || status.Is(Code::kStopped)) return status;
   if (!status.ok() && outcome.problem.reason.empty()) outcome.problem = Failed(job, status);
@@ -136,6 +148,14 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   // A pod that went again before any cache saw it wakes nobody.
   if (!plan.creates.empty() || !observed.coming.empty()) plan.RequeueIn(kCacheLagSeconds);
   return status;
+}
+
+// A webhook that hangs or fails is its namespace's, and takes a worker of ours for as long as it does; of a server that
+// is away nobody is to blame.
+void Reconciler::NoteAnswer(const std::string& ns, const Status& status) {
+  if (status.ok()) return unanswered_.Answered(ns);
+  if (status.Is(Code::kUnavailable) && status.message().find("webhook") != std::string::npos)
+    unanswered_.NotAnswered(ns, status.message());
 }
 
 Problem Reconciler::Failed(const TrainingJob& job, const Status& status) {
@@ -188,6 +208,7 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
   Observed observed = SortPods(record, caches_.pods().Indexed(record.job.Key()));
   executor_.Recall(observed);
   FindMissing(observed);
+  WatchDeletions(observed);
   const api::JobStatus& status = record.job.status;
   if (HandsOff(record.job) || IsFinished(status)) return observed;
   if (Status confirmed = ConfirmStale(observed); !confirmed.ok()) return confirmed;
@@ -197,6 +218,28 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
   observed.progress_interval_seconds = options_.progress_interval_seconds;
   CheckTemplate(observed);
   return observed;
+}
+
+void Reconciler::WatchDeletions(Observed& observed) {
+  const std::string key = observed.job.Key();
+  const Instant now = clock_.Steady();
+  const MutexLock lock(mutex_);
+  std::map<std::string, Instant> seen;
+  const auto known = deletions_.find(key);
+  for (const std::vector<Pod>* pods : {&observed.current, &observed.stale}) {
+    for (const Pod& pod : *pods) {
+      const std::optional<double> needed = pod ? DeletionSeconds(observed, *pod) : std::nullopt;
+      if (!needed) continue;
+      Instant& since = seen[pod->uid] = now;
+      if (known != deletions_.end() && known->second.contains(pod->uid)) since = known->second.at(pod->uid);
+      if (const double left = *needed - SecondsBetween(since, now); left > 0) observed.unproven[pod->uid] = left;
+    }
+  }
+  if (seen.empty()) {
+    deletions_.erase(key);
+  } else {
+    deletions_[key] = std::move(seen);
+  }
 }
 
 // Once per generation, and again and again while it is refused: the verdict stands until there is another.
@@ -277,9 +320,7 @@ Status Reconciler::ConfirmAtRest(const Observed& observed) {
   });
   if (!listed.ok()) return listed.With("confirm that no pod is left");
   if (!left.empty()) return Status(Code::kConflict, "pod " + left + " is not in the cache yet");
-  if (!hidden.empty())
-    return Status(Code::kUnavailable, "pod " + hidden + " is left without the label " + api::kLabelManaged +
-                                          ": give it back, or delete the pod");
+  if (!hidden.empty()) return LeftWithoutLabel(hidden);
   return Status::Ok();
 }
 

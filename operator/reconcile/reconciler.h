@@ -59,6 +59,9 @@ class Reconciler {
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
   Status ConfirmAtRest(const Observed& observed);
+  void NoteAnswer(const std::string& ns, const Status& status);
+  // Since when this process knows of deletions (Observed::unproven).
+  void WatchDeletions(Observed& observed);
   Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
   // Seconds since our last write of the job's status; nothing: there is none.
   std::optional<double> SinceWritten(const std::string& key);
@@ -84,8 +87,9 @@ class Reconciler {
   };
   std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
   std::map<std::string, Instant> refused_ GUARDED_BY(mutex_);  // when it was asked about a refused template, by key
-  std::set<std::string> failing_ GUARDED_BY(mutex_);           // keys of jobs whose last pass failed, which was said
-  std::set<std::string> checked_ GUARDED_BY(mutex_);           // templates that the server has found good, by namespace
+  std::map<std::string, std::map<std::string, Instant>> deletions_ GUARDED_BY(mutex_);  // by key and uid of the pod
+  std::set<std::string> failing_ GUARDED_BY(mutex_);  // keys of jobs whose last pass failed, which was said
+  std::set<std::string> checked_ GUARDED_BY(mutex_);  // templates that the server has found good, by namespace
 };
 
 }  // namespace trainyard::reconcile

@@ -81,6 +81,19 @@ void SetPhase(const Observed& observed, Plan& plan, Time now) {
   }
 }
 
+// An edit in a suspension that came and went unseen, while the attempt had all its pods: they run with the spec of
+// before, and the generation that the status shows says otherwise.
+void NoteOldSpec(const Observed& observed, Plan& plan) {
+  const api::JobStatus& status = plan.status;
+  const bool seen = observed.job.status.observed_generation == observed.job.generation;
+  const bool complete = status.workers.created >= static_cast<int64_t>(observed.current.size());
+  if (seen || !complete || status.spec_hash.empty() || status.spec_hash == SpecHash(observed.job)) return;
+  plan.events.push_back({"Warning", "OldSpec",
+                         "the workers of attempt " + std::to_string(status.attempt) +
+                             " run with the spec of before the last edit; suspend the job and resume it, or let it "
+                             "restart, and they take the new one"});
+}
+
 }  // namespace
 
 Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
@@ -88,6 +101,7 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
     if (plan.status.workers.created > 0) SetPhase(observed, plan, now);
     return plan;
   }
+  NoteOldSpec(observed, plan);
   const bool incomplete = plan.status.workers.created < static_cast<int64_t>(observed.current.size());
   if (incomplete && plan.status.spec_hash != SpecHash(observed.job)) {
     // The spec has changed in a suspension that came and went unseen, and an attempt never mixes two. That no pod was
@@ -98,7 +112,9 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
   const api::Condition* restarting = FindCondition(plan.status, kRestartingCondition);
   if (restarting && restarting->status == "True" && plan.status.workers.created == 0) {
     const Time since = restarting->last_transition_time.value_or(now);
-    if (!plan.IsDue(After(since, RestartWait(observed.job.spec, plan.status)), now)) return plan;
+    const double wait = RestartWait(observed.job.spec, plan.status);
+    // A time of the future is another clock's, or of ours before it was set back: so long nobody meant to wait.
+    if (since <= After(now, wait) && !plan.IsDue(After(since, wait), now)) return plan;
   }
   plan.needs_services = true;
   plan.RequeueIn(kServiceSeconds);  // nothing tells of one that someone has deleted

@@ -11,9 +11,12 @@ Time Overdue(const Observed& observed, const PodRecord& pod) {
   return After(*pod.gone_by, static_cast<double>(observed.job.spec.deadlines.terminate_seconds));
 }
 
-// An emptyDir goes with its pod, and fences nobody else.
-bool HasFence(const api::Checkpoint& checkpoint) {
-  return checkpoint.volume.is_object() && !checkpoint.volume.contains("emptyDir");
+// The fence is our trainer's, which has answered then, in a folder that other nodes see: an emptyDir or a generic
+// ephemeral volume goes with its pod, and a hostPath is its node's.
+bool HasFence(const TrainingJob& job) {
+  const Json& volume = job.spec.checkpoint.volume;
+  return volume.is_object() && !volume.contains("emptyDir") && !volume.contains("ephemeral") &&
+         !volume.contains("hostPath") && job.status.progress.last_update;
 }
 
 }  // namespace
@@ -22,6 +25,12 @@ bool IsSpent(const PodRecord& pod) { return pod.deleting && (pod.over || pod.for
 
 bool IsLost(const Observed& observed, const PodRecord& pod, Time now) {
   return pod.gone_by && !pod.end && Overdue(observed, pod) <= now;
+}
+
+std::optional<double> DeletionSeconds(const Observed& observed, const PodRecord& pod) {
+  if (!pod.gone_by || pod.forced || IsSpent(pod)) return std::nullopt;
+  const double grace = pod.deleted_at ? SecondsBetween(*pod.deleted_at, *pod.gone_by) : 0;
+  return grace + static_cast<double>(observed.job.spec.deadlines.terminate_seconds);
 }
 
 void AwaitDeletions(const Observed& observed, Plan& plan, Time now) {
@@ -35,11 +44,15 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
   int64_t count = 0;
   for (const Pod& pod : pods) {
     if (!pod || !pod->gone_by || IsSpent(*pod) || !plan.IsDue(Overdue(observed, *pod), now)) continue;
+    if (const auto left = observed.unproven.find(pod->uid); left != observed.unproven.end()) {
+      plan.RequeueIn(left->second);
+      continue;
+    }
     plan.deletes.push_back({.name = pod->name, .uid = pod->uid, .force = true});
     if (count++ == 0) first = pod.get();
   }
   if (count == 0) return;
-  const bool fenced = HasFence(observed.job.spec.checkpoint);
+  const bool fenced = HasFence(observed.job);
   const std::string message =
       "pod " + first->name + (count > 1 ? " and " + std::to_string(count - 1) + " more" : std::string()) +
       (first->node.empty() ? "" : " on node " + first->node) + " should have been gone by " +
@@ -47,7 +60,7 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
       std::to_string(observed.job.spec.deadlines.terminate_seconds) +
       " s more (spec.deadlines.terminateSeconds), and is deleted by force; its processes may still run, " +
       (fenced ? "and the fence in the checkpoint directory keeps them from committing"
-              : "and no checkpoint directory (spec.checkpoint.volume) fences them");
+              : "and no fence in a checkpoint directory that nodes share keeps them from writing");
   plan.events.push_back({.type = "Warning", .reason = "ForceDeleted", .message = message, .of_deletes = true});
   // It stays: nobody will tell when they have ended.
   if (!fenced)

@@ -17,6 +17,7 @@ std::string Unanswered::MayNotAsk(const std::string& ns) {
   Silence& silence = found->second;
   if (SecondsBetween(silence.since, clock_.Steady()) < silence.delay) return silence.why;
   silence.since = clock_.Steady();
+  silence.asked = true;
   return "";
 }
 
@@ -30,9 +31,10 @@ void Unanswered::NotAnswered(const std::string& ns, const std::string& why) {
   if (silences_.size() >= kMostNamespaces && !silences_.contains(ns)) silences_.clear();
   Silence& silence = silences_[ns];
   // Those who asked at the same time are one silence.
-  const bool together =
-      silence.delay > 0 && silence.why == why && SecondsBetween(silence.since, clock_.Steady()) < kFirstSeconds / 10;
+  const bool together = !silence.asked && silence.delay > 0 && silence.why == why &&
+                        SecondsBetween(silence.since, clock_.Steady()) < kFirstSeconds / 10;
   if (!together) silence.delay = std::clamp(silence.delay * 2, kFirstSeconds, kMostSeconds);
+  silence.asked = false;
   silence.why = why;
   silence.since = clock_.Steady();
 }

@@ -25,7 +25,8 @@ class Unanswered {
  private:
   struct Silence {
     std::string why;
-    double delay = 0;  // seconds
+    double delay = 0;    // seconds
+    bool asked = false;  // since the delay was over, by the one who may
     Instant since{};
   };
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import struct
 
@@ -188,3 +189,43 @@ def test_a_volume_s_lost_and_found_is_no_patient(tmp_path, thorax):
 def test_bad_input_names_its_file(tmp_path, thorax, fault):
     change, words = BAD[fault]
     expect(launch(tmp_path, damaged(thorax, tmp_path, change), "run"), 65, words)
+
+
+def test_a_patient_that_training_skips_ends_no_evaluation(tmp_path, thorax):
+    """The mean volume is that of those who can be read."""
+    data = tmp_path / "data"
+    shutil.copytree(thorax, data)
+    one = {"model": {"stages": 1}, "train": {"steps": 6, "eval_every": 3}}
+    for name in ("whole", "bad"):
+        result = launch(tmp_path, data, name, world=2, **one, faults={"bad_sample": "skip"})
+        assert result.returncode == 0, result.stderr
+        output = result.stderr + "".join(log.read_text() for log in (tmp_path / name / "logs").glob("*.log"))
+        assert ("left out of the mean volume" in output) == (name == "bad"), output
+        metrics = json.loads((tmp_path / name / "evaluation.json").read_text())["metrics"]
+        assert metrics["val/physics_of_truth"] < metrics["val/physics"], metrics
+        truncated = data / trained_on(tmp_path / name)
+        for volume in truncated.glob("*.nii.gz"):
+            volume.write_bytes(volume.read_bytes()[:-200])
+
+
+def trained_on(run):
+    """A patient of the training part, from the text that the last evaluation writes."""
+    texts = [line["value"] for line in map(json.loads, (run / "log.jsonl").read_text().splitlines()) if line.get("text") == "split"]
+    return re.search(r"\*\*train\*\*: ([\w-]+)", texts[-1])[1]
+
+
+def test_axes_in_another_order_show(tmp_path, thorax):
+    """What dcm2niix writes, from left to right first: the true volume's projections are not the X-rays then."""
+    import nibabel
+
+    data = tmp_path / "data"
+    shutil.copytree(thorax, data)
+    for file in data.glob("*/*.nii.gz"):
+        image = nibabel.load(file)
+        nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj).transpose(2, 0, 1), np.eye(4)), file)
+    seen = []
+    for name, patients in (("right", thorax), ("wrong", data)):
+        result = launch(tmp_path, patients, name, model={"stages": 1}, train={"steps": 2})
+        assert result.returncode == 0, result.stderr
+        seen.append(json.loads((tmp_path / name / "evaluation.json").read_text())["metrics"]["val/physics_of_truth"])
+    assert seen[1] > 5 * seen[0], seen

@@ -172,6 +172,98 @@ def test_a_frozen_network_stays_as_it_is(tmp_path, cohort):
     assert (weights[9]["scaling.deviation"] > 0).all()
 
 
+def test_a_volume_that_training_skips_ends_no_evaluation(tmp_path, cohort):
+    """The last evaluation reads the training fold as well. One of the val fold is no such: a metric over the others would be another one."""
+    for fold, code in (("train", 0), ("val", 65)):
+        data = tmp_path / fold
+        shutil.copytree(cohort, data)
+        _, rows = rows_of(data)
+        truncate(data / rows[first_of(rows, fold)]["NIFTI Path"])
+        result = launch(tmp_path, data, f"run-{fold}", nproc=2, task={"pretrain_epochs": 0}, train={"steps": 5}, faults={"bad_sample": "skip"})
+        assert result.returncode == code, result.stderr
+        output = result.stderr + "".join(log.read_text() for log in (tmp_path / f"run-{fold}/logs").glob("*.log"))
+        assert ("left out of the baseline hazard" in output) == (fold == "train"), output
+    evaluation = json.loads((tmp_path / "run-train/evaluation.json").read_text())
+    assert all(value is not None for value in evaluation["metrics"].values()), evaluation["metrics"]
+
+
+def test_a_feature_that_all_share_says_nothing(tmp_path, cohort):
+    """130 for everyone is 0 when it is scaled; as it stands, its square would be the loss of pre-training."""
+    losses = []
+    for value in (None, "130"):
+        data = tmp_path / str(value)
+        data.mkdir()
+        (data / "images").symlink_to(cohort / "images")
+        columns, rows = rows_of(cohort)
+        for row in rows if value else []:
+            row["Age"] = value
+        write(data, columns, rows)
+        result = launch(tmp_path, data, f"run-{value}", train={"steps": 5, "eval_every": 1})
+        assert result.returncode == 0, result.stderr
+        losses.append(next(line["Val/FeatureLoss"] for line in map(json.loads, (tmp_path / f"run-{value}/log.jsonl").read_text().splitlines()) if "Val/FeatureLoss" in line))
+    assert losses[1] < losses[0] * 1.1, losses
+
+
+@pytest.mark.parametrize("separator, name", [(";", "semicolons"), ("\t", "tabs")])
+def test_other_separators_are_named(tmp_path, separator, name):
+    (tmp_path / "dataset.csv").write_text(separator.join(("NIFTI Path", "time", "event", "Fold_1")) + "\n" + separator.join(("a.nii", "1", "0", "train")) + "\n")
+    result = launch(tmp_path, tmp_path)
+    assert result.returncode == 65 and f"separated by {name}; expected commas" in result.stderr, result.stderr
+
+
+def test_pre_training_alone_and_what_comes_of_it(tmp_path, cohort):
+    """The guide's two scripts: the second one's run starts from the first one's export, whose second head it has not, however the ranks share the work."""
+    alone = launch(tmp_path, cohort, "alone", task={"pretrain_epochs": 1}, train={"epochs": 1, "steps": None})
+    assert alone.returncode == 0, alone.stderr
+    export = tmp_path / "alone/export/model.safetensors"
+    learnt = load_file(export)
+    assert "features.weight" in learnt and not learnt["fc.bias"].any(), "a head that nothing has trained"
+    second = {"task": {"pretrain_epochs": 0}, "init": {"from": str(export)}, "train": {"steps": 2}}
+    records = {}
+    for stage in ("ddp", "zero3"):
+        result = launch(tmp_path, cohort, stage, nproc=2, parallel={"stage": stage}, **second)
+        assert result.returncode == 0, result.stderr
+        records[stage] = harness.records(tmp_path / f"{stage}.jsonl")
+    assert records["ddp"] == records["zero3"]
+    assert "features.weight" not in load_file(tmp_path / "ddp/export/model.safetensors")
+    # And the other way round: weights without that head, as MONAI's are, are a start of pre-training.
+    plain = str(tmp_path / "ddp/export/model.safetensors")
+    for stage in ("ddp", "zero3"):
+        result = launch(tmp_path, cohort, f"again-{stage}", nproc=2, parallel={"stage": stage}, task={"pretrain_epochs": 1}, init={"from": plain}, train={"epochs": 1, "steps": None})
+        assert result.returncode == 0, result.stderr
+        records[stage] = harness.records(tmp_path / f"again-{stage}.jsonl")
+    assert records["ddp"] == records["zero3"]
+    assert (load_file(tmp_path / "again-ddp/export/model.safetensors")["scaling.deviation"] > 0).all()
+    assert "without features.weight, features.bias: they begin as run.seed has drawn them" in result.stderr, result.stderr
+    # An evaluation measures no head that nobody has trained.
+    job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(cohort)}, run={"dir": str(tmp_path / "eval")})
+    refused = harness.run("eval", "--config", harness.write_config(tmp_path / "eval.json", job), "--checkpoint", plain)
+    assert refused.returncode == 64 and "missing: features.weight, features.bias" in refused.stderr, refused.stderr
+
+
+def test_a_shorter_run_has_no_stage_less_unsaid(tmp_path, cohort):
+    """Its checkpoints are good: they are of a stage that the run would not have."""
+    assert launch(tmp_path, cohort, train={"epochs": 2, "steps": None}, checkpoint={"every": 1}).returncode == 0
+    shorter = launch(tmp_path, cohort, train={"epochs": 1, "steps": None}, checkpoint={"every": 1})
+    assert shorter.returncode == 64 and "is of the run's stage 2, and with these the run has 1" in shorter.stderr, shorter.stderr
+
+
+def test_pre_training_is_not_judged_by_the_risk(tmp_path, cohort):
+    """Its C-index is a coin's: no best weights of it, and no early stop."""
+    stages = {"task": {"pretrain_epochs": 1}, "train": {"steps": 6, "eval_every": 1, "early_stop": {"metric": "Val/Cindex", "patience": 1}}, "checkpoint": {"keep_best": "Val/Cindex"}}
+    result = launch(tmp_path, cohort, **stages)
+    assert result.returncode == 0, result.stderr
+    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert max(line.get("step", 0) for line in lines) > 4, "steps 1 to 4 are pre-training's"
+    assert [path.name for path in (tmp_path / "run/best").iterdir()] == ["finetune"]
+    alone = {"task": {"pretrain_epochs": 1}, "train": {"epochs": 1, "steps": None, "eval_every": 1}}
+    for watched in ({"checkpoint": {"keep_best": "Val/Cindex"}}, {"schedule": {"name": "plateau", "metric": "Val/Loss"}}):
+        refused = launch(tmp_path, cohort, "refused", **alone, **watched)
+        assert refused.returncode == 64 and "says nothing about what this run trains; allowed: Val/FeatureLoss" in refused.stderr, refused.stderr
+    best = launch(tmp_path, cohort, "best", **alone, checkpoint={"keep_best": "Val/FeatureLoss"})
+    assert best.returncode == 0 and (tmp_path / "best/best/model.safetensors").exists(), best.stderr
+
+
 def outcome(tmp_path, name):
     """What no cache may change: each step's samples, inputs and loss, and the weights."""
     return harness.records(tmp_path / f"{name}.jsonl"), (tmp_path / name / "export/model.safetensors").read_bytes()

@@ -266,3 +266,16 @@ def test_ctrl_z_stops_the_ranks_too(long_job):
         assert launcher.wait(timeout=PATIENCE) == 75
     finally:
         harness.kill(launcher.pid)
+
+
+def test_ranks_that_somebody_has_stopped_hear_of_it(tmp_path, data):
+    """SIGTERM alone waits in a stopped process for ever, and nobody is left who would miss the ranks of the only node."""
+    config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 10**6})
+    process = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config))
+    log = tmp_path / "run" / "log.jsonl"
+    harness.wait_until(lambda: log.exists() and log.stat().st_size > 0, PATIENCE, "steps")
+    for pid in harness.ranks_of(process.pid).values():
+        harness.kill(pid, signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate(timeout=PATIENCE)[0]
+    assert process.returncode == 75 and "its checkpoint is durable" in output, output

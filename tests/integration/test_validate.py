@@ -40,7 +40,7 @@ def test_without_the_trainer_it_says_that_nobody_looked(tmp_path):
 
 def test_a_claim_that_the_file_has_not(tmp_path):
     """A note and no refusal: it may be in the cluster."""
-    example = pathlib.Path("manifests/examples/dark-room.yaml").read_text()
+    example = (pathlib.Path(__file__).resolve().parents[2] / "manifests/examples/dark-room.yaml").read_text()
     for name, words in (("dark-room", None), ("dark-rom", "spec.checkpoint.volume.persistentVolumeClaim.claimName: there is no claim dark-rom in this file; did you mean dark-room?")):
         path = tmp_path / "job.yaml"
         path.write_text(example.replace("claimName: dark-room", f"claimName: {name}"))

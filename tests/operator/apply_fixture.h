@@ -36,7 +36,7 @@ class ApplyTest : public testing::Test {
   void SetAttempt(int64_t attempt) {
     api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge,
                {{"status", {{"attempt", attempt}, {"observedGeneration", 1}}}}, {});
-    job_ = JobFromApi(api_.Get(kube::kTrainingJobs, "default", "job").body).job;
+    job_ = WholeJob(api_.Get(kube::kTrainingJobs, "default", "job").body);
   }
   Plan Creates(int64_t count) const {
     Plan plan;

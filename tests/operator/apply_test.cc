@@ -280,7 +280,7 @@ TEST_F(ApplyTest, TwoJobsThatWantOneNameSayWhose) {
   ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
   api_.Patch(kube::kTrainingJobs, "default", "job-master", "status", local::PatchType::kMerge,
              {{"status", {{"attempt", 1}}}}, {});
-  const TrainingJob later = JobFromApi(api_.Get(kube::kTrainingJobs, "default", "job-master").body).job;
+  const TrainingJob later = WholeJob(api_.Get(kube::kTrainingJobs, "default", "job-master").body);
   Plan plan = Creates(1);
   plan.status = later.status;
   ASSERT_TRUE(executor_.Apply(later, plan, outcome_).ok());

@@ -27,6 +27,9 @@ inline Json JobObject(const std::string& name, int64_t workers) {
              {{{"name", "trainer"}, {"image", "trainyard-trainer"}, {"command", {"trainyard", "launch"}}}}}}}}}}}};
 }
 
+// The job with its template and config, as a pass sees it.
+inline TrainingJob WholeJob(const Json& object) { return SortPods(JobFromApi(object), {}).job; }
+
 // What `trainyard launch` writes for rank 1.
 inline std::string LauncherMessage(int64_t step, int64_t checkpoint, const std::string& reason = "InternalError") {
   return Json{{"v", 1},
@@ -48,6 +51,7 @@ class Scene {
  public:
   explicit Scene(int64_t workers, int64_t attempt = 1) {
     record_ = JobFromApi(JobObject("job", workers));
+    record_.job = WholeJob(JobObject("job", workers));  // so that a test may change template and config
     api::JobStatus& status = record_.job.status;
     status.attempt = attempt;
     status.observed_generation = 1;
@@ -94,6 +98,8 @@ class Scene {
 
   Observed Observe() const {
     JobRecord record = record_;
+    record.pod_template = record.job.spec.pod_template.dump();
+    record.config = record.job.spec.config.is_null() ? "" : record.job.spec.config.dump();
     // The attempt was made from this spec, unless the test says otherwise.
     if (record.job.status.attempt > 0 && record.job.status.spec_hash.empty())
       record.job.status.spec_hash = SpecHash(record.job);

@@ -18,7 +18,7 @@ TrainingJob GangJob(const Json& scheduling, int64_t workers = 4) {
   object["spec"]["scheduling"] = scheduling;
   const JobRecord record = JobFromApi(object);
   EXPECT_TRUE(record.errors.empty()) << api::Join(record.errors);
-  return record.job;
+  return WholeJob(object);
 }
 
 Json Joined(const TrainingJob& job, int64_t attempt = 1) {
@@ -205,7 +205,7 @@ class PodGroupsTest : public testing::Test {
   void SetAttempt(int64_t attempt) {
     api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge,
                {{"status", {{"attempt", attempt}, {"observedGeneration", 1}}}}, {});
-    job_ = JobFromApi(api_.Get(kube::kTrainingJobs, "default", "job").body).job;
+    job_ = WholeJob(api_.Get(kube::kTrainingJobs, "default", "job").body);
   }
   // Until all are placed.
   Outcome Create() {

@@ -126,7 +126,7 @@ TEST(InvalidSpec, AMessageIsNeverLongerThanTheApiTakes) {
   const std::string message = FindCondition(scene.Decide().status, kInvalidSpecCondition)->message;
   EXPECT_LT(message.size(), 32768u);
   scene.record().errors.assign(512, {api::FieldError::Kind::kInvalid, "spec.x", "0", "1"});
-  EXPECT_TRUE(FindCondition(scene.Decide().status, kInvalidSpecCondition)->message.ends_with("\nand 492 more"));
+  EXPECT_TRUE(FindCondition(scene.Decide().status, kInvalidSpecCondition)->message.ends_with("\nand more"));
 }
 
 }  // namespace

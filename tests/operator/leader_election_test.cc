@@ -125,6 +125,21 @@ TEST_F(ElectionTest, ATakenLeaseIsLostAtOnce) {
   EXPECT_EQ(client_.holder(), "c");
 }
 
+// A candidate would make it anew within moments, and two would lead.
+TEST_F(ElectionTest, ADeletedLeaseIsMadeAnewByWhoIsFirst) {
+  clock_.Pass(a_.Step());
+  client_.lease = nullptr;
+  clock_.Pass(a_.Step());
+  EXPECT_TRUE(a_.Leads());
+  EXPECT_EQ(client_.holder(), "a") << "by the one that leads, at its next step";
+  client_.lease = nullptr;
+  b_.Step();
+  EXPECT_EQ(client_.holder(), "b");
+  a_.Step();
+  EXPECT_FALSE(a_.Leads());
+  EXPECT_TRUE(a_.Lost());
+}
+
 TEST_F(ElectionTest, ALostAnswerIsNoLostLease) {
   a_.Step();
   client_.answers = false;

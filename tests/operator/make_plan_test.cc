@@ -26,6 +26,16 @@ TEST(MakePlan, ASteadyStateChangesNothing) {
   EXPECT_TRUE(plan.creates.empty() && plan.deletes.empty() && plan.events.empty());
 }
 
+// A pod that was deleted by force meanwhile wakes nobody, and the patch that finds it gone is a success.
+TEST(MakePlan, APodThatGetsItsLabelsBackIsLookedForAgain) {
+  Scene scene(1);
+  Observed observed = scene.Observe();
+  observed.unlabelled = {{"job-1-0", "pod-uid", 0}};
+  const Plan plan = MakePlan(observed, kNow);
+  EXPECT_EQ(plan.relabels.size(), 1u);
+  EXPECT_LE(plan.requeue_after_seconds.value_or(1e9), 10);
+}
+
 TEST(MakePlan, NeverMixesTwoAttempts) {
   Scene scene(2, 2);
   scene.status().workers.created = 0;

@@ -117,6 +117,18 @@ TEST(PodRecord, AnEvictionIsTheCauseAndNotTheSignalThatItSent) {
   EXPECT_EQ(end_of("OOMKilled").reason, "OOMKilled");
 }
 
+// Told to stop when its activeDeadlineSeconds were over, a script that saves ends well: the run is not complete.
+TEST(PodRecord, AnEndThatTheKubeletBroughtIsNoSuccess) {
+  Json pod = Json::parse(R"({"spec": {"containers": [{"name": "trainer"}]}, "status": {
+    "phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active on the node longer than it may",
+    "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]}})");
+  const PodRecord record = PodFromJson(pod);
+  EXPECT_EQ(record.end->reason, "DeadlineExceeded");
+  EXPECT_TRUE(IsFailure(record));
+  pod["status"].erase("reason");  // as where a sidecar has failed
+  EXPECT_FALSE(IsFailure(PodFromJson(pod)));
+}
+
 // A kubelet that has no room for it, or no device: nothing of it has run, and a rule on the code 1 does not mean it.
 TEST(PodRecord, APodThatNeverRanHasNoExitCode) {
   const PodRecord record = PodFromJson(

@@ -53,5 +53,18 @@ TEST(Progress, AnAnswerIsNewsWhenTheStatusTakesIt) {
   EXPECT_FALSE(IsNews(report, status, 10, kNow));
 }
 
+// Of a clock that was set back, or of the operator before, whose clock was ahead.
+TEST(Progress, AStampOfTheFutureStopsNothing) {
+  Scene scene(1);
+  scene.Pod(0);
+  scene.status().progress = {.step = 5, .total_steps = 100, .percent = 5, .last_update = After(kNow, 7200)};
+  Observed observed = scene.Observe();
+  observed.report = Report{.job_uid = "uid-job",
+                           .attempt = 1,
+                           .progress = {.step = 8, .total_steps = 100, .percent = 8, .last_update = kNow},
+                           .checkpoint = {}};
+  EXPECT_EQ(MakePlan(observed, kNow).status.progress.step, 8);
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

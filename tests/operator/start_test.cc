@@ -89,5 +89,27 @@ TEST(Start, TheWaitIsHeld) {
   EXPECT_EQ(scene.Decide(After(kNow, 3)).creates, std::vector<int64_t>{0});
 }
 
+TEST(Start, AWaitThatBeginsInTheFutureIsOver) {
+  Scene scene(1, 2);
+  scene.status().workers.created = 0;
+  scene.status().restarts = {.total = 1, .charged = 1, .repeats = 1};
+  SetCondition(scene.status(), kRestartingCondition, true, "InternalError", "", After(kNow, 7200), 1);
+  EXPECT_EQ(scene.Decide().creates, std::vector<int64_t>{0}) << "nobody meant to wait for two hours";
+}
+
+// The generation that the status shows would say that the edit is in force.
+TEST(Start, AnEditThatThePodsHaveNotSeenIsSaidOnce) {
+  Scene scene(1);
+  scene.Pod(0);
+  scene.status().spec_hash = "of another spec";
+  scene.job().generation = 2;
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.attempt, 1);
+  ASSERT_FALSE(plan.events.empty());
+  EXPECT_EQ(plan.events.front().reason, "OldSpec");
+  scene.status().observed_generation = 2;
+  for (const JobEvent& event : scene.Decide().events) EXPECT_NE(event.reason, "OldSpec");
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

@@ -61,6 +61,17 @@ class RefusingClient : public local::MemoryClient {
 const Status kNotAllowed(Code::kForbidden, "no such right"), kDenied(Code::kInvalid, "admission webhook denied it"),
     kBroken(Code::kUnavailable, "failed calling webhook");
 
+// Not the API server's.
+class AheadClock : public Clock {
+ public:
+  explicit AheadClock(const Clock& of) : of_(of) {}
+  Time Now() const override { return After(of_.Now(), seconds); }
+  double seconds = 0;
+
+ private:
+  const Clock& of_;
+};
+
 class TroubleTest : public testing::Test {
  protected:
   static constexpr size_t kJobs = 0, kPods = 1;
@@ -151,6 +162,7 @@ class TroubleTest : public testing::Test {
   }
 
   sim::VirtualClock clock_;
+  AheadClock ahead_{clock_};  // the operator's
   local::MemoryApi api_{clock_, 1};
   RefusingClient client_{api_};
   CacheClient cache_client_{api_};
@@ -161,7 +173,7 @@ class TroubleTest : public testing::Test {
   NoReports reports_;
   kube::EventRecorder events_{client_, clock_, "test"};
   Logger log_{-1, Logger::Form::kText, LogLevel::kError};
-  Reconciler reconciler_{client_, clock_, caches_, reports_, events_, log_, {.parallel_requests = 4}};
+  Reconciler reconciler_{client_, ahead_, caches_, reports_, events_, log_, {.parallel_requests = 4}};
 };
 
 // What a job that begins cannot do stands in WorkersReady, in one event, and is gone once it can.
@@ -511,7 +523,7 @@ TEST_F(TroubleTest, WhatKeepsAJobFromRestIsSaid) {
 // What is left of a job's pods for its next turn is no reason to hurry where the API answers nothing.
 TEST_F(TroubleTest, ATurnThatFailsWaitsAsAnyRequestThatFails) {
   Start(600);
-  Refuse("create pods job-1-0", kBroken);
+  Refuse("create pods job-1-0", Status(Code::kUnavailable, "connection refused"));
   for (int look = 0; look < 5; ++look) {
     Pump(kJobs);
     const kube::ReconcileResult result = Look();
@@ -539,6 +551,60 @@ TEST_F(TroubleTest, ATemplateThatWasRefusedIsAskedForAgain) {
   Live(400);
   EXPECT_EQ(Condition("InvalidSpec")["status"], "False");
   EXPECT_EQ(Pods(), 1u);
+}
+
+// A namespace's webhook that hangs holds a worker of the operator each time: a restart asks no dry run first.
+TEST_F(TroubleTest, AWebhookThatFailsForPodsIsAskedLessAndLess) {
+  Start(1);
+  Live(5);
+  Refuse("create pods", kBroken);
+  EndPod("job-1-0", 70);
+  Live(600);
+  EXPECT_GE(client_.made["create pods job-2-0"], 3);
+  EXPECT_LE(client_.made["create pods job-2-0"], 8) << "after 10 s, 20, 40, ...";
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "RequestFailed");
+  EXPECT_NE(Condition("WorkersReady")["message"].get<std::string>().find("failed calling webhook"), std::string::npos);
+  Allow();
+  Live(310);
+  EXPECT_EQ(StatusOfJob()["workers"]["created"], 1);
+  // Nobody is to blame for a server that is away: it is asked as soon as the queue says.
+  Refuse("create pods", Status(Code::kUnavailable, "connection refused"));
+  EndPod("job-2-0", 70);
+  Live(60);
+  EXPECT_GE(client_.made["create pods job-3-0"], 8);
+}
+
+// Every suspension would end the save that it gives time for.
+TEST_F(TroubleTest, AClockThatIsAheadForcesNoDeletion) {
+  Start(1);
+  Live(2);
+  const Json bound = {{"spec", {{"nodeName", "n1"}}}};
+  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, bound, {}).ok());
+  RunPod("job-1-0");
+  ahead_.seconds = 7200;
+  Live(2);
+  Edit({{"suspend", true}});
+  Live(120);
+  EXPECT_EQ(client_.made["delete pods job-1-0"], 1);
+  EXPECT_EQ(Pods(), 1u) << "its grace of 70 s and 60 s more are not over";
+  Live(30);
+  EXPECT_EQ(Pods(), 0u) << "and then it goes";
+  EXPECT_EQ(Events("ForceDeleted"), 1);
+}
+
+// The watch never tells of it, and each pass would say that our pods are old.
+TEST_F(TroubleTest, APodWithoutItsLabelThatHoldsAnAttemptBackIsNamed) {
+  Start(2);
+  Live(2);
+  Refuse("delete pods", kBroken);
+  EndPod("job-1-1", 70);
+  Live(20);
+  const Json patch = {{"metadata", {{"labels", {{"trainyard.dev/managed", nullptr}}}}}};
+  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, patch, {}).ok());
+  Allow();
+  Live(400);
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("pod job-1-0 is left without the label trainyard.dev/managed"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -20,8 +20,7 @@ TEST(WorkerPod, AnyTemplateMakesAPod) {
   for (const char* patch : patches) {
     Json object = JobObject("job", 2);
     object["spec"]["template"].merge_patch(Json::parse(patch));
-    const JobRecord record = JobFromApi(object);
-    const Json pod = WorkerPod(record.job, 1, 1, "10.0.0.1");
+    const Json pod = WorkerPod(WholeJob(object), 1, 1, "10.0.0.1");
     EXPECT_EQ(pod["metadata"]["name"], "job-1-1") << patch;
     EXPECT_EQ(pod["metadata"]["labels"]["trainyard.dev/rank"], "1") << patch;
   }

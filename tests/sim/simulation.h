@@ -40,6 +40,7 @@ class Simulation {
   std::string history() const { return history_.str(); }
 
  private:
+  static constexpr double kPutOffSeconds = 200;
   static constexpr int kTroubledSteps = 500, kCalmSteps = 12000, kCleaningSteps = 5000, kRestSteps = 300;
 
   void StartOperator(size_t i);

@@ -41,7 +41,7 @@ TEST(ActOn, EveryStateThatItReachesComesBackFromACheckpoint) {
       for (int i = 0, rest = sequence; i < kEvaluations; ++i, rest /= static_cast<int>(std::size(values))) {
         const double value = values[static_cast<size_t>(rest) % std::size(values)];
         ++train.step;
-        const Consequences consequences = ActOn({{"m", value}}, config, false, train);
+        const Consequences consequences = ActOn({{"m", value}}, config, Stage{}, false, train);
         EXPECT_FALSE(std::isnan(value) && consequences.new_best);
         const nlohmann::json saved = train.ToJson();
         ASSERT_NO_THROW(EXPECT_EQ(TrainState::FromJson(saved).ToJson(), saved)) << saved;
@@ -50,11 +50,27 @@ TEST(ActOn, EveryStateThatItReachesComesBackFromACheckpoint) {
   }
 }
 
+// Pre-training says nothing about the risk's metric: what it would have done to the run is done by no later stage
+// either.
+TEST(ActOn, AStageIsJudgedByItsOwnMetricsAlone) {
+  const Config config = WatchesInEveryWay(Better::kLower);
+  Stage other;
+  other.metrics = {"another"};
+  TrainState train;
+  for (int i = 0; i < 9; ++i) {
+    const Consequences consequences = ActOn({{"m", 9 - i}}, config, other, false, train);
+    EXPECT_FALSE(consequences.new_best || consequences.stop_early);
+  }
+  EXPECT_EQ(train.ToJson(), TrainState().ToJson());
+  other.metrics.emplace_back("m");
+  EXPECT_TRUE(ActOn({{"m", 9}}, config, other, false, train).new_best);
+}
+
 // As every rate that is lowered without end.
 TEST(ActOn, ARateOfNothingComesBack) {
   const Config config = WatchesInEveryWay(Better::kLower);
   TrainState train;
-  for (int i = 0; i < 400; ++i) ActOn({{"m", 1}}, config, false, train);
+  for (int i = 0; i < 400; ++i) ActOn({{"m", 1}}, config, Stage{}, false, train);
   EXPECT_EQ(train.plateau.multiplier, 0);
   EXPECT_EQ(TrainState::FromJson(train.ToJson()).plateau.multiplier, 0);
 }

@@ -148,6 +148,12 @@ size_t Csv::AnyColumn(std::initializer_list<std::string_view> names) const {
     wanted.push_back(std::string(name));
   }
   const std::string nearest = NearestName(wanted.front(), columns_);
+  if (columns_.size() == 1) {
+    for (const auto& [separator, name] : {std::pair{';', "semicolons"}, {'\t', "tabs"}}) {
+      if (columns_.front().find(separator) != std::string::npos)
+        throw DataError(path_.string() + ": line 1: its cells are separated by " + name + "; expected commas");
+    }
+  }
   throw DataError(path_.string() + ": line 1: no column " + Join(wanted, " or ") +
                   (nearest.empty() ? Format("; there are %zu others", columns_.size())
                                    : "; did you mean " + Quoted(nearest) + "?"));

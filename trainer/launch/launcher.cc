@@ -191,7 +191,9 @@ class Node {
         first_stop_ = now;
         SayStopping(now);
         for (const Rank& rank : ranks_) {
-          if (rank.running) kill(rank.child.pid, SIGTERM);
+          if (!rank.running) continue;
+          kill(rank.child.pid, SIGTERM);
+          kill(rank.child.pid, SIGCONT);  // one that somebody has stopped would never hear of it
         }
       } else if (second_signal_ == 0 && AsksAgain(*first_stop_, now)) {
         second_signal_ = now.number;

@@ -1,7 +1,7 @@
 // `trainyard launch`: starts the ranks of one node, watches them, and ends with the cause.
 //
 //   - Ranks are children in process groups of their own; only the launcher forwards a stop, and says
-//     so. A second one (base/stop_signal.h) kills them.
+//     so. A second one (base/stop_signal.h) kills them. A rank that is stopped (SIGSTOP) goes on with it.
 //   - Ctrl-Z (SIGTSTP) stops the ranks and then the launcher; fg and bg go on with all of them.
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).

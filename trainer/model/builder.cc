@@ -61,6 +61,8 @@ void Scope::Alias(std::string_view name, ParameterId parameter) const {
   declaration_->aliases.emplace_back(Named(name), parameter);
 }
 
+void Scope::Optional(std::string_view pattern) const { declaration_->optional.push_back(Named(pattern)); }
+
 GatherId Scope::Gather(int64_t columns) const {
   declaration_->gathers.push_back(columns);
   return {static_cast<int32_t>(declaration_->gathers.size()) - 1};

@@ -29,6 +29,9 @@ struct ModelDeclaration {
   // each module that uses them.
   std::vector<std::pair<std::string, ParameterId>> aliases;
   std::vector<int64_t> gathers;  // columns of each
+  // Patterns (* and ?) of names that a file of weights may lack, whose initial values then stay, and may hold where
+  // this model has none: what only some jobs with the same network have.
+  std::vector<std::string> optional;
   uint64_t places = 0;
 
   const ParameterSpec& parameter(ParameterId id) const { return parameters[static_cast<size_t>(id.index)]; }
@@ -59,6 +62,8 @@ class Scope {
   BufferId Buffer(std::string_view name, std::vector<int64_t> shape, double initial, BufferPolicy policy) const;
   // `name` is one more name of a parameter in exports.
   void Alias(std::string_view name, ParameterId parameter) const;
+  // ModelDeclaration::optional.
+  void Optional(std::string_view pattern) const;
 
   Place NextPlace() const { return {++declaration_->places}; }
   // For Pass::Gather of (rows, columns).

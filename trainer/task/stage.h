@@ -3,6 +3,7 @@
 #ifndef TRAINYARD_TRAINER_TASK_STAGE_H_
 #define TRAINYARD_TRAINER_TASK_STAGE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,8 +24,15 @@ struct Stage {
   // Instead of the job's. A schedule counts the steps of its stage.
   std::optional<OptimConfig> optim;
   std::optional<ScheduleConfig> schedule;
+  // Those of the task's metrics that say something about what it trains; empty: all. A plateau, an early stop and the
+  // best weights look at no other.
+  std::vector<std::string> metrics;
   // Starts from the weights that the stage before had at its best value of checkpoint.keep_best, not its last ones.
   bool from_best = false;
+
+  bool Counts(const std::string& metric) const {
+    return metrics.empty() || std::ranges::find(metrics, metric) != metrics.end();
+  }
 };
 
 }  // namespace trainyard

@@ -21,6 +21,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/load.h"
 #include "trainer/device/host_device.h"
+#include "trainer/parallel/flat_layout.h"
 #include "trainer/train/bits.h"
 #include "trainer/train/frozen.h"
 #include "trainer/train/host_slices.h"
@@ -142,7 +143,7 @@ void Checkpoints::Load() {
 // Everywhere else stand values that change no sum. What it owns it reads itself, from whichever files hold it.
 int64_t Checkpoints::LoadPart(HostSlices& state, const Tick& tick) {
   if (!resumed_) {
-    if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, *engine_, tick);
+    if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, WeightsUse::kStart, *engine_, tick);
     state.Fetch();
     return 0;
   }
@@ -259,7 +260,7 @@ void Checkpoints::SaveNow(const TrainState& train) {
 std::optional<int64_t> LoadModel(const std::string& path, const Config& config, const std::string& fingerprint,
                                  Engine& engine) {
   if (!fs::is_directory(path)) {
-    LoadWeights("--checkpoint", path, engine);
+    LoadWeights("--checkpoint", path, WeightsUse::kAsTheyAre, engine);
     return {};
   }
   const Tick obey = [] {
@@ -310,10 +311,46 @@ std::string FirstOf(const std::vector<std::string>& names) {
   return Join(std::span(names).first(kNamed)) + Format(" and %zu more", names.size() - kNamed);
 }
 
-// What in the file is not the model's: names and shapes. Empty when it fits.
-std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model) {
+bool IsOptional(const ModelDeclaration& model, const std::string& name) {
+  return std::ranges::any_of(model.optional, [&](const std::string& pattern) { return MatchesPattern(pattern, name); });
+}
+
+// Whether the file lacks a part of the model that it may lack: all of its parameters.
+bool LacksOptional(const SafetensorsFile& file, const ModelDeclaration& model) {
+  bool any = false, some_are_there = false;
+  for (const ParameterSpec& spec : model.parameters) {
+    if (!IsOptional(model, spec.name)) continue;
+    any = true;
+    some_are_there |= file.tensors().contains(spec.name);
+  }
+  return any && !some_are_there;
+}
+
+// For whoever wonders what a run has begun with.
+void TellOfOptional(const std::string& where, const SafetensorsFile& file, const ModelDeclaration& model) {
+  std::vector<std::string> lacking, passed;
+  std::set<std::string> known;
+  for (const ParameterSpec& spec : model.parameters) {
+    known.insert(spec.name);
+    if (!file.tensors().contains(spec.name)) lacking.push_back(spec.name);
+  }
+  for (const BufferSpec& spec : model.buffers) known.insert(spec.name);
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (!known.contains(name) && IsOptional(model, name)) passed.push_back(name);
+  }
+  if (!lacking.empty())
+    std::fprintf(stderr, "note: %s: without %s: they begin as run.seed has drawn them\n", where.c_str(),
+                 FirstOf(lacking).c_str());
+  if (!passed.empty())
+    std::fprintf(stderr, "note: %s: passed over, since this run has no such part: %s\n", where.c_str(),
+                 FirstOf(passed).c_str());
+}
+
+// What in the file is not the model's: names and shapes. Empty when it fits. `lacks`: it may be without the optional.
+std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model, bool lacks) {
   std::set<std::string> known;
   for (const auto& [name, id] : model.aliases) known.insert(name);
+  const auto optional = [&](const std::string& name) { return IsOptional(model, name); };
   std::vector<std::string> missing, unexpected, shapes;
   const auto require_shape = [&](const std::string& name, const std::vector<int64_t>& shape) {
     const auto it = file.tensors().find(name);
@@ -327,13 +364,13 @@ std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model)
   }
   for (const ParameterSpec& spec : model.parameters) {
     known.insert(spec.name);
-    if (!file.tensors().contains(spec.name)) missing.push_back(spec.name);
+    if (!file.tensors().contains(spec.name) && !(lacks && optional(spec.name))) missing.push_back(spec.name);
     require_shape(spec.name, spec.shape);
   }
   for (const auto& [name, id] : model.aliases)
     require_shape(name, model.parameters[static_cast<size_t>(id.index)].shape);
   for (const auto& [name, tensor] : file.tensors()) {
-    if (!known.contains(name)) unexpected.push_back(name);
+    if (!known.contains(name) && !optional(name)) unexpected.push_back(name);
   }
   std::string problems;
   if (!missing.empty()) problems += "; missing: " + FirstOf(missing);
@@ -344,13 +381,16 @@ std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model)
 
 }  // namespace
 
-void LoadWeights(const std::string& field, const std::string& path, Engine& engine, const Tick& tick) try {
+void LoadWeights(const std::string& field, const std::string& path, WeightsUse use, Engine& engine,
+                 const Tick& tick) try {
   if (!fs::is_regular_file(LookAt(path))) throw ConfigError(field + ": " + path + ": no such file");
   const SafetensorsFile file(path);
   const ModelDeclaration& model = engine.declaration();
-  const std::string misfit = MisfitOf(file, model);
+  const std::string misfit = MisfitOf(file, model, use == WeightsUse::kStart && LacksOptional(file, model));
   if (!misfit.empty()) throw ConfigError(field + ": " + path + misfit);
+  TellOfOptional(field + ": " + path, file, model);
   for (size_t i = 0; i < model.parameters.size(); ++i) {
+    if (!file.tensors().contains(model.parameters[i].name)) continue;  // MisfitOf: it may
     const std::vector<float> values = file.Floats(model.parameters[i].name, tick);
     RequireFinite(field + ": " + path + ": " + model.parameters[i].name, values);
     engine.SetParameter({static_cast<int32_t>(i)}, values);

@@ -4,7 +4,8 @@
 
 namespace trainyard {
 
-Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, bool last, TrainState& train) {
+Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, const Stage& stage, bool last,
+                   TrainState& train) {
   const std::vector<Metric> declared = config.task.options->Metrics();
   const auto badness = [&](const std::string& name) {
     const auto value = metrics.find(name);
@@ -13,14 +14,17 @@ Consequences ActOn(const std::map<std::string, double>& metrics, const Config& c
     return Badness(declared, name, value->second);
   };
   Consequences consequences;
-  if (config.schedule.name == "plateau") train.plateau.Update(config.schedule, badness(config.schedule.metric));
-  if (const std::string& best = config.checkpoint.keep_best; !best.empty() && badness(best) < train.best) {
+  if (config.schedule.name == "plateau" && stage.Counts(config.schedule.metric))
+    train.plateau.Update(config.schedule, badness(config.schedule.metric));
+  if (const std::string& best = config.checkpoint.keep_best;
+      !best.empty() && stage.Counts(best) && badness(best) < train.best) {
     train.best = badness(best);
     train.best_step = train.step;
     consequences.new_best = true;
   }
   const EarlyStopConfig& early = config.train.early_stop;
-  if (!early.metric.empty() && !last) consequences.stop_early = train.early_stop.Update(early, badness(early.metric));
+  if (!early.metric.empty() && stage.Counts(early.metric) && !last)
+    consequences.stop_early = train.early_stop.Update(early, badness(early.metric));
   return consequences;
 }
 

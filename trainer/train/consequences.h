@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
+#include "trainer/task/stage.h"
 #include "trainer/train/train_state.h"
 
 namespace trainyard {
@@ -15,9 +16,10 @@ struct Consequences {
   bool stop_early = false;  // train.early_stop has seen enough
 };
 
-// Moves plateau, best and early stop in `train`; the same on every rank. `last`: training has ended anyway.
-// REQUIRES: `metrics` holds what the configuration watches.
-Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, bool last, TrainState& train);
+// Moves plateau, best and early stop in `train`, by the metrics that count in `stage`; the same on every rank. `last`:
+// training has ended anyway. REQUIRES: `metrics` holds what the configuration watches.
+Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, const Stage& stage, bool last,
+                   TrainState& train);
 
 }  // namespace trainyard
 

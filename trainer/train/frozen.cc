@@ -1,6 +1,7 @@
 #include "trainer/train/frozen.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <set>
@@ -45,9 +46,15 @@ void LoadFrom(const std::string& path, LoadedPart part, Engine& engine, Communic
   const std::string what = frozen_only ? "reading the frozen parameters" : "reading the parameters";
   std::unique_ptr<SafetensorsFile> file;
   rank_zero.Do(what, [&](const Tick&) { file = OpenFrozen(path, model); });
+  at::Tensor there = at::ones({std::ssize(model.parameters)}, at::kFloat);  // the others keep their initial values
+  rank_zero.Do(what, [&](const Tick&) {
+    for (size_t i = 0; i < model.parameters.size(); ++i)
+      there[static_cast<int64_t>(i)] = file->tensors().contains(model.parameters[i].name) ? 1 : 0;
+  });
+  communicator.Wait(communicator.Broadcast(there, 0, "parameters"));
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     const ParameterSpec& spec = model.parameters[i];
-    if (spec.trainable && frozen_only) continue;
+    if ((spec.trainable && frozen_only) || there[static_cast<int64_t>(i)].item<float>() == 0) continue;
     std::vector<float> values(static_cast<size_t>(spec.numel()));
     rank_zero.Do(what, [&](const Tick& tick) {
       values = {};  // two of them may be more than there is room for

@@ -109,12 +109,15 @@ void RequireNoProblem(const std::vector<Json>& answers) {
   }
 }
 
-// Of one that is not of another identity. Throws DamagedError when it is not of a step of this run.
+// Of one that is not of another identity. Throws ConfigError when this configuration has not the stage that it is of:
+// how many there are may follow from fields that are no part of the identity (mace_survival: train.epochs).
 void RequireGoodState(const OpenCheckpoint& checkpoint, const Config& config) {
   const int64_t stage = SavedStateOf(checkpoint).train.stage, stages = std::ssize(StagesOf(config));
   if (stage >= stages)
-    throw DamagedError(Format("%s: stage %lld of a run that has %lld", (checkpoint.path / "manifest.json").c_str(),
-                              static_cast<long long>(stage), static_cast<long long>(stages)));
+    throw ConfigError(
+        Format("train.epochs, train.steps: the checkpoint %s is of the run's stage %lld, and with these "
+               "the run has %lld; give what it had, or another run.dir",
+               checkpoint.path.c_str(), static_cast<long long>(stage) + 1, static_cast<long long>(stages)));
 }
 
 // Returns the warnings.

@@ -1,5 +1,7 @@
 #include "trainer/train/stages.h"
 
+#include <algorithm>
+
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/optim/schedule.h"
@@ -20,11 +22,25 @@ int64_t StepsOf(const Stage& stage, int64_t first, const Plan& plan) {
   return (end + plan.global_batch - 1) / plan.global_batch - first;
 }
 
+// A metric that is watched, and says nothing about what any stage trains, would be watched in vain.
+void RequireCounted(const Config& config, const std::vector<Stage>& stages) {
+  const std::string plateau = config.schedule.name == "plateau" ? config.schedule.metric : "";
+  for (const auto& [field, metric] : {std::pair{"schedule.metric", plateau},
+                                      {"train.early_stop.metric", config.train.early_stop.metric},
+                                      {"checkpoint.keep_best", config.checkpoint.keep_best}}) {
+    const auto counts = [&](const Stage& stage) { return stage.Counts(metric); };
+    if (metric.empty() || std::ranges::any_of(stages, counts)) continue;
+    throw ConfigError(Format("%s: %s says nothing about what this run trains; allowed: %s", field, metric.c_str(),
+                             Join(stages.front().metrics).c_str()));
+  }
+}
+
 }  // namespace
 
 std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
   const int64_t total_steps = plan.total_steps;
   const std::vector<Stage> stages = StagesOf(config);
+  RequireCounted(config, stages);
   std::vector<StageRun> runs;
   int64_t step = 0;
   std::string sum;

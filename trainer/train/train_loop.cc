@@ -61,6 +61,15 @@ void RequireStage(const TrainState& train, const std::vector<StageRun>& stages) 
              static_cast<long long>(stage.end), static_cast<long long>(train.step)));
 }
 
+// The first stage from `now` on that an early stop would end with others behind it; empty: there is none.
+std::string StageOfAnEarlyStop(const Config& config, const std::vector<StageRun>& stages, int64_t now) {
+  const std::string& metric = config.train.early_stop.metric;
+  for (auto at = static_cast<size_t>(now); !metric.empty() && at + 1 < stages.size(); ++at) {
+    if (stages[at].stage.Counts(metric)) return stages[at].stage.name;
+  }
+  return "";
+}
+
 // printf knows a nan with a sign, which means nothing.
 std::string Plain(double value) { return std::isnan(value) ? "nan" : Format("%g", value); }
 
@@ -161,11 +170,11 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
   if (resume.step > 0 && !resume.has_averages && stage().config.optim.ema_decay)
     reporter_.Warn("optim.ema_decay: the checkpoint holds no averages; they begin with its weights");
   for (const std::string& doubt : Doubts(config, plan_.total_steps)) reporter_.Warn(doubt);
-  if (!config.train.early_stop.metric.empty() && train_.stage + 1 < std::ssize(stages_))
+  if (const std::string early = StageOfAnEarlyStop(config, stages_, train_.stage); !early.empty())
     reporter_.Warn(
         Format("train.early_stop: it ends the run in whichever stage %s stops improving; in %s already, the "
                "stages behind are not trained",
-               config.train.early_stop.metric.c_str(), stage().stage.name.c_str()));
+               config.train.early_stop.metric.c_str(), early.c_str()));
   if (AtEnd()) {
     const std::string why =
         train_.ended_early ? "an early stop has ended this run"
@@ -387,7 +396,7 @@ void TrainLoop::WriteOrSave(const std::string& what, const TrainState& before,
 
 void TrainLoop::Act(const std::map<std::string, double>& metrics) {
   const TrainState before = train_;
-  const Consequences consequences = ActOn(metrics, stage().config, AtEnd(), train_);
+  const Consequences consequences = ActOn(metrics, stage().config, stage().stage, AtEnd(), train_);
   if (consequences.new_best) KeepBest(metrics.at(config_.checkpoint.keep_best), before);
   if (!consequences.stop_early) return;
   train_.ended_early = true;

@@ -81,10 +81,10 @@ PatientTensors Patients::At(int64_t patient, size_t stage) const {
 PatientTensors Patients::Load(int64_t patient, size_t stage) const {
   const at::NoGradGuard no_grad;
   const OneLibraryThread one_thread;  // of the loader's
-  const Patient read = ReadPatient(files_[static_cast<size_t>(patient)]);
+  Patient read = ReadPatient(files_[static_cast<size_t>(patient)]);
   const IntensityMap& map = options_.intensity;
-  const at::Tensor ct =
-      (TensorOf(read.ct).clamp(map.hu_low, map.hu_high) - map.hu_low) * (2 / (map.hu_high - map.hu_low)) - 1;
+  at::Tensor ct = TensorOf(read.ct);  // in place: a volume may be large, and each loader's thread holds one
+  ct.clamp_(map.hu_low, map.hu_high).sub_(map.hu_low).mul_(2 / (map.hu_high - map.hu_low)).sub_(1);
   PatientTensors tensors;
   tensors.volume = Resized(ct, shape_.stages[stage].size);
   if (stage > 0) tensors.previous = Resized(ct, shape_.stages[stage - 1].size);

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 
+#include "trainer/base/error.h"
 #include "trainer/base/random.h"
 #include "trainer/base/text.h"
 #include "trainer/model/rows.h"
@@ -29,6 +31,7 @@ enum Slot : size_t {
   kPatients,  // with a loss
   kDiffusion,
   kPhysics,  // weighted with alpha_bar
+  kTruePhysics,
   kAlphaBar,
   kSampled,
   kPsnr,
@@ -110,6 +113,7 @@ class CascadeEvaluation : public Evaluation {
     metrics["val/loss"] = diffusion + setup_.options.stage[setup_.stage].physics * physics;
     metrics["val/diffusion"] = diffusion;
     metrics["val/physics"] = val[kPhysics] / val[kAlphaBar];
+    metrics["val/physics_of_truth"] = val[kTruePhysics] / val[kPatients];
     AddSampled("val", SumOver(0, watched_), metrics);
     if (!setup_.thorough) return metrics;
     AddAllSampled("val_all", val, metrics);
@@ -189,6 +193,9 @@ class CascadeEvaluation : public Evaluation {
     out[kDiffusion] = losses.diffusion.mean().item<double>();
     out[kPhysics] = losses.physics.mean().item<double>();
     out[kAlphaBar] = alpha_bar / kTimes;
+    out[kTruePhysics] = PhysicsLoss(tensors.volume.unsqueeze(0), tensors.extent.unsqueeze(0),
+                                    tensors.xrays.unsqueeze(0), setup_.options.intensity)
+                            .item<double>();
   }
 
   void MeasureSample(int64_t item, int64_t patient, const PatientTensors& tensors, std::span<double> out) {
@@ -290,11 +297,19 @@ int64_t MeanVolumes::count() const { return std::min(kMostPatients, std::ssize(p
 void MeanVolumes::ReadLocked(size_t stage, int64_t patients) const {
   if (stage_ != stage) {
     sum_ = mean_ = at::Tensor();
-    read_ = 0;
+    read_ = summed_ = 0;
     stage_ = stage;
   }
   for (; read_ < std::min(patients, count()); ++read_) {
-    const at::Tensor volume = patients_.At(patients_.split().train[static_cast<size_t>(read_)], stage).volume;
+    at::Tensor volume;
+    try {
+      volume = patients_.At(patients_.split().train[static_cast<size_t>(read_)], stage).volume;
+    } catch (const DataError& error) {
+      if (!skip_bad_) throw;
+      std::fprintf(stderr, "warning: left out of the mean volume: %s (faults.bad_sample: skip)\n", error.what());
+      continue;
+    }
+    ++summed_;
     if (sum_.defined()) {
       sum_.add_(volume);
     } else {
@@ -311,7 +326,8 @@ void MeanVolumes::Read(size_t stage, int64_t patients) const {
 at::Tensor MeanVolumes::At(size_t stage) const {
   const std::lock_guard lock(mutex_);
   ReadLocked(stage, count());
-  if (!mean_.defined()) mean_ = sum_.div_(static_cast<double>(count()));
+  if (summed_ == 0) throw DataError("no patient of the training part can be read (faults.bad_sample: skip)");
+  if (!mean_.defined()) mean_ = sum_.div_(static_cast<double>(summed_));
   return mean_;
 }
 

@@ -18,21 +18,22 @@ namespace trainyard::hvc {
 class MeanVolumes {
  public:
   static constexpr int64_t kMostPatients = 256;
-  // `patients` must outlive it.
-  explicit MeanVolumes(const Patients& patients) : patients_(patients) {}
+  // `patients` must outlive it. `skip_bad`: who cannot be read is left out (faults.bad_sample), which it says.
+  MeanVolumes(const Patients& patients, bool skip_bad) : patients_(patients), skip_bad_(skip_bad) {}
   int64_t count() const;  // of the patients that it is the mean of
   // Reads the first so many, unless it has: whoever must not wait long asks for some more each time.
   void Read(size_t stage, int64_t patients) const;
-  // Reads those that are still missing.
+  // Reads those that are still missing. Throws DataError when none can be read.
   at::Tensor At(size_t stage) const;  // (1, S, S, S)
 
  private:
   void ReadLocked(size_t stage, int64_t patients) const;
 
   const Patients& patients_;
+  const bool skip_bad_;
   mutable std::mutex mutex_;
   mutable std::optional<size_t> stage_;
-  mutable int64_t read_ = 0;
+  mutable int64_t read_ = 0, summed_ = 0;
   mutable at::Tensor sum_, mean_;
 };
 

@@ -19,7 +19,7 @@ class CascadeTask : public Task {
         steps_(options_.StageSteps(config)),
         first_(static_cast<size_t>(options_.first_stage - 1)),
         patients_(config.data.path, options_),
-        means_(patients_),
+        means_(patients_, config.faults.bad_sample == "skip"),
         train_(patients_, options_, first_),
         model_(Scope(declaration_), options_.shape(), options_.timesteps) {}
 

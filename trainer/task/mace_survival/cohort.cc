@@ -118,9 +118,9 @@ Scaling Cohort::FitScaling() const {
     }
     const auto n = static_cast<double>(train_.size()), mean = sum / n;
     for (const Subject& subject : train_) squares += std::pow(static_cast<double>(subject.features[f]) - mean, 2);
-    const bool as_it_is = IsCategorical(values, train_.size()) || squares == 0;
-    scaling.mean.push_back(as_it_is ? 0 : static_cast<float>(mean));
-    scaling.deviation.push_back(as_it_is ? 1 : static_cast<float>(std::sqrt(squares / n)));
+    const bool categorical = IsCategorical(values, train_.size());
+    scaling.mean.push_back(categorical ? 0 : static_cast<float>(mean));
+    scaling.deviation.push_back(categorical || squares == 0 ? 1 : static_cast<float>(std::sqrt(squares / n)));
   }
   return scaling;
 }

@@ -36,9 +36,10 @@ std::optional<double> OracleOf(const Cohort& cohort, const std::vector<Outcome>&
   return CountPairs(risk, outcomes).index();
 }
 
-// Years at which some of the fold are still seen.
-std::vector<int> YearsOf(const std::vector<Outcome>& outcomes) {
-  const double last = std::ranges::max(outcomes, {}, &Outcome::time).time;
+// Years at which some of both folds are still seen: beyond training's follow-up nothing is known of censoring.
+std::vector<int> YearsOf(const std::vector<Outcome>& val, const std::vector<Outcome>& trained) {
+  const auto last_of = [](const std::vector<Outcome>& fold) { return std::ranges::max(fold, {}, &Outcome::time).time; };
+  const double last = std::min(last_of(val), last_of(trained));
   std::vector<int> years;
   for (int year = 1; year <= kYears && year * kDays < last; ++year) years.push_back(year);
   return years;
@@ -46,23 +47,23 @@ std::vector<int> YearsOf(const std::vector<Outcome>& outcomes) {
 
 }  // namespace
 
-FoldScores ScoreFolds(const std::vector<double>& val, const std::vector<double>& train, const Cohort& cohort,
+FoldScores ScoreFolds(const std::vector<double>& val, const TrainingRisks& train, const Cohort& cohort,
                       const std::map<std::string, double>& truth) {
   const std::vector<Outcome> outcomes = OutcomesOf(cohort.val()), trained = OutcomesOf(cohort.train());
   FoldScores scores;
   scores.concordance = scores.loss = kUnknown;
   scores.oracle = OracleOf(cohort, outcomes, truth);
-  if (!AllFinite(val) || !AllFinite(train)) return scores;
+  if (!AllFinite(val) || !AllFinite(train.risks)) return scores;
   scores.concordance = CountPairs(val, outcomes).index().value_or(kUnknown);
   scores.loss = LossPerEvent(val, outcomes);
   const StepFunction censoring = CensoringDistribution(trained);
-  const std::vector<int> years = YearsOf(outcomes);
+  const std::vector<int> years = YearsOf(outcomes, trained);
   for (const int year : years) {
     if (const auto auc = TimeDependentAuc(val, outcomes, censoring, year * kDays)) scores.auc[year] = *auc;
   }
-  if (train.empty()) return scores;
-  scores.train_concordance = CountPairs(train, trained).index();
-  scores.baseline = BreslowBaseline(train, trained);
+  if (train.risks.empty()) return scores;
+  scores.train_concordance = CountPairs(train.risks, train.outcomes).index();
+  scores.baseline = BreslowBaseline(train.risks, train.outcomes);
   std::vector<double> times, briers;
   for (const int year : years) {
     std::vector<double> survival;

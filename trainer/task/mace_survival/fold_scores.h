@@ -12,7 +12,7 @@
 
 namespace trainyard::mace {
 
-// Of the val fold, unless it says otherwise. By years: those within the fold's follow-up, of the first five.
+// Of the val fold, unless it says otherwise. By years: those within both folds' follow-up, of the first five.
 struct FoldScores {
   double concordance = 0;
   double loss = 0;  // negative log partial likelihood per event
@@ -22,9 +22,15 @@ struct FoldScores {
   StepFunction baseline;         // of the training fold
 };
 
-// `train`: the training fold's risks, or empty: then there is no baseline, and nothing that needs one. Risks that are
-// no numbers make scores that are none.
-FoldScores ScoreFolds(const std::vector<double>& val, const std::vector<double>& train, const Cohort& cohort,
+// Of those of the training fold whose volumes could be read.
+struct TrainingRisks {
+  std::vector<double> risks;
+  std::vector<Outcome> outcomes;
+};
+
+// `train` may be empty: then there is no baseline, and nothing that needs one. Risks that are no numbers make scores
+// that are none. Censoring is that of the whole training fold.
+FoldScores ScoreFolds(const std::vector<double>& val, const TrainingRisks& train, const Cohort& cohort,
                       const std::map<std::string, double>& truth);
 
 struct RiskGroup {

@@ -56,6 +56,7 @@ class MaceTask : public Task {
         training_(MakeVolumes(cohort_, Pointers({&cohort_.train()}), VolumesOf(options_, options_.augment), cache_)),
         evaluated_(MakeVolumes(cohort_, Pointers({&cohort_.val(), &cohort_.train()}), VolumesOf(options_, false))),
         truth_(ReadTruth(cohort_.table())),
+        skip_bad_(config.faults.bad_sample == "skip"),
         threads_(config.data.workers),
         model_(Scope(declaration_), options_) {}
 
@@ -105,6 +106,7 @@ class MaceTask : public Task {
                                    .truth = truth_,
                                    .scaling = scaling_,
                                    .final = kind == EvaluationKind::kFinal,
+                                   .skip_bad = skip_bad_,
                                    .threads = threads_,
                                    .rank = rank,
                                    .world = world});
@@ -137,6 +139,7 @@ class MaceTask : public Task {
   const SmartCacheOptions cache_;
   const std::unique_ptr<Dataset> training_, evaluated_;
   const std::map<std::string, double> truth_;
+  const bool skip_bad_;
   const OptionalInt threads_;
   ModelDeclaration declaration_;
   RiskModel model_;
@@ -155,16 +158,21 @@ std::vector<Stage> StagesOf(const Config& config) {
     return patterns;
   };
   std::vector<Stage> stages;
-  const auto add = [&](const char* name, int64_t epochs, std::vector<std::string> trainable) {
+  const auto add = [&](const char* name, int64_t epochs, std::vector<std::string> trainable,
+                       std::vector<std::string> metrics) {
     Stage& stage = stages.emplace_back();
     stage.name = name;
     stage.epochs = epochs;
     stage.trainable = std::move(trainable);
+    stage.metrics = std::move(metrics);
   };
-  if (options.pretrains()) add("pretrain", options.pretrain_epochs, with("features.*"));
-  if (options.freeze_epochs > 0) add("head", options.freeze_epochs, {"fc.*"});
+  const std::vector<std::string> of_risk = {kConcordance, kRiskLoss};
+  if (options.pretrains())
+    add("pretrain", options.only_pretrains(config) ? 0 : options.pretrain_epochs, with("features.*"), {kFeatureLoss});
+  if (options.only_pretrains(config)) return stages;
+  if (options.freeze_epochs > 0) add("head", options.freeze_epochs, {"fc.*"}, of_risk);
   if (stages.empty()) return {Stage{}};
-  add("finetune", 0, with("fc.*"));
+  add("finetune", 0, with("fc.*"), of_risk);
   return stages;
 }
 

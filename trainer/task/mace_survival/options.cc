@@ -69,7 +69,8 @@ void WindowField(FieldTable& t, std::vector<double>& value) {
 void Options::Declare(FieldTable& t) {
   const auto preset = [this]() -> const ModelShape& { return kPresets.at(model.preset); };
   t.Int("task.pretrain_epochs", pretrain_epochs, 0, kIdentity,
-        "Epochs of a first stage that learns to tell the table's scaled features from the volume (squared error).",
+        "Epochs of a first stage that learns to tell the table's scaled features from the volume (squared error). "
+        "With as many in train.epochs it is the only one.",
         1 << 20);
   t.Int("task.freeze_epochs", freeze_epochs, 0, kIdentity,
         "Epochs at the start of fine-tuning in which the head alone is trained, on a network that stays as it is.",
@@ -101,9 +102,10 @@ void Options::Declare(FieldTable& t) {
                         [](const ModelShape& s) { return json(s.volume).dump(); }));
   t.AutoIs([preset] { return json(preset().volume); });
   WindowField(t, window);
-  t.Bool("data.augment", augment, kIdentity,
-         "Training volumes are flipped along x and along y and turned by right angles in that plane, each with "
-         "probability one half.");
+  t.Bool(
+      "data.augment", augment, kIdentity,
+      "Training volumes are flipped along x and along y and turned by right angles in that plane where it is square, "
+      "each with probability one half.");
   t.Text("data.image_column", image_column, kIdentity,
          "The table's column with the volumes' files; `NIFTI path` is found as well.");
   t.Text("data.fold_column", fold_column, kIdentity, "The table's column that says train or val.");
@@ -111,7 +113,7 @@ void Options::Declare(FieldTable& t) {
 }
 
 void Options::Check(const Config& config) const {
-  if (pretrain_epochs + freeze_epochs > 0 && config.train.epochs &&
+  if (pretrain_epochs + freeze_epochs > 0 && config.train.epochs && !only_pretrains(config) &&
       *config.train.epochs <= pretrain_epochs + freeze_epochs)
     throw ConfigError(
         Format("train.epochs: %lld leaves nothing after task.pretrain_epochs %lld and "
@@ -130,8 +132,8 @@ std::string Options::Describe() const {
 }
 
 std::vector<Metric> Options::Metrics() const {
-  std::vector<Metric> metrics = {{"Val/Cindex", Better::kHigher}, {"Val/Loss", Better::kLower}};
-  if (pretrains()) metrics.push_back({"Val/FeatureLoss", Better::kLower});
+  std::vector<Metric> metrics = {{kConcordance, Better::kHigher}, {kRiskLoss, Better::kLower}};
+  if (pretrains()) metrics.push_back({kFeatureLoss, Better::kLower});
   return metrics;
 }
 

@@ -28,6 +28,9 @@ struct ModelShape {
   std::vector<int64_t> volume;  // voxels along x, y, z
 };
 
+// What evaluations measure: of the risk, and of pre-training.
+inline constexpr char kConcordance[] = "Val/Cindex", kRiskLoss[] = "Val/Loss", kFeatureLoss[] = "Val/FeatureLoss";
+
 struct Options : TaskOptions {
   ModelOptions model;
   int64_t pretrain_epochs = 0;
@@ -48,6 +51,10 @@ struct Options : TaskOptions {
 
   ModelShape shape() const;
   bool pretrains() const { return pretrain_epochs > 0; }
+  // All epochs of the run are pre-training's.
+  bool only_pretrains(const Config& config) const {
+    return pretrains() && freeze_epochs == 0 && config.train.epochs && *config.train.epochs == pretrain_epochs;
+  }
 };
 
 std::shared_ptr<TaskOptions> MakeOptions();

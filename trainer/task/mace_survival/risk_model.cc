@@ -22,6 +22,8 @@ RiskModel::RiskModel(const Scope& s, const Options& options)
       dropout_(heads_, options.model.dropout),
       risk_(heads_ / "fc", body_.features(), 1, kHead),
       gather_(s.Gather(GatheredRow::kColumns)) {
+  s.Optional("features.*");
+  s.Optional("scaling.*");
   if (!options.pretrains()) return;
   const int64_t F = options.model.features;
   features_.emplace(heads_ / "features", body_.features(), F, kHead);

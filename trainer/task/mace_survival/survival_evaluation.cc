@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "common/cpus.h"
+#include "trainer/base/error.h"
 #include "trainer/base/text.h"
 #include "trainer/data/loader.h"
 #include "trainer/task/mace_survival/fold_scores.h"
@@ -18,7 +20,9 @@
 namespace trainyard::mace {
 namespace {
 
-constexpr int64_t kGroup = 4;  // volumes of a forward: the same for every world size
+// Volumes of a forward, the same for every world size: four, and of large ones, whose activations would take more than
+// training's of a small share, one.
+constexpr int64_t kGroup = 4, kManyVoxels = int64_t{1} << 21;
 constexpr int64_t kMostThreads = 4;
 constexpr int kRiskBuckets = 30;
 
@@ -33,18 +37,22 @@ class InOrder : public Order {
   int64_t items_;
 };
 
-// Slots: each subject's risk; then, with pre-training, each val subject's mean squared error of the features.
+int64_t GroupOf(const std::vector<int64_t>& size) { return size[0] * size[1] * size[2] > kManyVoxels ? 1 : kGroup; }
+
+// Slots: each subject's risk; whether its volume could be read; then, with pre-training, each val subject's mean
+// squared error of the features.
 class SurvivalEvaluation : public Evaluation {
  public:
   explicit SurvivalEvaluation(const EvaluationSetup& setup)
       : setup_(setup),
         val_(std::ssize(setup.cohort.val())),
-        count_(val_ + (setup.final ? std::ssize(setup.cohort.train()) : 0)) {
-    slots_.assign(static_cast<size_t>(count_ + (features() > 0 ? val_ : 0)), 0);
+        count_(val_ + (setup.final ? std::ssize(setup.cohort.train()) : 0)),
+        group_(GroupOf(setup.size)) {
+    slots_.assign(static_cast<size_t>(2 * count_ + (features() > 0 ? val_ : 0)), 0);
   }
 
   int num_chunks() const override {
-    const int64_t together = kGroup * setup_.world;
+    const int64_t together = group_ * setup_.world;
     return static_cast<int>((count_ + together - 1) / together);
   }
 
@@ -53,16 +61,19 @@ class SurvivalEvaluation : public Evaluation {
     if (!loader_) StartLoader();
     const Share share = loader_->Next();
     const auto& batch = static_cast<const SurvivalBatch&>(*share.at(0));
+    RequireVal(batch);
     const Pass pass = Pass::Evaluation(setup_.weights);
     const at::Tensor facts = pass.Upload(batch.facts);
     GlobalBatch all{facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, facts.options())};
     const Predictions of = OnHost(setup_.model.Forward(pass, pass.Upload(batch.volumes), all));
     const at::Tensor errors = features() > 0 ? FeatureErrors(pass, of, batch) : at::Tensor();
-    const int64_t first = (int64_t{chunk} * setup_.world + setup_.rank) * kGroup;
-    for (int64_t i = 0; i < kGroup && first + i < count_; ++i) {
+    const int64_t first = (int64_t{chunk} * setup_.world + setup_.rank) * group_;
+    for (int64_t i = 0; i < group_ && first + i < count_; ++i) {
+      if (batch.facts[i][GatheredRow::kPresent - 1].item<float>() == 0) continue;  // it could not be read
       slots_[static_cast<size_t>(first + i)] = of.risk[i].item<double>();
+      slots_[static_cast<size_t>(count_ + first + i)] = 1;
       if (errors.defined() && first + i < val_)
-        slots_[static_cast<size_t>(count_ + first + i)] = errors[i].item<double>();
+        slots_[static_cast<size_t>(2 * count_ + first + i)] = errors[i].item<double>();
     }
   }
 
@@ -70,7 +81,7 @@ class SurvivalEvaluation : public Evaluation {
 
   std::map<std::string, double> Metrics() const override {
     const FoldScores scores = Scores();
-    std::map<std::string, double> metrics = {{"Val/Cindex", scores.concordance}, {"Val/Loss", scores.loss}};
+    std::map<std::string, double> metrics = {{kConcordance, scores.concordance}, {kRiskLoss, scores.loss}};
     for (const auto& [year, auc] : scores.auc) metrics[Format("Val/tAUC@%dy", year)] = auc;
     for (const auto& [year, brier] : scores.brier) metrics[Format("Val/Brier@%dy", year)] = brier;
     if (scores.integrated_brier) metrics["Val/IBS"] = *scores.integrated_brier;
@@ -78,8 +89,8 @@ class SurvivalEvaluation : public Evaluation {
     if (scores.oracle) metrics["Val/Cindex_oracle"] = *scores.oracle;
     if (features() > 0) {
       double sum = 0;
-      for (int64_t i = 0; i < val_; ++i) sum += slots_[static_cast<size_t>(count_ + i)];
-      metrics["Val/FeatureLoss"] = sum / static_cast<double>(val_);
+      for (int64_t i = 0; i < val_; ++i) sum += slots_[static_cast<size_t>(2 * count_ + i)];
+      metrics[kFeatureLoss] = sum / static_cast<double>(val_);
     }
     return metrics;
   }
@@ -105,7 +116,7 @@ class SurvivalEvaluation : public Evaluation {
 
   void StartLoader() {
     const int64_t threads = setup_.threads.value_or(std::min<int64_t>(AvailableCpus().count, kMostThreads));
-    const int64_t together = kGroup * setup_.world, begin = setup_.rank * kGroup;
+    const int64_t together = group_ * setup_.world, begin = setup_.rank * group_;
     // What the last chunk has too few subjects for begins again from the first; nobody looks at that.
     SampleStream stream(std::make_shared<InOrder>(count_), 0, EpochEnd::kCarry, together);
     loader_ = std::make_unique<Loader>(
@@ -115,8 +126,20 @@ class SurvivalEvaluation : public Evaluation {
           FillBatch(samples, setup_.size, features(), *batch);
           return batch;
         },
-        ShareLayout{together, begin, begin + kGroup, kGroup}, 0, num_chunks(),
-        LoaderOptions{.threads = static_cast<int>(std::clamp<int64_t>(threads, 1, kGroup * 2))});
+        ShareLayout{together, begin, begin + group_, group_}, 0, num_chunks(),
+        LoaderOptions{.threads = static_cast<int>(std::clamp<int64_t>(threads, 1, kGroup * 2)),
+                      .skip_bad = setup_.skip_bad});
+  }
+
+  // What was left out of training is left out of what is said about it. A metric over some of the val fold would be no
+  // other run's.
+  void RequireVal(const Batch& batch) const {
+    for (const SkippedSample& skipped : batch.skipped) {
+      if (skipped.id < val_) throw DataError(skipped.error);
+      std::fprintf(stderr,
+                   "warning: left out of the baseline hazard and of Train/Cindex: %s (faults.bad_sample: skip)\n",
+                   skipped.error.c_str());
+    }
   }
 
   // (B): of the features, scaled as the weights say.
@@ -138,12 +161,17 @@ class SurvivalEvaluation : public Evaluation {
 
   std::vector<double> Risks(int64_t begin, int64_t end) const { return {slots_.begin() + begin, slots_.begin() + end}; }
   FoldScores Scores() const {
-    return ScoreFolds(Risks(0, val_), setup_.final ? Risks(val_, count_) : std::vector<double>(), setup_.cohort,
-                      setup_.truth);
+    TrainingRisks train;
+    for (int64_t i = val_; i < count_; ++i) {
+      if (slots_[static_cast<size_t>(count_ + i)] == 0) continue;
+      train.risks.push_back(slots_[static_cast<size_t>(i)]);
+      train.outcomes.push_back(setup_.cohort.train()[static_cast<size_t>(i - val_)].outcome);
+    }
+    return ScoreFolds(Risks(0, val_), train, setup_.cohort, setup_.truth);
   }
 
   EvaluationSetup setup_;
-  int64_t val_, count_;  // subjects of the val fold; and all that are predicted
+  int64_t val_, count_, group_;  // subjects of the val fold; all that are predicted; of a forward
   std::unique_ptr<Loader> loader_;
   std::vector<double> slots_;
 };
