@@ -303,7 +303,9 @@ TEST_F(LauncherTest, WhoDoesNotEndOnceTheRunIsCompleteIsKilledAndTheRunIsComplet
 TEST_F(LauncherTest, AStopIsObeyedSoonOnceTheRunIsComplete) {
   const std::string terminal = (directory_ / "terminal").string(), pid = (directory_ / "pid").string();
   const pid_t launcher = Start(
-      2, "if [ $RANK = 1 ]; then kill -STOP $$; fi; echo $$ > " + pid + ".tmp; mv " + pid + ".tmp " + pid, terminal);
+      2,
+      "if [ $RANK = 1 ]; then trap '' TERM; exec sleep 600; fi; echo $$ > " + pid + ".tmp; mv " + pid + ".tmp " + pid,
+      terminal);
   WaitFor(pid);
   // The run is complete when its first rank has ended, not when it has said who it is.
   const pid_t first = static_cast<pid_t>(std::stol(ReadFile(pid)));
