@@ -11,12 +11,12 @@ Time Overdue(const Observed& observed, const PodRecord& pod) {
   return After(*pod.gone_by, static_cast<double>(observed.job.spec.deadlines.terminate_seconds));
 }
 
-// The fence is our trainer's, which has answered then, in a folder that other nodes see: an emptyDir or a generic
-// ephemeral volume goes with its pod, and a hostPath is its node's.
+// The fence is our trainer's, which has answered then. An emptyDir or a generic ephemeral volume goes with its pod, and
+// fences nobody else; a hostPath may be a mount that all nodes have.
 bool HasFence(const TrainingJob& job) {
   const Json& volume = job.spec.checkpoint.volume;
   return volume.is_object() && !volume.contains("emptyDir") && !volume.contains("ephemeral") &&
-         !volume.contains("hostPath") && job.status.progress.last_update;
+         job.status.progress.last_update;
 }
 
 }  // namespace

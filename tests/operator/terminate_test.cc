@@ -69,7 +69,7 @@ TEST(Terminate, WhatNothingFencesIsSaidInTheStatus) {
        {std::tuple(Json(), true, false),
         {empty, true, false},
         {ephemeral, true, false},
-        {host, true, false},
+        {host, true, true},
         {claim, true, true},
         {claim, false, false}}) {  // an image that never answered has another program's habits
     Scene scene(1, 2);
