@@ -1,6 +1,5 @@
 #include "operator/local/submit.h"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 

@@ -72,8 +72,8 @@ double SilenceSeconds(const Observed& observed);
 bool IsSpent(const PodRecord& pod);
 // Whether the pod should be gone, its grace and the deadline behind it included, and still has not ended.
 bool IsLost(const Observed& observed, const PodRecord& pod, Time now);
-// How long a process watches the deletion of a pod before it may take it for overdue, whatever the clocks say; nothing
-// for one that is not awaited.
+// Seconds for which a process watches the deletion of a pod before it may force it, whatever the clocks say: what the
+// pod had for its end, and deadlines.terminateSeconds. Nothing for a pod that nobody waits for.
 std::optional<double> DeletionSeconds(const Observed& observed, const PodRecord& pod);
 // Deletes by force those of `pods` that are being deleted and overdue, and says what that may leave behind.
 void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& plan, Time now);
