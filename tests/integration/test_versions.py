@@ -137,3 +137,11 @@ def test_which_commit_is_named(tmp_path):
     inner.mkdir()
     assert asked(inner, header) == "unknown", "the checkout around it is another project's"
     assert asked(inner, header, "0123456789ab") == "0123456789ab"
+
+
+@pytest.mark.parametrize("listed", sorted((ROOT / "cmake" / "wheels").glob("*.in")), ids=lambda file: file.stem)
+def test_each_wheel_that_is_listed_is_locked_by_hashes(listed):
+    """As tools/lock_wheels.sh leaves them; pip is then told --require-hashes."""
+    wanted = {re.sub("[-_.]+", "-", line.lower()) for line in listed.read_text().splitlines() if line and not line.startswith("#")}
+    locked = re.findall(r"^(\S+) \\((?:\n    --hash=sha256:[0-9a-f]{64}(?: \\)?)+)$", listed.with_suffix(".txt").read_text(), re.M)
+    assert {re.sub("[-_.]+", "-", name) for name, _ in locked} == wanted
