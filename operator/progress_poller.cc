@@ -18,6 +18,7 @@ using json::Count, json::KnownCount, json::KnownNumber, json::Number;
 
 // The latest moment that a time may be: the year 2255.
 constexpr double kLastSecond = 9e9;
+constexpr size_t kLongestPath = 1024;  // as spec.checkpoint.path
 
 }  // namespace
 
@@ -47,6 +48,9 @@ std::optional<reconcile::Report> ReportFromStatus(const std::string& body, Time 
     report.checkpoint.bytes = KnownCount(checkpoint, "bytes");
     if (const double time = Number(checkpoint, "time"); time > 0 && time < kLastSecond)
       report.checkpoint.time = After(Time{}, time);
+    // Anybody's image answers: what is no path that could be mounted is none.
+    if (const std::string path = json::Text(checkpoint, "path"); path.starts_with('/') && path.size() <= kLongestPath)
+      report.checkpoint.path = path;
   }
   return report;
 }

@@ -292,7 +292,7 @@ template <class V>
 void Fields(V& v, CheckpointStatus& c) {
   v.Integer("step", c.step, Range{}, {"Step of the newest durable checkpoint.", false, kByOperator});
   v.Moment("time", c.time, {"When it became durable.", false, kByOperator});
-  v.Text("path", c.path, Allowed{}, {"Its directory in the worker.", false, kByOperator});
+  v.Text("path", c.path, Allowed{}, {"The directory that holds it, in the worker.", false, kByOperator});
   v.Integer("bytes", c.bytes, Range{}, {"Its size in bytes.", false, kByOperator});
 }
 

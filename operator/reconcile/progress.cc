@@ -88,7 +88,7 @@ Plan StatusFromPods(const Observed& observed, Time now) {
   CountWorkers(observed, plan.status.workers);
   TakeReport(observed, plan.status, now);
   MeasureStartup(observed, plan.status);
-  // The highest of what rank 0 answered, what any worker left behind, and what was known.
+  // The highest of what rank 0 answered, what any worker left behind, and what was known. All lie in one directory.
   if (const std::optional<int64_t> durable = DurableStep(observed); durable > plan.status.checkpoint.step) {
     plan.status.checkpoint = {
         .step = durable, .time = std::nullopt, .path = plan.status.checkpoint.path, .bytes = std::nullopt};

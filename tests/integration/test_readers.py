@@ -184,7 +184,7 @@ def test_status_of_a_run_that_goes_on_and_saves_nothing(tmp_path, data):
             assert (status["step"] is None) == (status["total_steps"] is None) and status["step"] != 0, status
         size = sum(file.stat().st_size for file in step.iterdir())
         committed = int((step / "manifest.json").stat().st_mtime)
-        assert known[-1]["checkpoint"] == {"step": 4, "time": committed, "bytes": size, "durable": True}
+        assert known[-1]["checkpoint"] == {"step": 4, "time": committed, "bytes": size, "path": str(step.parent), "durable": True}
         # Rank 1 has read none of it from the directory itself.
         harness.wait_until(lambda: 'trainyard_checkpoint_last_step{rank="1"} 4' in get("/metrics"), 90, "rank 1's checkpoint")
     finally:

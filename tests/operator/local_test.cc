@@ -287,6 +287,19 @@ TEST(ReportFromStatus, ACheckpointWithoutAStepIsNone) {
   }
 }
 
+// Any image answers, and what it says stands in the job's status.
+TEST(ReportFromStatus, WhereCheckpointsAreIsAnAbsolutePath) {
+  const std::string body = R"({"job_uid": "u", "attempt": 1, "checkpoint": {"durable": true, "step": 5, "path": )";
+  const auto path = [&](const std::string& json) {
+    const auto report = ReportFromStatus(body + json + "}}", Time{});
+    return report ? report->checkpoint.path : "no report";
+  };
+  EXPECT_EQ(path(R"("/checkpoints/run")"), "/checkpoints/run");
+  for (const std::string& none :
+       {std::string(R"("run")"), std::string("7"), std::string("null"), '"' + std::string(1025, '/') + '"'})
+    EXPECT_EQ(path(none), "") << none;
+}
+
 TEST(ReportFromStatus, NumbersForPeopleHaveFewDigits) {
   const auto report = ReportFromStatus(R"({"job_uid": "u", "attempt": 1, "loss": 1.253359317779541})", Time{});
   ASSERT_TRUE(report);

@@ -66,5 +66,16 @@ TEST(Progress, AStampOfTheFutureStopsNothing) {
   EXPECT_EQ(MakePlan(observed, kNow).status.progress.step, 8);
 }
 
+// The last one is often known from what a worker left behind alone.
+TEST(Progress, ANewerCheckpointLiesWhereTheOthersDo) {
+  Scene scene(1);
+  scene.status().checkpoint = {.step = 6, .time = kNow, .path = "/checkpoints", .bytes = 10};
+  scene.Ended(0, 70, 1, LauncherMessage(9, 9));
+  const api::CheckpointStatus newest = scene.Decide().status.checkpoint;
+  EXPECT_EQ(newest.step, 9);
+  EXPECT_EQ(newest.path, "/checkpoints");
+  EXPECT_FALSE(newest.time || newest.bytes);
+}
+
 }  // namespace
 }  // namespace trainyard::reconcile

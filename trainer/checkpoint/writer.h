@@ -85,6 +85,7 @@ class CheckpointWriter {
   void AsOwner(const std::function<void()>& change) const;
   // The newest one that is durable: until one of this attempt's is, the one that it goes on from.
   std::optional<CommittedCheckpoint> last() const;
+  const std::filesystem::path& directory() const { return options_.directory; }
 
  private:
   struct Job {

@@ -225,6 +225,7 @@ void ForEachField(Status& s, const F& field) {
   field("checkpoint_bytes", s.checkpoint.bytes);
   field("checkpoint_durable", s.checkpoint.durable);
   field("checkpoint_duration_seconds", s.checkpoint.duration_seconds);
+  field("checkpoint_path", s.checkpoint.path);
   field("checkpoint_stall_seconds", s.checkpoint_stall_seconds);
   field("steps_ok", s.steps_ok);
   field("steps_skipped", s.steps_skipped);
@@ -295,6 +296,7 @@ Json RankStatus::ToStatusJson() const {
            {{"step", checkpoint.step},
             {"time", checkpoint.time},
             {"bytes", checkpoint.bytes},
+            {"path", checkpoint.path},
             {"durable", checkpoint.durable}}},
           {"warnings", warnings}};
 }

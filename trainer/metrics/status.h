@@ -41,6 +41,7 @@ struct RankStatus {
     uint64_t bytes = 0;
     bool durable = false;
     std::optional<double> duration_seconds;  // unknown of another attempt's
+    std::string path;                        // of the directory that holds it; absolute
   } checkpoint;
   double checkpoint_stall_seconds = 0;
   int64_t steps_ok = 0, steps_skipped = 0, micro_batch = 0;

@@ -225,7 +225,9 @@ void Reporter::ReportStep(const TrainState& train, const StepResult& result, con
 void Reporter::ReportCheckpoint(const CheckpointWriter& writer) {
   const auto last = writer.last();
   if (!last) return;
-  board_.Update([&](RankStatus& s) { s.checkpoint = {last->step, last->time, last->bytes, true, last->seconds}; });
+  const std::string path = std::filesystem::absolute(writer.directory()).lexically_normal().string();
+  board_.Update(
+      [&](RankStatus& s) { s.checkpoint = {last->step, last->time, last->bytes, true, last->seconds, path}; });
 }
 
 void Reporter::ReportEvaluation(int64_t step, const EvaluationResult& result) {
