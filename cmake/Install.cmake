@@ -18,6 +18,20 @@ endif()
 add_custom_target(programs DEPENDS ${programs} $<$<BOOL:${TRAINYARD_WITH_CUDA}>:trainyard_cuda>)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${doc_dir} COMPONENT programs)
 
+# Of what was compiled into them, whose texts Debian's packages hold.
+find_program(DPKG_QUERY dpkg-query)
+if(DPKG_QUERY)
+  set(linked ${programs})
+  if(TRAINYARD_WITH_CUDA)
+    list(APPEND linked trainyard_cuda)
+  endif()
+  list(TRANSFORM linked REPLACE "(.+)" "\"$<TARGET_FILE:\\1>\"")
+  list(JOIN linked " " linked)
+  install(CODE "
+    execute_process(COMMAND \"${CMAKE_SOURCE_DIR}/tools/licenses.py\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${doc_dir}/licenses\" ${linked} COMMAND_ERROR_IS_FATAL ANY)
+    message(STATUS \"Installing: \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${doc_dir}/licenses\")" COMPONENT programs)
+endif()
+
 # The program that was built prints them.
 function(install_printed program file)
   string(REPLACE ";" " " arguments "${ARGN}")

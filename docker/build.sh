@@ -37,11 +37,12 @@ options+=(--file docker/Dockerfile --build-arg "BASE=${IMAGE_BASE:-debian:bookwo
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH")
 
 # extract TARGET FOLDER: the files of a target. build TARGET NAME: an image. archive NAME FILE: of it.
-# podman and buildah give the time to each layer that they make; `extract` needs none.
+# podman and buildah give the time to each layer that they make; `extract` needs none. Docker's own form of a configuration would name the
+# containers that built it, and so be another one each time.
 case "$tool" in
   podman | buildah)
-    extract() { "$tool" build --layers --format docker "${options[@]}" --target "$1" --output "type=local,dest=$2" .; }
-    build() { "$tool" build --layers --format docker --timestamp "$SOURCE_DATE_EPOCH" "${options[@]}" --target "$1" --tag "$2" .; } ;;
+    extract() { "$tool" build --layers --format oci "${options[@]}" --target "$1" --output "type=local,dest=$2" .; }
+    build() { "$tool" build --layers --format oci --timestamp "$SOURCE_DATE_EPOCH" "${options[@]}" --target "$1" --tag "$2" .; } ;;
   docker)
     build() { docker buildx build "${options[@]}" --target "$1" --tag "$2" --output type=docker,rewrite-timestamp=true .; }
     extract() { docker buildx build "${options[@]}" --target "$1" --output "type=local,dest=$2" .; } ;;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "common/build_info.h"
+#include "common/process_start.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/record_bytes.h"
 
@@ -77,6 +78,8 @@ void Starts(const reconcile::JobStore& jobs, Time now, Families& families) {
     const bool begins =
         status.phase == api::kPending || status.phase == api::kStarting || status.phase == api::kRestarting;
     if (!begins || !status.attempt_time) continue;
+    // Over, and the others' ends are awaited: its nodes are those of an attempt that ran.
+    if (status.last_failure && status.last_failure->attempt == status.attempt) continue;
     const api::Condition* scheduled = reconcile::FindCondition(status, reconcile::kScheduledCondition);
     if (scheduled && scheduled->status == "True")
       starting = std::max(starting, SecondsBetween(scheduled->last_transition_time.value_or(now), now));
@@ -162,6 +165,9 @@ std::string OperatorMetrics(const MeteredOperator& parts, const Clock& clock) {
   Families families;
   families.Add("trainyard_build_info", MetricType::Gauge, "Always 1; version and commit are labels.");
   families.Value(1.0, {{"version", Build().version}, {"commit", Build().commit}});
+  families.Add("trainyard_start_time_seconds", MetricType::Gauge,
+               "When the process began, in seconds since the epoch.");
+  if (const std::optional<double> start = ProcessStart()) families.Value(*start);
   Jobs(parts.caches.jobs(), parts.jobs, families);
   Starts(parts.caches.jobs(), clock.Now(), families);
   Work(parts.queue, parts.controller, now, families);

@@ -2,15 +2,15 @@
 
 from panel import OF_OPERATOR, Dashboard, Panel, Query, Row, Variable, events
 
-# Every replica has all jobs in its caches: one of each namespace's counts.
-JOBS = f"sum by (phase) (max by (namespace, phase) (trainyard_jobs{{{OF_OPERATOR}}}))"
+# Every replica has all jobs in its caches: one of each release's counts.
+JOBS = f"sum by (phase) (max by (namespace, trainyard_release, phase) (trainyard_jobs{{{OF_OPERATOR}}}))"
 SECONDS = f"trainyard_job_seconds_total{{{OF_OPERATOR}}}"
 JOB = "/d/trainyard-job?var-namespace=${__field.labels.namespace}&var-job=${__field.labels.trainyard_job}"
 
 
 def jobs(title, description, phases, *thresholds):
     # None of them is 0 only where an operator says what there is.
-    query = f'sum(max by (namespace, phase) (trainyard_jobs{{{OF_OPERATOR},phase=~"{phases}"}})) or 0 * sum(trainyard_leader{{{OF_OPERATOR}}})'
+    query = f'sum(max by (namespace, trainyard_release, phase) (trainyard_jobs{{{OF_OPERATOR},phase=~"{phases}"}})) or 0 * sum(trainyard_leader{{{OF_OPERATOR}}})'
     return Panel(title, description, (Query(query),), "none", kind="stat", width=4, thresholds=thresholds)
 
 

@@ -22,7 +22,7 @@ NOW = Row("Now", (
     Panel("Version", "Two of them: an upgrade is under way.", (Query(of("build_info"), "{{version}}", instant=True),), "none", kind="stat", width=4, names=True),
     Panel("Jobs that wait", "For one of the leader's workers.", (Query(of_leader("queue_depth")),), "none", kind="stat", width=4, thresholds=(("orange", 100), ("red", 1000))),
     Panel("Longest wait", "Of the job that has waited longest.", (Query(of_leader("queue_age_seconds")),), "s", kind="stat", width=4, thresholds=(("orange", 10), ("red", 60))),
-    Panel("Objects passed over", "That the operator cannot read: each is a defect of it, and in its log.", (Query(f"sum({of('objects_skipped_total')})"),), "none", kind="stat", width=4, thresholds=(("red", 1),)),
+    Panel("Objects passed over", "That the operator cannot read, every replica the same: each is a defect of it, and in its log.", (Query(f"sum(max by (namespace, trainyard_release, resource) ({of('objects_skipped_total')}))"),), "none", kind="stat", width=4, thresholds=(("red", 1),)),
 ))
 
 QUEUE = Row("Queue and reconciles", (

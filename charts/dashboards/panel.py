@@ -66,10 +66,12 @@ def counter(metric, by, selector):
 
 
 def events(metric, by, selector):
-    """How often something happened in each interval that is drawn, summed by labels. increase() would not see the first time of a
-    reason: the series is not there before."""
-    now = f"{metric}{{{selector}}}"
-    return f"sum by ({by}) (clamp_min({now} - ({now} offset $__interval or {now} * 0), 0))"
+    """How often something happened in each interval that is drawn, summed by labels: what charts/trainyard/rules.yaml says of a counter
+    of events within a window."""
+    now, pod, interval = f"{metric}{{{selector}}}", "on (namespace, pod, instance)", "$__interval"
+    before = (f"{now} offset {interval} <= {now} or {now} * 0 and {pod} trainyard_leader offset {interval} "
+              f"or {now} * 0 and {pod} time() - trainyard_start_time_seconds < $__interval_ms / 1000 or min_over_time({now}[{interval}])")
+    return f"sum by ({by}) ({now} - ({before}))"
 
 
 def quantile(q, histogram, by, selector, window="$__rate_interval"):

@@ -38,7 +38,6 @@ SCHEMA = {  # as `--set` has them, and where Helm says that it is wrong
     "tolerations[0].effect=Never": "tolerations/0/effect",
     "affinity.node=x": "affinity",
     "topologySpread.whenUnsatisfiable=Never": "topologySpread/whenUnsatisfiable",
-    "extraArgs[0]=verbose": "extraArgs/0",
     "extraEnv[0].value=x": "extraEnv/0",
     "podDisruptionBudget.maxUnavailable=0": "podDisruptionBudget/maxUnavailable",
     "podDisruptionBudget.maxUnavailable=0%": "podDisruptionBudget/maxUnavailable",
@@ -68,15 +67,13 @@ IMPOSSIBLE = {
     "scope.namespace=research": ["scope.namespace: research", "scope.namespaced: true"],
     "serviceAccount.create=false": ["serviceAccount.name: needed"],
     "monitoring.serviceMonitor.enabled=true,metrics.service.enabled=false": ["monitoring.serviceMonitor.enabled", "metrics.service.enabled"],
+    "networkPolicy.enabled=false,networkPolicy.egress.enabled=true": ["networkPolicy.egress.enabled: true", "networkPolicy.enabled: false"],
     "scope.namespaced=true,networkPolicy.workers.namespaces={other}": ["networkPolicy.workers.namespaces: other", "allowed: trainyard-system"],
-    "extraArgs={--namespace=x}": ["extraArgs: --namespace=x", "the value scope"],
-    "extraArgs={--lease-namespace=kube-system}": ["extraArgs: --lease-namespace=kube-system", "the release's namespace"],
     "commonLabels.app\\.kubernetes\\.io/name=x": ["commonLabels: app.kubernetes.io/name", "nameOverride"],
     "podLabels.app\\.kubernetes\\.io/component=x": ["podLabels: app.kubernetes.io/component"],
     "fullnameOverride=1e3": ["fullnameOverride: needed for 1e3", "begins with a letter"],
     "metrics.address=127.0.0.1": ["metrics.address: 127.0.0.1", "probes", "0.0.0.0"],
     "metrics.address=[::1]": ["metrics.address: [::1]", "probes"],
-    "extraArgs={--leader-elect}": ["extraArgs: --leader-elect", "the value leaderElection"],
 }
 
 

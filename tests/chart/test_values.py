@@ -20,6 +20,7 @@ def defaults(o):
     assert o.one("Deployment")["spec"]["replicas"] == 2
     assert o.container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"} and o.container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert o.container["ports"] == [{"name": "metrics", "containerPort": 8080}]
+    assert o.pod["spec"]["topologySpreadConstraints"][0]["matchLabelKeys"] == ["pod-template-hash"], "an upgrade's pods are spread by themselves"
     assert o.pod["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"] == o.one("Deployment")["spec"]["selector"]["matchLabels"]
     assert o.pod["spec"]["securityContext"]["runAsUser"] == 65532 and o.container["securityContext"]["readOnlyRootFilesystem"] is True
     assert all(each["metadata"].get("namespace", NAMESPACE) == NAMESPACE for each in o)
@@ -42,7 +43,8 @@ def gang_rules(o, *groups, kind="ClusterRole"):
 def service_monitor(o):
     monitor, service = o.one("ServiceMonitor"), o.one("Service")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items() and monitor["spec"]["namespaceSelector"] == {"matchNames": [NAMESPACE]}
-    assert monitor["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "10s"}] and monitor["metadata"]["labels"]["release"] == "prometheus"
+    release = {"sourceLabels": ["__meta_kubernetes_service_label_app_kubernetes_io_instance"], "targetLabel": "trainyard_release"}
+    assert monitor["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "10s", "relabelings": [release]}] and monitor["metadata"]["labels"]["release"] == "prometheus"
     assert service["spec"]["selector"].items() <= o.pod["metadata"]["labels"].items()
 
 
@@ -77,7 +79,16 @@ def worker_policies(o):
     assert set(made) == {"a", "b"} and made["a"]["podSelector"]["matchLabels"] == {"trainyard.dev/managed": "true"}
     among, status = made["a"]["ingress"]
     assert "ports" not in among and among["from"][0]["podSelector"]["matchLabels"] == {"trainyard.dev/managed": "true"}
-    assert status["ports"][0]["port"] == 9460 and len(status["from"]) == 2
+    release = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+    assert status["ports"][0]["port"] == 9460 and [peer.get("namespaceSelector") for peer in status["from"]] == [release, release, {"matchLabels": {"a": "b"}}, None]
+    assert status["from"][1]["podSelector"] == {"matchLabels": {"app": "prometheus"}} and status["from"][3] == {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    assert o.one("NetworkPolicy", OPERATOR)["spec"]["ingress"][0]["from"][0] == {"podSelector": {"matchLabels": {"app": "prometheus"}}}, "which is the same"
+
+
+def rules_of(own):
+    """The file's, but that the release's own operators are missed."""
+    text = (CHART / "rules.yaml").read_text().replace("absent(trainyard_leader)", f"absent(trainyard_leader{{{own}}})")
+    return has(("PrometheusRule", "spec", "groups"), yaml.safe_load(text)["groups"])
 
 
 def has(path, value):
@@ -145,8 +156,7 @@ SETS = {
                    "imagePullSecrets": [{"name": "registry"}], "topologySpread": {"whenUnsatisfiable": "DoNotSchedule"}}, placed),
     "no_spread": ({"topologySpread": {"topologyKey": ""}}, lacks(pod("topologySpreadConstraints"))),
     "platform_user": ({"runAsUser": None}, has(pod("securityContext"), {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}})),
-    "proxy": ({"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}], "extraArgs": ["--kubeconfig=/etc/other"]}, every(
-        has((*CONTAINER, "env"), [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]), has((*CONTAINER, "args", -1), "--kubeconfig=/etc/other"))),
+    "proxy": ({"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]}, has((*CONTAINER, "env"), [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}])),
     "resources": ({"resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi", "cpu": "2"}}}, has((*CONTAINER, "resources"), {
         "requests": {"cpu": "1", "memory": "32Mi"}, "limits": {"memory": "1Gi", "cpu": "2"}})),
     "ipv6_and_port": ({"metrics": {"address": "[::]", "port": 9090, "service": {"annotations": {"a": "b"}}}}, every(
@@ -154,7 +164,8 @@ SETS = {
         has(("Service", "metadata", "annotations"), {"a": "b"}))),
     "no_service": ({"metrics": {"service": {"enabled": False}}}, without("Service")),
     "monitoring": ({"monitoring": ALL_MONITORS}, every(
-        service_monitor, lambda o: pod_monitor(o, {"any": True}), has(("PrometheusRule", "spec", "groups"), yaml.safe_load((CHART / "rules.yaml").read_text())["groups"]))),
+        service_monitor, lambda o: pod_monitor(o, {"any": True}), rules_of(f'namespace="{NAMESPACE}",trainyard_release="trainyard"'))),
+    "rules_alone": ({"monitoring": {"prometheusRule": {"enabled": True}}}, rules_of(f'namespace="{NAMESPACE}"')),
     "monitoring_of_one_namespace": ({"monitoring": ALL_MONITORS, "scope": {"namespaced": True, "namespace": "research"}}, lambda o: pod_monitor(o, {"matchNames": ["research"]})),
     "no_policies": ({"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}}, without("NetworkPolicy", "PodDisruptionBudget")),
     "budget": ({"replicas": 4, "podDisruptionBudget": {"maxUnavailable": "50%"}}, has(("PodDisruptionBudget", "spec", "maxUnavailable"), "50%")),
@@ -162,7 +173,8 @@ SETS = {
                                   "egress": {"enabled": True, "apiServer": {"ports": [8443], "cidrs": ["10.0.0.1/32"]}, "extra": [{"ports": [{"protocol": "UDP", "port": 53}]}]}}}, egress),
     "egress_in_one_namespace": ({"scope": {"namespaced": True}, "networkPolicy": {"egress": {"enabled": True}}}, has(("NetworkPolicy", "spec", "egress", 1, "to"), [
         {"podSelector": {"matchLabels": {"trainyard.dev/managed": "true"}}, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}])),
-    "worker_policies": ({"networkPolicy": {"metricsFrom": [{"podSelector": {}}], "workers": {"namespaces": ["a", "b"]}}}, worker_policies),
+    "worker_policies": ({"networkPolicy": {"metricsFrom": [
+        {"podSelector": {"matchLabels": {"app": "prometheus"}}}, {"podSelector": {}, "namespaceSelector": {"matchLabels": {"a": "b"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}], "workers": {"namespaces": ["a", "b"]}}}, worker_policies),
     "names": ({"fullnameOverride": "jobs", "commonLabels": {"team": "ml"}, "podLabels": {"x": "y"}, "podAnnotations": {"a": "b"}}, every(
         has(("Deployment", "metadata", "name"), "jobs"), has((*CONTAINER, "args", -1), "--lease-name=jobs"), has(("Lease", "metadata", "name"), "jobs"),
         lambda o: [has((kind, "metadata", "labels", "team"), "ml")(o) for kind in {each["kind"] for each in o} - {"ClusterRole"}],

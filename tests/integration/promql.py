@@ -17,7 +17,7 @@ CHART = ROOT / "charts" / "trainyard"
 RULES = CHART / "rules.yaml"
 DASHBOARDS = {path.stem: path for path in sorted((CHART / "dashboards").glob("*.json"))}
 # What monitors give each target; the last three are the PodMonitor's of the workers.
-TARGET_LABELS = {"namespace", "pod", "instance", "trainyard_job", "attempt", "worker"}
+TARGET_LABELS = {"namespace", "pod", "instance", "trainyard_job", "attempt", "worker", "trainyard_release"}
 
 
 def alerts():
@@ -46,7 +46,7 @@ def queries(dashboard):
 
 
 def metrics_of(expression):
-    """Names of ours in an expression, of histograms without _bucket, _sum and _count. trainyard_job is a label."""
+    """Names of ours in an expression, of histograms without _bucket, _sum and _count. Two are labels."""
     known = documented()
-    names = set(re.findall(r"\btrainyard_\w+", expression)) - {"trainyard_job"}
+    names = set(re.findall(r"\btrainyard_\w+", expression)) - {"trainyard_job", "trainyard_release"}
     return {name if name in known else re.sub(r"_(bucket|sum|count)$", "", name) for name in names}

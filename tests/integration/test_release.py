@@ -134,6 +134,9 @@ def test_completions_and_manual_pages_are_installed(installed):
                                 ("share/fish/vendor_completions.d/{}.fish", ["completion", "fish"]), ("share/man/man1/{}.1", ["manual", "--format", "man"])):
             printed = subprocess.run([installed / "bin" / program, *arguments], capture_output=True, timeout=60, check=True).stdout
             assert (installed / name.format(program)).read_bytes() == printed
+    licenses = {path.name for path in (installed / "share/doc/trainyard/licenses").iterdir()}
+    assert {"libhdf5-dev", "libaec-dev", "libyaml-cpp-dev", "nlohmann-json3-dev", "libcli11-dev"} <= licenses and "zlib1g-dev" not in licenses, "of what became a part of them"
+    assert all((installed / "share/doc/trainyard/licenses" / name / "copyright").stat().st_size > 500 for name in licenses)
     assert (installed / "share/doc/trainyard/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
@@ -152,7 +155,7 @@ def build(checkout, tmp_path):
     if PLUGIN.exists():
         built = re.search("commit ([0-9a-f]{12})", subprocess.run([BUILD / "bin/trainyard", "--version"], capture_output=True, text=True, check=True).stdout)[1]
         (folder / PLUGIN.name).write_bytes(PLUGIN.read_bytes().replace(built.encode(), commit.encode()))
-        script = script.replace(str(PLUGIN), str(folder / PLUGIN.name))
+        script = script.replace(f'FILES "{PLUGIN}"', f'FILES "{folder / PLUGIN.name}"')
     (folder / "cmake_install.cmake").write_text(script)
     return folder
 

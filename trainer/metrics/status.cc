@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "common/build_info.h"
+#include "common/process_start.h"
 
 namespace trainyard {
 namespace {
@@ -150,6 +151,11 @@ std::vector<MetricSpec> OfHealth() {
       {"trainyard_micro_batch", "Samples of one forward and backward.", MetricType::Gauge,
        [](const RankStatus& s, const auto& add) {
          if (s.micro_batch > 0) add({}, static_cast<double>(s.micro_batch));
+       }},
+      {"trainyard_trainer_start_time_seconds", "When the process that serves this began, in seconds since the epoch.",
+       MetricType::Gauge,
+       [](const RankStatus&, const auto& add) {
+         if (const std::optional<double> start = ProcessStart()) add({}, *start);
        }},
       {"trainyard_world_size", "Ranks.", MetricType::Gauge, One([](auto& s) { return s.world; })},
       {"trainyard_restarts_total", "Attempts before this one.", MetricType::Counter,

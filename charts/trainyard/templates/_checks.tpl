@@ -13,6 +13,9 @@
 {{- if and $v.monitoring.serviceMonitor.enabled (not $v.metrics.service.enabled) -}}
 {{- fail "monitoring.serviceMonitor.enabled: true is not allowed with metrics.service.enabled: false, since a ServiceMonitor selects a Service; allowed: false, or the Service" -}}
 {{- end -}}
+{{- if and $v.networkPolicy.egress.enabled (not $v.networkPolicy.enabled) -}}
+{{- fail "networkPolicy.egress.enabled: true is not allowed with networkPolicy.enabled: false, which makes no policy at all; allowed: false, or the policy" -}}
+{{- end -}}
 {{- $watched := include "trainyard.watched" . -}}
 {{- range $namespace := $v.networkPolicy.workers.namespaces -}}
 {{- if and $watched (ne $namespace $watched) -}}
@@ -32,11 +35,5 @@
 {{- end -}}
 {{- if regexMatch "^(127\\.|\\[(::1|::ffff:127\\.[0-9.]*)\\])" $v.metrics.address -}}
 {{- fail (printf "metrics.address: %s is not allowed, since the kubelet's probes come from outside of the pod; allowed: 0.0.0.0, [::], or an address of the pod" $v.metrics.address) -}}
-{{- end -}}
-{{- $owners := dict "--namespace" "the value scope" "--listen" "the value metrics" "--leader-elect" "the value leaderElection" "--lease-name" "the value fullnameOverride" "--lease-namespace" "the release's namespace, where the right to it is" -}}
-{{- range $argument := $v.extraArgs -}}
-{{- with get $owners (regexFind "^--[a-z-]+" $argument) -}}
-{{- fail (printf "extraArgs: %s is not allowed, since the chart decides it; allowed: %s" $argument .) -}}
-{{- end -}}
 {{- end -}}
 {{- end }}
