@@ -44,7 +44,7 @@ using FieldPaths = std::vector<std::string>;
 
 struct ListOptions {
   std::string label_selector, field_selector;
-  std::string resource_version;  // "0": any, from the server's cache; empty: the newest
+  std::string resource_version;  // not older than it; "0": any, from the server's cache; empty: the newest
   int64_t limit = 0;
   std::string continue_token;
   bool metadata_only = false;  // of each object its metadata is enough: the rest may lack

@@ -83,10 +83,14 @@ Result<Json> RestClient::Get(const Resource& resource, const std::string& ns, co
 
 Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns, const ListOptions& options,
                                  const std::function<void(const Json&)>& on_item) {
+  // A version with a limit and no word about it is the state of then, to the server, and a watch from there is as old
+  // as the one that was refused (KEP-2523).
+  const bool of_a_version = !options.resource_version.empty() && options.resource_version != "0";
   Query query;
   query.Add("labelSelector", options.label_selector)
       .Add("fieldSelector", options.field_selector)
       .Add("resourceVersion", options.resource_version)
+      .Add("resourceVersionMatch", of_a_version ? "NotOlderThan" : "")
       .Add("continue", options.continue_token);
   if (options.limit > 0) query.Add("limit", std::to_string(options.limit));
   const std::string target = resource.Path(ns) + query.text();

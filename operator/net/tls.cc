@@ -41,6 +41,8 @@ Status TrustAuthorities(const std::string& pem, SSL_CTX* context) {
   const std::vector<CertificatePointer> authorities = Certificates(pem);
   if (authorities.empty()) return Status(Code::kInvalid, "holds no certificate in PEM form, or a damaged one");
   X509_STORE* store = SSL_CTX_get_cert_store(context);
+  // One that is given is trusted, whoever signed it, as Go does: a cluster's may be an intermediate one.
+  X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
   for (const CertificatePointer& authority : authorities) X509_STORE_add_cert(store, authority.get());
   return Status::Ok();
 }

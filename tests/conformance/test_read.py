@@ -117,13 +117,23 @@ def test_a_list_from_the_cache(api, name):
         assert names(api.get(JOBS, resourceVersion=version, resourceVersionMatch=match, labelSelector=f"case={name}").ok()["items"]) == made
 
 
-def test_a_list_of_what_there_was(api, name):
+@pytest.mark.parametrize("options", [{"resourceVersionMatch": "Exact"}, {"limit": 500}, {"resourceVersionMatch": "Exact", "limit": 500}], ids=str)
+def test_a_list_of_what_there_was(api, name, options):
+    """A limit alone asks for that too."""
     version = api.post(JOBS, job(f"{name}-a")).ok(201)["metadata"]["resourceVersion"]
     api.post(JOBS, job(f"{name}-b")).ok(201)
     api.delete(f"{JOBS}/{name}-a").ok()
-    then = api.get(JOBS, resourceVersion=version, resourceVersionMatch="Exact").ok()
+    then = api.get(JOBS, resourceVersion=version, **options).ok()
     assert f"{name}-a" in names(then["items"]) and f"{name}-b" not in names(then["items"])
     assert then["metadata"]["resourceVersion"] == version
+
+
+def test_pages_that_are_not_older_are_of_now(api, name):
+    """What whoever comes after a 410 has to ask for, or gets what it has lost again."""
+    version = api.post(JOBS, job(f"{name}-a")).ok(201)["metadata"]["resourceVersion"]
+    api.post(JOBS, job(f"{name}-b")).ok(201)
+    now = api.get(JOBS, resourceVersion=version, resourceVersionMatch="NotOlderThan", limit=500).ok()
+    assert {f"{name}-a", f"{name}-b"} <= set(names(now["items"])) and int(now["metadata"]["resourceVersion"]) > int(version)
 
 
 @pytest.mark.parametrize("selector, found", [

@@ -132,6 +132,8 @@ ApiResult ReadListOptions(const Query& query, ListRequest& request) {
     return BadRequest("invalid resource version: " + NoVersion(options.resource_version));
   if (!options.continue_token.empty() && !options.resource_version.empty() && options.resource_version != "0")
     return BadRequest("specifying resource version is not allowed when using continue");
+  const bool of_a_version = !options.resource_version.empty() && options.resource_version != "0";
+  if (request.match.empty() && options.limit > 0 && of_a_version) request.match = "Exact";  // KEP-2523
   return {};
 }
 
