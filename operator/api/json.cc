@@ -10,6 +10,14 @@
 namespace trainyard::api {
 namespace {
 
+size_t CountValues(const Json& value) {
+  size_t count = 1;
+  if (value.is_structured()) {
+    for (const Json& inner : value) count += CountValues(inner);
+  }
+  return count;
+}
+
 std::string RangeText(const Range& range) {
   if (range.max == Range{}.max) return "an integer >= " + std::to_string(range.min);
   return "an integer from " + std::to_string(range.min) + " to " + std::to_string(range.max);
@@ -81,8 +89,13 @@ class Decoder {
     if (!value) return;
     if (!value->is_object()) return Wrong(At(name), *value, "an object");
     const size_t bytes = value->dump(-1, ' ', false, Json::error_handler_t::replace).size();
-    if (bytes <= size.max_bytes) {
+    const size_t values = CountValues(*value);
+    if (bytes <= size.max_bytes && values <= size.max_values) {
       member = *value;
+    } else if (bytes <= size.max_bytes) {
+      errors_.push_back({FieldError::Kind::kInvalid, At(name),
+                         std::to_string(values) + " values (texts, numbers, lists, objects)",
+                         "at most " + std::to_string(size.max_values) + size.instead});
     } else {
       errors_.push_back({FieldError::Kind::kInvalid, At(name), std::to_string(bytes) + " bytes as JSON",
                          "at most " + std::to_string(size.max_bytes) + " bytes" + size.instead});

@@ -146,7 +146,12 @@ Status LeaderElection::Write(Client& client, const std::string& holder, bool tak
 
 void LeaderElection::Release(Client& client) {
   if (!Leads()) return;
-  const Status status = Write(client, "", false);
+  Status status = Write(client, "", false);
+  if (status.Is(Code::kConflict)) {  // by a renewal of ours, perhaps, whose answer the stop has cut off
+    const Result<Json> lease = client.Get(kLeases, options_.ns, options_.name);
+    if (lease.ok()) See(*lease, clock_.Steady());
+    if (lease.ok() && seen_->holder == options_.identity) status = Write(client, "", false);
+  }
   Enter(State::kLost, clock_.Steady());
   if (!status.ok())
     log_.Warning("the lease was not released; another operator waits for its end", {{"error", status.ToString()}});

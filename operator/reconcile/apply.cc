@@ -26,6 +26,11 @@ constexpr int kMostRefused = 16;
 
 // Pods that one pass deletes, or creates: some seconds' work for an API server.
 constexpr size_t kTurn = 500;
+constexpr double kTurnSeconds = 5;
+
+// Each pod on its way is a tree of some twenty times its text: 16 of 16 KiB at once, and fewer of larger ones.
+constexpr size_t kBytesAtOnce = size_t{256} << 10;
+constexpr int kGently = 6;
 
 // Nothing was before it.
 constexpr int64_t kFirstAttempt = 1;
@@ -260,15 +265,21 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
   Status status;
   bool in_vain = false;  // the last batch was late as a whole
   size_t done = 0;
+  std::optional<Instant> end;  // from the first pod on, so that each turn creates some
   // Slow start: a quota or a missing right shows at the first pod, not at the thousandth.
-  for (size_t batch = 1; done < ranks.size() && status.ok() && outcome.problem.reason.empty();
+  for (size_t batch = plan.gently ? kGently : 1; done < ranks.size() && status.ok() && outcome.problem.reason.empty();
        batch = std::min(batch * 2, ranks.size())) {
+    if (end && clock_.Steady() >= *end) {
+      outcome.more = true;
+      break;
+    }
     status = ConfirmAttempt(job, plan);  // asks again when the last answer is old
     if (!status.ok()) break;
+    if (!end) end = After(clock_.Steady(), kTurnSeconds);
     const size_t count = std::min(batch, ranks.size() - done);
     const auto begin = ranks.begin() + static_cast<std::ptrdiff_t>(done);
     std::vector<int64_t> late;
-    status = CreateBatch(job, plan, {begin, begin + static_cast<std::ptrdiff_t>(count)}, late, outcome);
+    status = CreateBatch(job, plan, {begin, begin + static_cast<std::ptrdiff_t>(count)}, *end, late, outcome);
     if (status.ok() && in_vain && late.size() == count)
       status = Status(Code::kDeadline, "the API's answer that the attempt is the newest takes longer than the " +
                                            std::to_string(static_cast<int>(kConfirmedSeconds)) + " s that it counts");
@@ -283,21 +294,30 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
   return status;
 }
 
-Status Executor::CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks,
+int Executor::AtOnce(const TrainingJob& job, const Plan& plan) const {
+  const size_t bytes = job.spec.pod_template.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+  const auto fit = static_cast<int>(std::min<size_t>(kBytesAtOnce / std::max<size_t>(bytes, 1), 1000));
+  return std::clamp(plan.gently ? kGently : fit, 1, parallel_);
+}
+
+Status Executor::CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks, Instant end,
                              std::vector<int64_t>& late, Outcome& outcome) {
   Mutex mutex;
   bool refused = false;
-  return InParallel(ranks.size(), parallel_, [&](size_t i) {
+  return InParallel(ranks.size(), AtOnce(job, plan), [&](size_t i) {
     const bool confirmed = IsConfirmed(job, plan);
+    const Instant begin = clock_.Steady();
     {
       const MutexLock lock(mutex);
       if (refused) return Status::Ok();
       if (!confirmed) late.push_back(ranks[i]);
+      outcome.more |= confirmed && begin >= end;
     }
-    if (!confirmed) return Status::Ok();
+    if (!confirmed || begin >= end) return Status::Ok();
     Problem mine;
     Status status = CreatePod(job, plan.status.attempt, ranks[i], outcome.master, mine);
     const MutexLock lock(mutex);
+    outcome.slowest_pod = std::max(outcome.slowest_pod, SecondsBetween(begin, clock_.Steady()));
     if (!mine.reason.empty() && !refused) outcome.problem = mine;
     refused |= !mine.reason.empty();
     return status;

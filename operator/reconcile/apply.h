@@ -30,6 +30,7 @@ struct Outcome {
   std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
   IndexSet made;              // workers of the attempt whose pods this process has created or found
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
+  double slowest_pod = 0;                  // seconds that the creation of a pod took at most
   bool more = false;  // the turn was over before all was done: other jobs come first, then the rest
 };
 
@@ -41,8 +42,9 @@ class Executor {
       : client_(client), clock_(clock), parallel_(parallel), services_(client, clock), groups_(client, clock) {}
 
   // Does what it can and returns the first error, behind which nothing of its kind is begun; a repeated call does the
-  // rest, as it does of what is beyond a turn: 500 pods to delete, or to create, lest one job's thousands keep a worker
-  // from everyone's. Not found on delete and already-existing-and-ours on create are success. Pods are created 1, 2, 4,
+  // rest, as it does of what is beyond a turn: 500 pods to delete, or to create, and no pod is begun after 5 s of
+  // creating, lest one job's thousands, or its slow ones, keep a worker from everyone's. Not found on delete and
+  // already-existing-and-ours on create are success. Pods are created 1, 2, 4,
   // ... at a time, after an answer that confirms the attempt (kConflict when the API knows a newer one); it holds for
   // kConfirmedSeconds, also within a batch, so that an operator that was frozen, and may no longer lead, asks again.
   // What the server refuses (a quota, a missing right, a name in use) is no error but the outcome's problem. It is
@@ -87,9 +89,11 @@ class Executor {
   Status ConfirmAlone(const TrainingJob& job, int64_t attempt);
   Status Create(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   Status CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
-  // All of `ranks`, or until something is in the way; `late`: those before which the attempt's confirmation had become
-  // old.
-  Status CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks,
+  // How many of the plan's pods may be on their way at once.
+  int AtOnce(const TrainingJob& job, const Plan& plan) const;
+  // All of `ranks`, or until something is in the way, or until `end`; `late`: those before which the attempt's
+  // confirmation had become old.
+  Status CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks, Instant end,
                      std::vector<int64_t>& late, Outcome& outcome);
   Status CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master, Problem& problem);
 

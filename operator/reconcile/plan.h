@@ -73,6 +73,7 @@ struct Plan {
   std::vector<PodDelete> deletes;
   std::vector<WorkerName> relabels;  // that get our labels back
   std::vector<int64_t> creates;      // ranks of status.attempt
+  bool gently = false;               // the API server is slow with pods of this namespace: a few at a time
   bool needs_services = false;       // the attempt's workers look for each other, or may
   bool needs_group = false;          // the attempt's workers have a gang (gang.h), and not all of them are placed
   bool drops_groups = false;         // the job had one, and has no use for it any more

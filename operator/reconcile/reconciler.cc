@@ -116,8 +116,9 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
     plan.needs_services = plan.needs_group = false;
   }
   const bool asks = !plan.creates.empty();
+  plan.gently = unanswered_.IsSlow(job.ns);
   Status status = executor_.Apply(job, plan, outcome);
-  if (asks && !outcome.held) NoteAnswer(job.ns, status);
+  if (asks && !outcome.held) NoteAnswer(job.ns, status, outcome.slowest_pod);
   if (!unanswered.empty() && status.ok() && outcome.problem.reason.empty())
     outcome.problem = {.reason = kRequestFailed, .message = unanswered, .retry_seconds = kAskAgainSeconds};
   // Our copy of the job is old, or another one leads: there is no news of the job.
@@ -152,8 +153,8 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
 
 // A webhook that hangs or fails is its namespace's, and takes a worker of ours for as long as it does; of a server that
 // is away nobody is to blame.
-void Reconciler::NoteAnswer(const std::string& ns, const Status& status) {
-  if (status.ok()) return unanswered_.Answered(ns);
+void Reconciler::NoteAnswer(const std::string& ns, const Status& status, double seconds) {
+  if (status.ok()) return unanswered_.Answered(ns, seconds);
   if (status.Is(Code::kUnavailable) && status.message().find("webhook") != std::string::npos)
     unanswered_.NotAnswered(ns, status.message());
 }
@@ -333,8 +334,10 @@ void Reconciler::DryRun(Observed& observed) {
   if (observed.template_checked) return;
   observed.template_unknown = unanswered_.MayNotAsk(job.ns);
   if (!observed.template_unknown.empty()) return;
+  const Instant asked = clock_.Steady();
   const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),
                                              {.dry_run = true, .strict = true});
+  const double seconds = SecondsBetween(asked, clock_.Steady());
   if (answer.status().Is(Code::kInvalid)) {
     observed.template_error = answer.status().message();
   } else if (answer.ok()) {
@@ -342,9 +345,9 @@ void Reconciler::DryRun(Observed& observed) {
   } else if (!answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {
     // A name in use or a quota says nothing about the template; creating the pods will tell.
     observed.template_unknown = "the API server could not check the template: " + answer.status().message();
-    unanswered_.NotAnswered(job.ns, observed.template_unknown);
+    NoteAnswer(job.ns, Status(answer.status().code(), observed.template_unknown), seconds);
   }
-  if (observed.template_unknown.empty()) unanswered_.Answered(job.ns);
+  if (observed.template_unknown.empty()) unanswered_.Answered(job.ns, seconds);
   observed.template_checked = observed.template_error.empty() && observed.template_unknown.empty();
 }
 
@@ -373,7 +376,9 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
   const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};
   const int64_t rewinds = caches_.job_rewinds();
   const Instant asked = clock_.Steady();
-  const Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
+  Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
+  if (const Status& s = written.status(); s.Is(Code::kConflict) || s.Is(Code::kUnavailable) || s.Is(Code::kDeadline))
+    written = AsWritten(job, after, std::move(written));
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
   if (!written.ok()) return written.status().With("write status");
   metrics_.Count(job.status, status);
@@ -382,6 +387,16 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
   written_[job.Key()] = {Version(json::Text(json::Field(*written, "metadata"), "resourceVersion")), rewinds,
                          clock_.Steady()};
   return Status::Ok();
+}
+
+// The write may be done and its answer lost, also where another try of it was a conflict: what it said is then to be
+// counted and told by us, since nobody will decide it again.
+Result<Json> Reconciler::AsWritten(const TrainingJob& job, const Json& status, Result<Json> answer) {
+  Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  if (!live.ok()) return answer;
+  std::vector<api::FieldError> ignored;
+  const TrainingJob read = api::JobFromJson(*live, ignored);
+  return read.uid == job.uid && api::StatusToJson(read.status) == status ? std::move(live) : std::move(answer);
 }
 
 // The very one that was judged: whoever has changed it since, also its TTL, is heard first.

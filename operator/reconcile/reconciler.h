@@ -59,9 +59,11 @@ class Reconciler {
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
   Status ConfirmAtRest(const Observed& observed);
-  void NoteAnswer(const std::string& ns, const Status& status);
+  void NoteAnswer(const std::string& ns, const Status& status, double seconds);
   // Since when this process knows of deletions (Observed::unproven).
   void WatchDeletions(Observed& observed);
+  // `answer`, or the job where its status is this one in spite of it.
+  Result<kube::Json> AsWritten(const TrainingJob& job, const kube::Json& status, Result<kube::Json> answer);
   Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
   // Seconds since our last write of the job's status; nothing: there is none.
   std::optional<double> SinceWritten(const std::string& key);

@@ -6,6 +6,8 @@ namespace trainyard::reconcile {
 namespace {
 
 constexpr double kFirstSeconds = 10, kMostSeconds = 300;
+// What is slow: a webhook that hangs and may be ignored takes its timeout, 10 s unless told, before a pod is there.
+constexpr double kSlowSeconds = 5, kTurnSeconds = 30;
 constexpr size_t kMostNamespaces = 10000;  // namespaces go, and nobody says so here
 
 }  // namespace
@@ -15,15 +17,31 @@ std::string Unanswered::MayNotAsk(const std::string& ns) {
   const auto found = silences_.find(ns);
   if (found == silences_.end()) return "";
   Silence& silence = found->second;
-  if (SecondsBetween(silence.since, clock_.Steady()) < silence.delay) return silence.why;
+  const double wait = silence.delay > 0 ? silence.delay : silence.asked ? kTurnSeconds : 0;
+  if (SecondsBetween(silence.since, clock_.Steady()) < wait) return silence.why;
   silence.since = clock_.Steady();
   silence.asked = true;
   return "";
 }
 
-void Unanswered::Answered(const std::string& ns) {
+bool Unanswered::IsSlow(const std::string& ns) const {
   const MutexLock lock(mutex_);
-  silences_.erase(ns);
+  const auto found = silences_.find(ns);
+  return found != silences_.end() && found->second.delay == 0;
+}
+
+void Unanswered::Answered(const std::string& ns, double seconds) {
+  const MutexLock lock(mutex_);
+  if (seconds < kSlowSeconds) {
+    silences_.erase(ns);
+    return;
+  }
+  if (silences_.size() >= kMostNamespaces && !silences_.contains(ns)) silences_.clear();
+  silences_[ns] = {.why = "the API server takes " + std::to_string(static_cast<int>(seconds)) +
+                          " s for a pod of this namespace: one job at a time creates some",
+                   .delay = 0,
+                   .asked = false,
+                   .since = clock_.Steady()};
 }
 
 void Unanswered::NotAnswered(const std::string& ns, const std::string& why) {

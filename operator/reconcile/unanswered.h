@@ -12,26 +12,29 @@
 namespace trainyard::reconcile {
 
 // Of each namespace without an answer, when it may be asked for again: after 10 s, and twice as long each time, at most
-// 300 s. Thread-safe.
+// 300 s. One that answers slowly is asked by one caller at a time, and gently. Thread-safe.
 class Unanswered {
  public:
   explicit Unanswered(const Clock& clock) : clock_(clock) {}
-  // Why there was no answer, while it may not be asked; else empty: the caller asks, and then says how it went. Where
-  // the last one had no answer no other asks meanwhile.
+  // Why it may not be asked now; else empty: the caller asks, and then says how it went. Where the last one had no
+  // answer, or a slow one, no other asks meanwhile (of the slow: for at most 30 s, in case that it never says).
   std::string MayNotAsk(const std::string& ns);
-  void Answered(const std::string& ns);
+  // Whether its last answer was slow.
+  bool IsSlow(const std::string& ns) const;
+  // After so long: 5 s and more are slow.
+  void Answered(const std::string& ns, double seconds);
   void NotAnswered(const std::string& ns, const std::string& why);
 
  private:
   struct Silence {
     std::string why;
-    double delay = 0;    // seconds
+    double delay = 0;    // seconds; 0: it answers, slowly
     bool asked = false;  // since the delay was over, by the one who may
     Instant since{};
   };
 
   const Clock& clock_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, Silence> silences_ GUARDED_BY(mutex_);  // by namespace
 };
 

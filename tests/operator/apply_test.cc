@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -154,23 +155,55 @@ TEST_F(ApplyTest, WhatIsRefusedIsTriedAgainLessAndLess) {
 
 TEST_F(ApplyTest, TheConfirmationHoldsWithinABatch) {
   SlowClient slow(api_, clock_);
-  slow.meanwhile_at = 9;  // in the middle of the batch of eight
-  slow.meanwhile = [&] { SetAttempt(2); };
   Executor executor(slow, clock_, 1);
   const TrainingJob old = job_;
+  ASSERT_TRUE(executor.Apply(old, Creates(1), outcome_).ok());
+  clock_.Advance(kConfirmedSeconds - 3);
+  slow.meanwhile_at = 3;  // in the middle of a batch
+  slow.meanwhile = [&] { SetAttempt(2); };
   EXPECT_TRUE(executor.Apply(old, Creates(20), outcome_).Is(Code::kConflict));
-  EXPECT_LE(slow.pods, 11) << "the answer is ten seconds old by then, at a second a pod";
+  EXPECT_LE(slow.pods, 5) << "the answer is ten seconds old by then, at a second a pod";
 }
 
-// Each pod takes longer than the confirmation counts, so that every batch makes one: a batch's size is no power of two
-// for ever.
+// Each pod takes longer than a turn and than the confirmation counts: each turn makes one, and then others have theirs.
 TEST_F(ApplyTest, ASlowServerGetsAllPodsOneByOne) {
   SlowClient slow(api_, clock_);
   slow.seconds = kConfirmedSeconds + 1;
   Executor executor(slow, clock_, 1);
-  const Status status = executor.Apply(job_, Creates(70), outcome_);
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(PodCount(), 70u);
+  for (int64_t made = 1; made <= 30; ++made) {
+    Plan plan = Creates(30);
+    plan.creates.erase(plan.creates.begin(), plan.creates.begin() + made - 1);
+    const Status status = executor.Apply(job_, plan, outcome_);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(PodCount(), static_cast<size_t>(made));
+    EXPECT_EQ(outcome_.more, made < 30);
+    EXPECT_EQ(outcome_.slowest_pod, slow.seconds);
+  }
+}
+
+// As trees they are many times their text.
+TEST_F(ApplyTest, LargePodsAreMadeAFewAtATime) {
+  job_.spec.pod_template["metadata"]["annotations"]["a"] = std::string(100'000, 'a');
+  std::atomic<int> now = 0, most = 0;
+  class Counting : public local::MemoryClient {
+   public:
+    Counting(local::MemoryApi& api, std::atomic<int>& now, std::atomic<int>& most)
+        : MemoryClient(api), now_(now), most_(most) {}
+    Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,
+                        const kube::WriteOptions& options) override {
+      most_ = std::max(most_.load(), ++now_);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      --now_;
+      return MemoryClient::Create(resource, ns, object, options);
+    }
+
+   private:
+    std::atomic<int>&now_, &most_;
+  } client(api_, now, most);
+  Executor executor(client, clock_, 16);
+  EXPECT_TRUE(executor.Apply(job_, Creates(40), outcome_).ok());
+  EXPECT_EQ(PodCount(), 40u);
+  EXPECT_LE(most, 2);
 }
 
 // Gives a page of a list, whatever it was asked for.

@@ -160,6 +160,17 @@ TEST_F(ElectionTest, AReleasedLeaseIsTakenAtOnce) {
   EXPECT_TRUE(b_.Leads());
 }
 
+// A stop cuts a renewal off, which was done all the same.
+TEST_F(ElectionTest, ALeaseIsReleasedThoughARenewalsAnswerWasLost) {
+  clock_.Pass(a_.Step());
+  client_.answers = false;
+  a_.Step();
+  client_.answers = true;
+  ASSERT_TRUE(a_.Leads());
+  a_.Release(client_);
+  EXPECT_EQ(client_.holder(), "");
+}
+
 // Who does not lead any more must not take the lease from the one who does.
 TEST_F(ElectionTest, OnlyTheLeaderReleases) {
   a_.Step();

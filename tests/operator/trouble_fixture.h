@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "operator/base/json_access.h"
 #include "tests/operator/builders.h"
@@ -22,6 +23,7 @@ class RefusingClient : public local::MemoryClient {
   using MemoryClient::MemoryClient;
   std::function<Status(const std::string& request)> answer = [](const std::string&) { return Status::Ok(); };
   std::map<std::string, int> made;
+  Status lost;  // what the next write of a status says, which is done all the same
 
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
     const Status status = Judge("get " + resource.plural + " " + name);
@@ -41,8 +43,11 @@ class RefusingClient : public local::MemoryClient {
   Result<Json> MergePatch(const kube::Resource& resource, const std::string& ns, const std::string& name,
                           const std::string& subresource, const Json& patch,
                           const kube::WriteOptions& options) override {
-    const Status status = Judge("patch " + resource.plural + " " + name);
-    return status.ok() ? MemoryClient::MergePatch(resource, ns, name, subresource, patch, options) : status;
+    Status status = Judge("patch " + resource.plural + " " + name);
+    if (!status.ok()) return status;
+    Result<Json> written = MemoryClient::MergePatch(resource, ns, name, subresource, patch, options);
+    if (subresource == "status" && !lost.ok()) return std::exchange(lost, Status::Ok());
+    return written;
   }
   Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
                 const kube::DeleteOptions& options) override {

@@ -410,6 +410,58 @@ TEST_F(TroubleTest, AWebhookThatFailsForPodsIsAskedLessAndLess) {
   EXPECT_GE(client_.made["create pods job-3-0"], 8);
 }
 
+// Eight such jobs would keep all of the operator's workers, and their pods its connections.
+TEST_F(TroubleTest, SlowPodsAreMadeAFewAtATimeAndNoWorkerIsKeptForThem) {
+  client_.answer = [&](const std::string& request) {
+    if (request.starts_with("create pods")) clock_.Advance(10);
+    return Status::Ok();
+  };
+  Start(40);
+  Pump(kJobs);
+  Pump(kPods);
+  for (size_t made = 0, looks = 0; made < 40; made = Pods(), ++looks) {
+    const size_t before = Pods();
+    (void)Look();
+    EXPECT_LE(Pods() - before, 6u) << "then others have their turn";
+    ASSERT_LT(looks, 50u) << "each look gets on";
+    Pump(kJobs);
+    Pump(kPods);
+  }
+}
+
+// What becomes of a job is counted and told by whoever wrote it, though nobody told them so.
+TEST_F(TroubleTest, AWriteWhoseAnswerIsLostIsCountedAndTold) {
+  for (const Status& answer :
+       {Status(Code::kUnavailable, "read: the connection broke"),
+        Status(Code::kConflict, "the repeated one was too late"), Status(Code::kDeadline, "65 s")}) {
+    SCOPED_TRACE(answer.ToString());
+    const int64_t counted = reconciler_.metrics().failures()["CommandNotFound"];
+    const int told = Events("Failed");
+    Start(1);
+    Live(5);
+    EndPod("job-1-0", 127);
+    Pump(kJobs);
+    Pump(kPods);
+    client_.lost = answer;
+    Live(10);
+    EXPECT_EQ(StatusOfJob()["phase"], "Failed");
+    EXPECT_EQ(reconciler_.metrics().failures()["CommandNotFound"], counted + 1);
+    EXPECT_EQ(Events("Failed"), told + 1);
+    Remove();
+  }
+}
+
+// Nobody's webhook is to blame for a server that is away: the namespace's jobs go on as soon as it is back.
+TEST_F(TroubleTest, AServerThatWasAwayKeepsNoNamespaceWaiting) {
+  Refuse("dry-run pods", Status(Code::kThrottled, "too many requests"));
+  Start(1);
+  Live(200);
+  EXPECT_EQ(Pods(), 0u);
+  Allow();
+  Live(15);
+  EXPECT_EQ(Pods(), 1u);
+}
+
 // Every suspension would end the save that it gives time for.
 TEST_F(TroubleTest, AClockThatIsAheadForcesNoDeletion) {
   Start(1);

@@ -28,7 +28,7 @@ TEST(Unanswered, IsAskedAgainLessAndLessOften) {
     EXPECT_EQ(unanswered.MayNotAsk("a"), "a webhook hangs") << "one asks at a time";
     clock.now = After(clock.now, 5);  // that is how long it takes
   }
-  unanswered.Answered("a");
+  unanswered.Answered("a", 0.1);
   EXPECT_EQ(unanswered.MayNotAsk("a"), "");
   EXPECT_EQ(unanswered.MayNotAsk("a"), "");
 }
@@ -38,6 +38,27 @@ TEST(Unanswered, FourThatAskedTogetherAreOneSilence) {
   Unanswered unanswered(clock);
   for (int i = 0; i < 4; ++i) unanswered.NotAnswered("a", "a webhook hangs");
   clock.now = After(clock.now, 10);
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "");
+}
+
+// A webhook that hangs, and whose pods are made all the same.
+TEST(Unanswered, ASlowOneIsAskedByOneAtATime) {
+  TestClock clock;
+  Unanswered unanswered(clock);
+  unanswered.Answered("a", 10);
+  EXPECT_TRUE(unanswered.IsSlow("a"));
+  EXPECT_FALSE(unanswered.IsSlow("b"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(unanswered.MayNotAsk("a"), "") << "at once, with no wait that grows";
+    EXPECT_NE(unanswered.MayNotAsk("a").find("takes 10 s"), std::string::npos);
+    unanswered.Answered("a", 10);
+  }
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "");
+  clock.now = After(clock.now, 30);  // whoever asked has never said how it went
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "");
+  unanswered.Answered("a", 1);
+  EXPECT_FALSE(unanswered.IsSlow("a"));
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "");
   EXPECT_EQ(unanswered.MayNotAsk("a"), "");
 }
 

@@ -163,6 +163,19 @@ TEST(Validation, ATemplateHas256KiB) {
   EXPECT_EQ(CheckJob(job)[0], "spec.template: 262145 bytes as JSON is not allowed; allowed: at most 262144 bytes");
 }
 
+// As trees they are twenty times their text, and there is one for each pod that is made.
+TEST(Validation, ATemplateHasTenThousandValues) {
+  Json job = reconcile::JobObject("job", 1);
+  Json& secrets = job["spec"]["template"]["spec"]["imagePullSecrets"] = Json::array();
+  for (int i = 0; i < 9000; ++i) secrets.push_back(Json::object());
+  EXPECT_TRUE(CheckJob(job).empty());
+  for (int i = 0; i < 1000; ++i) secrets.push_back(Json::object());
+  ASSERT_EQ(CheckJob(job).size(), 1u);
+  EXPECT_NE(CheckJob(job)[0].find("values (texts, numbers, lists, objects) is not allowed; allowed: at most 10000"),
+            std::string::npos)
+      << CheckJob(job)[0];
+}
+
 TEST(ProcsPerWorker, AutoIsTheSumOfDevices) {
   const std::pair<const char*, int64_t> cases[] = {{R"({})", 1},
                                                    {R"({"nvidia.com/gpu":4})", 4},
