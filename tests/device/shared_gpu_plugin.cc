@@ -20,6 +20,7 @@ class SharedGpu : public Device {
   at::Device device() const override { return gpu_->device(); }
   std::string name() const override { return gpu_->name() + ", shared"; }
   DeviceMemory memory() const override { return gpu_->memory(); }
+  int64_t TakePeak() override { return gpu_->TakePeak(); }
   FlatMath& math() override { return gpu_->math(); }
   std::unique_ptr<TileCopies> MakeCopies() override { return gpu_->MakeCopies(); }
   at::Tensor Upload(const at::Tensor& host) override { return gpu_->Upload(host); }

@@ -11,7 +11,7 @@ import subprocess
 import harness
 import pytest
 import yaml
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "manifests/examples/mace-survival.yaml"
@@ -238,7 +238,25 @@ def test_pre_training_alone_and_what_comes_of_it(tmp_path, cohort):
     # An evaluation measures no head that nobody has trained.
     job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(cohort)}, run={"dir": str(tmp_path / "eval")})
     refused = harness.run("eval", "--config", harness.write_config(tmp_path / "eval.json", job), "--checkpoint", plain)
-    assert refused.returncode == 64 and "missing: features.weight, features.bias" in refused.stderr, refused.stderr
+    assert refused.returncode == 64 and "missing: scaling.mean, scaling.deviation, features.weight, features.bias" in refused.stderr, refused.stderr
+
+
+def test_weights_without_their_statistics_are_not_evaluated(tmp_path, cohort):
+    """As PyTorch's named_parameters() gives them: with a mean of 0 and a variance of 1 it would be another network. A run gathers its own."""
+    trained = launch(tmp_path, cohort, "run", task={"pretrain_epochs": 0}, train={"steps": 2})
+    assert trained.returncode == 0, trained.stderr
+    whole = load_file(tmp_path / "run/export/model.safetensors")
+    bare, statistics = tmp_path / "bare.safetensors", sorted(name for name in whole if name.endswith(("running_mean", "running_var")))
+    save_file({name: value for name, value in whole.items() if name not in statistics and not name.endswith("num_batches_tracked")}, bare)
+    job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(cohort)}, task={"pretrain_epochs": 0}, run={"dir": str(tmp_path / "eval")})
+    config = harness.write_config(tmp_path / "eval.json", job)
+    refused = harness.run("eval", "--config", config, "--checkpoint", bare)
+    assert statistics and refused.returncode == 64 and "missing: " in refused.stderr and statistics[0] in refused.stderr, refused.stderr
+    save_file({name: value for name, value in whole.items() if not name.endswith("num_batches_tracked")}, bare)
+    assert harness.run("eval", "--config", config, "--checkpoint", bare).returncode == 0, "which nothing depends on"
+    save_file({name: value for name, value in whole.items() if name not in statistics}, bare)
+    started = launch(tmp_path, cohort, "started", task={"pretrain_epochs": 0}, init={"from": str(bare)}, train={"steps": 2})
+    assert started.returncode == 0 and f"without {statistics[0]}" in started.stderr and "that has seen nothing" in started.stderr, started.stderr
 
 
 def test_a_shorter_run_has_no_stage_less_unsaid(tmp_path, cohort):

@@ -239,6 +239,22 @@ TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {
   EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{35, 30, 20, 10}));
 }
 
+// Somebody has a file of it open, on a file system where that keeps a folder's name: room goes with each save.
+TEST_F(CheckpointWriterTest, AnOldStepThatKeepsItsNameIsNamedOnce) {
+  Own({"uid", 1});
+  for (int64_t step : {5, 15}) fs::create_directories(Unfinished({"uid", 1}, step).string() + "-old/in the way");
+  auto writer = Make(0, 1);
+  testing::internal::CaptureStderr();
+  for (int64_t step : {5, 15, 25, 35, 45}) {
+    writer->Begin(step, Slices(0, 1), {});
+    writer->Finish();
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(ListSteps(directory_), (std::vector<int64_t>{45, 35, 15, 5}));
+  EXPECT_NE(said.find("warning: cannot remove " + (directory_ / StepName(5)).string()), std::string::npos) << said;
+  EXPECT_EQ(said.find("warning", said.find("warning") + 1), std::string::npos) << said;
+}
+
 // Before its next save nothing else tells it.
 TEST_F(CheckpointWriterTest, ASupersededAttemptHearsOfItWhileItSavesNothing) {
   Own({"uid", 1});

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <csignal>
+
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/metrics/append_file.h"
@@ -46,6 +48,31 @@ TEST_F(LeadingLinesTest, WholeLinesUpToTheFirstThatGoes) {
     KeepLeadingLines(path, is_no_end);
     EXPECT_EQ(ReadFile(path), kept);
   }
+}
+
+// A long record on a volume that is nearly full: to append needs no second copy of it.
+TEST_F(LeadingLinesTest, WithoutRoomForAnotherFileAllLinesStayWhereTheyAre) {
+  const fs::path path = directory_ / "lines";
+  WriteFileAtomic(path, "a\nb\n");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto ignore = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{.rlim_cur = 1, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  EXPECT_NO_THROW(KeepLeadingLines(path, [](const std::string&) { return true; }));
+  EXPECT_THROW(KeepLeadingLines(path, [](const std::string& line) { return line != "b"; }), StorageError);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignore);
+  EXPECT_EQ(ReadFile(path), "a\nb\n");
+}
+
+TEST_F(LeadingLinesTest, WhoReadsALongFileSaysThatItGetsOn) {
+  const fs::path path = directory_ / "lines";
+  WriteFileAtomic(path, std::string(5 << 20, 'x') + "\n");
+  int ticks = 0;
+  KeepLeadingLines(
+      path, [](const std::string&) { return true; }, {}, [&] { ++ticks; });
+  EXPECT_GE(ticks, 10) << "five MiB are read and written";
 }
 
 TEST_F(LeadingLinesTest, ADamagedLineTakesNothingWithItThatStays) {

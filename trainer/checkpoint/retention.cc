@@ -47,8 +47,7 @@ std::vector<fs::path> ListAside(const fs::path& directory) {
 }
 
 std::vector<fs::path> Retain(const fs::path& directory, const Fence& fence, const Writer& owner, int64_t committed,
-                             const Retention& rules, std::set<int64_t>& kept) {
-  std::error_code ignored;
+                             const Retention& rules, std::set<int64_t>& kept, std::optional<StuckFolder>& stuck) {
   int64_t readable = 0;
   std::vector<fs::path> surplus;
   for (int64_t step : ListSteps(directory)) {
@@ -74,8 +73,13 @@ std::vector<fs::path> Retain(const fs::path& directory, const Fence& fence, cons
   std::vector<fs::path> removed;
   for (const fs::path& path : surplus) {
     const fs::path old = path.string() + ".tmp-" + TagOf(owner) + "-old";
-    fs::rename(path, old, ignored);
-    removed.push_back(old);
+    std::error_code error;
+    fs::rename(path, old, error);
+    if (!error) {
+      removed.push_back(old);
+    } else if (!stuck) {
+      stuck = {path, error};
+    }
   }
   return removed;
 }

@@ -310,7 +310,11 @@ uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary, std
 std::vector<fs::path> CheckpointWriter::Announce(int64_t step) try {
   WriteFileAtomic(options_.directory / "latest", StepName(step) + "\n");
   RequireOwner();  // Where there are no locks, this keeps the time short in which a loser could remove steps.
-  return Retain(options_.directory, Fence::Read(options_.directory), options_.writer, step, options_.retention, kept_);
+  std::optional<StuckFolder> stuck;
+  std::vector<fs::path> outdated = Retain(options_.directory, Fence::Read(options_.directory), options_.writer, step,
+                                          options_.retention, kept_, stuck);
+  if (stuck) TellStuck(*stuck);
+  return outdated;
 } catch (const PeerError&) {
   throw;
 } catch (const std::exception& error) {
@@ -319,13 +323,18 @@ std::vector<fs::path> CheckpointWriter::Announce(int64_t step) try {
   return {};
 }
 
+// Once: what keeps one keeps the next one too.
+void CheckpointWriter::TellStuck(const StuckFolder& stuck) {
+  if (std::exchange(told_, true)) return;
+  std::fprintf(stderr, "warning: cannot remove %s, which takes room until somebody does: %s\n", stuck.path.c_str(),
+               stuck.error.message().c_str());
+}
+
 // The others have heard by now that the step is durable, and train on.
 void CheckpointWriter::Remove(const std::vector<fs::path>& steps) try {
   for (const fs::path& path : steps) {
     const std::error_code error = RemoveFolder(path, [this] { signs_.Beat(); });
-    if (!error || std::exchange(told_, true)) continue;
-    std::fprintf(stderr, "warning: cannot remove %s, which takes room until somebody does: %s\n", path.c_str(),
-                 error.message().c_str());
+    if (error) TellStuck({path, error});
   }
 } catch (const std::exception&) {  // The run ends; who goes on removes them.
 }

@@ -105,6 +105,7 @@ class CheckpointWriter {
   uint64_t Commit(const Job& job, const std::filesystem::path& temporary, std::vector<std::filesystem::path>& outdated);
   std::vector<std::filesystem::path> Announce(int64_t step);
   void Remove(const std::vector<std::filesystem::path>& steps);
+  void TellStuck(const StuckFolder& stuck);
   nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary,
                                  std::vector<std::filesystem::path>& outdated);
   static std::string Key(int64_t step, const std::string& what);

@@ -64,6 +64,8 @@ class CudaFlatMath : public FlatMath {
   const at::Device device_;
 };
 
+constexpr auto kAllBytes = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index)
@@ -82,6 +84,13 @@ class CudaDevice : public Device {
     size_t free = 0, total = 0;
     RequireCuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     return {static_cast<int64_t>(free) + Cached(), static_cast<int64_t>(total)};
+  }
+  int64_t TakePeak() override {
+    namespace caching = c10::cuda::CUDACachingAllocator;
+    if (!caching::get()->initialized()) return 0;
+    const auto active = caching::getDeviceStats(device_.index()).active_bytes[kAllBytes];
+    caching::resetPeakStats(device_.index());
+    return active.peak - active.current;
   }
   FlatMath& math() override { return math_; }
   std::unique_ptr<TileCopies> MakeCopies() override { return MakeCudaCopies(device_); }
@@ -124,8 +133,7 @@ class CudaDevice : public Device {
   int64_t Cached() const {
     if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
-    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    return stats.reserved_bytes[kAll].current - stats.active_bytes[kAll].current;
+    return stats.reserved_bytes[kAllBytes].current - stats.active_bytes[kAllBytes].current;
   }
 
   const at::Device device_;

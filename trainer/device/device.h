@@ -32,6 +32,9 @@ class Device {
   // For people: "cuda:0, NVIDIA H100 80GB HBM3".
   virtual std::string name() const = 0;
   virtual DeviceMemory memory() const = 0;
+  // Bytes that this process has held at most since it was last asked this, beyond what it holds now; 0 where nobody
+  // counts.
+  virtual int64_t TakePeak() { return 0; }
   virtual FlatMath& math() = 0;
 
   // For an update of what lies in the host's memory. Used by one thread; the device must outlive it.

@@ -51,7 +51,8 @@ void CheckRecordFile(const fs::path& path) try {
   throw ConfigError(std::string("train.record: ") + refused.what());
 }
 
-Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner) : path_(path) {
+Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner, const Tick& tick)
+    : path_(path) {
   CheckRecordFile(path);
   const bool there = fs::is_regular_file(LookAt(path));
   const auto is_a_step = [](const std::string& line) { return StepOf(line).has_value(); };
@@ -69,7 +70,7 @@ Record::Record(const fs::path& path, int64_t last_step, int64_t attempt, const A
   };
   if (there) {
     kept_step_ = 0;
-    KeepLeadingLines(path, stays, as_owner);
+    KeepLeadingLines(path, stays, as_owner, tick);
   }
   file_ = std::fopen(path.c_str(), "abe");
   if (!file_) RefuseToWrite(path);

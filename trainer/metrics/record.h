@@ -30,8 +30,9 @@ class Record {
   // Keeps the lines up to `last_step` of an existing file (KeepLeadingLines), and not the rest: those steps are done
   // again. Throws ConfigError when the file cannot be written, is something else (CheckRecordFile), or
   // has lines although the run's first attempt starts from scratch: they are another run's; StorageError when it could
-  // not be read. Then nothing was changed.
-  Record(const std::filesystem::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner = {});
+  // not be read. Then nothing was changed. `tick`, if any, is called while the file is read, which may be long.
+  Record(const std::filesystem::path& path, int64_t last_step, int64_t attempt, const AsOwner& as_owner = {},
+         const Tick& tick = {});
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;

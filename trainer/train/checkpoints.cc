@@ -88,6 +88,7 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, const std::stri
       averages_begin_(!resume.has_averages),
       source_(resume.source),
       shared_(resume.shared),
+      room_(*session.device),
       writer_({.directory = config.checkpoint.dir,
                .writer = {session.job_uid, session.attempt},
                .rank = session.world.rank,
@@ -198,9 +199,7 @@ bool Checkpoints::Snapshot(std::vector<StateSlice>& parts) {
     if (part.values.is_cpu()) return false;
     values += part.values.numel();
   }
-  const DeviceMemory memory = session_.device->memory();
-  constexpr int64_t kLeft = 20;  // of what the device has, a part of so many is left for a step to grow
-  if (values == 0 || memory.free - values * 4 < memory.total / kLeft) return false;
+  if (values == 0 || !room_.Has(values * 4)) return false;
   at::Tensor snapshot;
   try {
     snapshot = at::empty({values}, parts.front().values.options());
@@ -326,18 +325,27 @@ bool LacksOptional(const SafetensorsFile& file, const ModelDeclaration& model) {
   return any && !some_are_there;
 }
 
+// Whether what the model computes depends on it.
+bool Counts(const BufferSpec& spec) { return !spec.name.ends_with("num_batches_tracked"); }
+
 // For whoever wonders what a run has begun with.
 void TellOfOptional(const std::string& where, const SafetensorsFile& file, const ModelDeclaration& model) {
-  std::vector<std::string> lacking, passed;
+  std::vector<std::string> lacking, passed, statistics;
   std::set<std::string> known;
   for (const ParameterSpec& spec : model.parameters) {
     known.insert(spec.name);
     if (!file.tensors().contains(spec.name)) lacking.push_back(spec.name);
   }
-  for (const BufferSpec& spec : model.buffers) known.insert(spec.name);
+  for (const BufferSpec& spec : model.buffers) {
+    known.insert(spec.name);
+    if (Counts(spec) && !file.tensors().contains(spec.name)) statistics.push_back(spec.name);
+  }
   for (const auto& [name, tensor] : file.tensors()) {
     if (!known.contains(name) && IsOptional(model, name)) passed.push_back(name);
   }
+  if (!statistics.empty())
+    std::fprintf(stderr, "note: %s: without %s: they begin as those of a model that has seen nothing\n", where.c_str(),
+                 FirstOf(statistics).c_str());
   if (!lacking.empty())
     std::fprintf(stderr, "note: %s: without %s: they begin as run.seed has drawn them\n", where.c_str(),
                  FirstOf(lacking).c_str());
@@ -346,8 +354,10 @@ void TellOfOptional(const std::string& where, const SafetensorsFile& file, const
                  FirstOf(passed).c_str());
 }
 
-// What in the file is not the model's: names and shapes. Empty when it fits. `lacks`: it may be without the optional.
-std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model, bool lacks) {
+// What in the file is not the model's: names and shapes. Empty when it fits. A run may start without what is optional,
+// and without statistics, which it gathers; what is evaluated as it is has both.
+std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model, WeightsUse use) {
+  const bool starts = use == WeightsUse::kStart, lacks = starts && LacksOptional(file, model);
   std::set<std::string> known;
   for (const auto& [name, id] : model.aliases) known.insert(name);
   const auto optional = [&](const std::string& name) { return IsOptional(model, name); };
@@ -360,6 +370,7 @@ std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model,
   };
   for (const BufferSpec& spec : model.buffers) {
     known.insert(spec.name);
+    if (!starts && Counts(spec) && !file.tensors().contains(spec.name)) missing.push_back(spec.name);
     require_shape(spec.name, spec.shape);
   }
   for (const ParameterSpec& spec : model.parameters) {
@@ -386,7 +397,7 @@ void LoadWeights(const std::string& field, const std::string& path, WeightsUse u
   if (!fs::is_regular_file(LookAt(path))) throw ConfigError(field + ": " + path + ": no such file");
   const SafetensorsFile file(path);
   const ModelDeclaration& model = engine.declaration();
-  const std::string misfit = MisfitOf(file, model, use == WeightsUse::kStart && LacksOptional(file, model));
+  const std::string misfit = MisfitOf(file, model, use);
   if (!misfit.empty()) throw ConfigError(field + ": " + path + misfit);
   TellOfOptional(field + ": " + path, file, model);
   for (size_t i = 0; i < model.parameters.size(); ++i) {

@@ -17,6 +17,7 @@
 #include "trainer/train/plan.h"
 #include "trainer/train/resume.h"
 #include "trainer/train/session.h"
+#include "trainer/train/snapshot_room.h"
 #include "trainer/train/train_state.h"
 
 namespace trainyard {
@@ -70,6 +71,7 @@ class Checkpoints {
   const bool resumed_, averages_begin_;
   std::shared_ptr<const OpenCheckpoint> source_;
   const bool shared_;
+  SnapshotRoom room_;
   CheckpointWriter writer_;
 };
 
@@ -83,12 +85,11 @@ std::optional<int64_t> LoadModel(const std::string& path, const Config& config, 
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
 // --checkpoint. Throws ConfigError for one that is not there or is malformed, and one with the first few names that
-// are missing, not known, or of another shape, and how many more there are. Buffers are taken where they are there;
-// aliases may be. Says on standard error what it passes over (ModelDeclaration::optional), and what keeps its initial
-// values.
+// are missing, not known, or of another shape, and how many more there are. Aliases may be there. Says on standard error
+// what it passes over (ModelDeclaration::optional), and what keeps its initial values.
 enum class WeightsUse {
-  kStart,     // of a run: what is optional may be lacking, all of it together
-  kAsTheyAre  // of an evaluation: every parameter is there
+  kStart,     // of a run: what is optional may be lacking, all of it together, and the statistics of norms
+  kAsTheyAre  // of an evaluation: every parameter is there, and every buffer that counts
 };
 void LoadWeights(const std::string& field, const std::string& path, WeightsUse use, Engine& engine,
                  const Tick& tick = {});

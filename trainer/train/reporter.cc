@@ -100,16 +100,15 @@ Reporter::Reporter(const Config& config, const Plan& plan, const Task& task, con
   });
   if (!leader_) return;
   // By value: a sink may outlive this.
-  const AsOwner as_owner = [directory = config.checkpoint.dir, writer = Writer{session.job_uid, session.attempt}](
-                               const std::function<void()>& change) { Fence::AsOwner(directory, writer, change); };
-  OpenSinks(config, train, as_owner);
+  as_owner_ = [directory = config.checkpoint.dir, writer = Writer{session.job_uid, session.attempt}](
+                  const std::function<void()>& change) { Fence::AsOwner(directory, writer, change); };
+  OpenSinks(config, train, as_owner_);
   telemetry_->Add(train.step, HParamsOf(config, plan, session.world.size));
   progress_ = std::make_unique<Progress>("step", plan.total_steps, ProgressStyleFromEnvironment());
-  if (records_) OpenRecord(train.step, as_owner);
 }
 
-void Reporter::OpenRecord(int64_t step, const AsOwner& as_owner) {
-  record_ = std::make_unique<Record>(config_.train.record, step, attempt_, as_owner);
+void Reporter::OpenRecord(int64_t step, const Tick& tick) {
+  record_ = std::make_unique<Record>(config_.train.record, step, attempt_, as_owner_, tick);
   if (const auto kept = record_->kept_step(); kept && *kept < step)
     Warn(
         Format("train.record: %s has no lines of the steps %lld to %lld: they were not recorded, or lost with a "

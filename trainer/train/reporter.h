@@ -54,6 +54,9 @@ class Reporter {
   // Waits for the logs, at most until their closing deadlines, and says what was lost.
   ~Reporter();
 
+  // On rank 0, where records(): cuts what is done again from the record, which is read whole for that, and goes on with
+  // it. Record's errors.
+  void OpenRecord(int64_t step, const Tick& tick);
   // After a step. `inputs`: when recording (else empty).
   void ReportStep(const TrainState& train, const StepResult& result, const GatheredInputs& inputs,
                   const PhaseClock& clock, const LoaderTimes& loader, const CheckpointWriter& writer);
@@ -79,7 +82,6 @@ class Reporter {
   };
   Speed SpeedNow() const;
   void OpenSinks(const Config& config, const TrainState& train, const AsOwner& as_owner);
-  void OpenRecord(int64_t step, const AsOwner& as_owner);
   std::optional<double> Remaining(int64_t step, const PhaseClock& clock) const;
 
   const Config& config_;
@@ -93,6 +95,7 @@ class Reporter {
   std::unique_ptr<Progress> evaluation_progress_;  // while there is one
   std::chrono::steady_clock::time_point evaluation_began_;
   std::unique_ptr<Telemetry> telemetry_;
+  AsOwner as_owner_;
   std::unique_ptr<Record> record_;
   Throughput throughput_;
   int64_t evaluations_ = 0;  // of this attempt

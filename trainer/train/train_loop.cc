@@ -145,6 +145,8 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
   RequireStage(train_, stages_);
   RequireSameWindow(plan_, resume);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
+  if (reporter_.records())
+    rank_zero_.Do("reading train.record", [&](const Tick& tick) { reporter_.OpenRecord(train_.step, tick); });
   ResumeBest(resume.has_best);
   checkpoints_.Load();
   rank_zero_.Do("recording the run's identity", [&](const Tick& tick) {
