@@ -82,6 +82,7 @@ def test_nothing_in_it_depends_on_when_it_was_built(image):
     assert len(times) == 1, "one time, the commit's"
     assert {step["created"] for step in image.config["history"]} == {image.config["created"]}
     assert datetime.datetime.fromisoformat(image.config["created"]).timestamp() == times.pop()
+    assert not {"container", "container_config", "parent"} & set(image.config) and "Hostname" not in image.config["config"], "nor on where"
     names = [name for layer in image.layers for name in layer.getnames()]
     assert len(names) == len(set(names)), "no file is in two layers"
 
