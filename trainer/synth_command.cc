@@ -56,7 +56,8 @@ bool AlreadyThere(const fs::path& out, const nlohmann::json& described) {
 }
 
 void Write(const std::string& task, const std::vector<Field>& fields, Synthesis& synthesis, const fs::path& out) {
-  const std::string use = "train on it with task.name: " + task + ", data.path: " + out.string() + "\n";
+  const std::string settings = synthesis.settings().empty() ? "" : ", " + synthesis.settings();
+  const std::string use = "train on it with task.name: " + task + settings + ", data.path: " + out.string() + "\n";
   if (AlreadyThere(out, Described(task, fields, true))) {
     std::printf("%s holds this data already; %s", out.c_str(), use.c_str());
     return;

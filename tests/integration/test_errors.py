@@ -256,6 +256,17 @@ def test_truncated_npy_names_file_and_offset(job, tmp_path):
     expect(job(data_path=folder), 65, str(file), "offset 200", "truncated: ")
 
 
+def test_histories_of_another_environment(job, tmp_path):
+    """They are refused, and whoever writes them is told what they are trained with."""
+    out = tmp_path / "permuted"
+    command = ["synth", "algorithm_distillation", "--source", "ad_epsilon", "--size", "tiny", "--env", "darkroom_permuted", "--out", out]
+    told = harness.run(*command)
+    assert told.stdout == f"{out} is written; train on it with task.name: algorithm_distillation, task.env: darkroom_permuted, data.path: {out}\n", told.stderr
+    file = next(out.glob("*.hdf5"))
+    expect(job(data_path=out), 65, f"{file}: 81/actions: task.env darkroom has the tasks 0 to 80 alone; are they histories of another environment?")
+    expect(job(data_path=out, task={"env": "darkroom_permuted"}), 0)
+
+
 def test_unwritable_checkpoint_directory(job, tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("")

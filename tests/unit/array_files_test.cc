@@ -156,7 +156,7 @@ TEST_F(ArrayFilesTest, HistoriesOfMoreThanTheFileHoldsAreNotAllocated) {
   H5Pclose(chunked);
   H5Fclose(file);
   try {
-    ad::ReadHistories(directory_ / "a.hdf5", 81, 1 << 30);
+    ad::ReadHistories(directory_ / "a.hdf5", ad::MakeTaskSet("darkroom").tasks, {});
     FAIL();
   } catch (const DataError& error) {
     EXPECT_NE(std::string(error.what()).find("of 8388608 streams for each of 81 tasks are more than the file holds"),
@@ -165,22 +165,92 @@ TEST_F(ArrayFilesTest, HistoriesOfMoreThanTheFileHoldsAreNotAllocated) {
   }
 }
 
-TEST_F(ArrayFilesTest, HistoriesOutsideTheGridAreRefused) {
-  ad::Histories histories(1, 1, 40);
-  ad::AdEpsilon(ad::DarkRoom{.goal = {1, 1}}, 0, 1, histories, [](int64_t) {});
-  ad::WriteHdf5(histories, directory_ / "h.hdf5");
-  EXPECT_EQ(ad::ReadHistories(directory_ / "h.hdf5", 1, 1000).Fingerprint(), histories.Fingerprint());
-  EXPECT_EQ(ad::ReadHistories(directory_, 1, 25).length(), 25);
-  EXPECT_THROW(ad::ReadHistories(directory_ / "h.hdf5", 2, 1000), DataError) << "a task is missing";
-  histories.at(0, 0)[7].row = 9;
-  ad::WriteHdf5(histories, directory_ / "h.hdf5");
-  try {
-    ad::ReadHistories(directory_ / "h.hdf5", 1, 1000);
-    FAIL();
-  } catch (const DataError& error) {
-    EXPECT_NE(std::string(error.what()).find("0/states: step 7 of stream 0 is 9, outside [0, 9)"), std::string::npos)
-        << error.what();
+// A task with the goal in (1, 1): as it is written, and as it is read.
+class HistoriesTest : public ArrayFilesTest {
+ protected:
+  HistoriesTest() : histories_(1, 1, 160) {
+    ad::AdEpsilon(rooms_[0], 0, 1, histories_, [](int64_t) {});
   }
+  ad::Transition& Step(size_t step) { return histories_.at(0, 0)[step]; }
+  ad::Histories Read(const ad::Options& options = {}) {
+    ad::WriteHdf5(histories_, directory_ / "h.hdf5");
+    return ad::ReadHistories(directory_ / "h.hdf5", rooms_, options);
+  }
+  std::string Refusal(const ad::Options& options = {}) {
+    try {
+      Read(options);
+      return "";
+    } catch (const DataError& error) {
+      const std::string what = error.what(), file = (directory_ / "h.hdf5").string() + ": ";
+      return what.starts_with(file) ? what.substr(file.size()) : what;
+    }
+  }
+
+  std::vector<ad::DarkRoom> rooms_{{.goal = {1, 1}}};
+  ad::Histories histories_;
+};
+
+TEST_F(HistoriesTest, ThoseOutsideTheGridAreRefused) {
+  EXPECT_EQ(Read().Fingerprint(), histories_.Fingerprint());
+  ad::Options cut;
+  cut.max_transitions = 25;
+  EXPECT_EQ(ad::ReadHistories(directory_, rooms_, cut).length(), 25);
+  rooms_.push_back({.goal = {1, 2}});
+  EXPECT_EQ(Refusal(), "1/states: no such data set") << "a task is missing";
+  rooms_.pop_back();
+  Step(7).row = 9;
+  EXPECT_EQ(Refusal(), "0/states: step 7 of stream 0 is 9, outside [0, 9)");
+}
+
+TEST_F(HistoriesTest, ThoseOfAnotherEnvironmentOrOrderAreRefused) {
+  const std::string advice =
+      " in task 0 of task.env darkroom; are they histories of another environment, or its tasks in another order?";
+  const ad::Histories whole = histories_;
+  Step(2) = {.row = 3, .column = 4, .action = 3, .reward = 0, .next_row = 3, .next_column = 4, .done = 0, .marker = 0};
+  EXPECT_EQ(Refusal(),
+            "0/next_states: step 2 of stream 0 is (3, 4), expected (3, 3), where action 3 leads from (3, 4)" + advice);
+  Step(2) = {.row = 0, .column = 1, .action = 0, .reward = 0, .next_row = 1, .next_column = 1, .done = 0, .marker = 0};
+  EXPECT_EQ(Refusal(), "0/rewards: step 2 of stream 0 is 0, expected 1, in (1, 1) where the goal is (1, 1)" + advice);
+  histories_ = whole;
+  rooms_[0].goal = {1, 2};
+  EXPECT_NE(Refusal().find("/rewards"), std::string::npos) << "the goals' order";
+  rooms_[0] = {.goal = {1, 1}, .meaning = {1, 0, 2, 3, 4}};
+  EXPECT_NE(Refusal().find("/next_states"), std::string::npos) << "another permutation";
+}
+
+TEST_F(HistoriesTest, MoreTasksThanTheEnvironmentHasAreRefused) {
+  ad::Histories two(2, 1, 40);
+  for (int64_t task = 0; task < 2; ++task) ad::AdEpsilon(rooms_[0], task, 1, two, [](int64_t) {});
+  ad::WriteHdf5(two, directory_ / "h.hdf5");
+  ad::WriteNpyFolders(two, directory_ / "npy");
+  for (const auto& [path, array] :
+       {std::pair(directory_ / "h.hdf5", ": 1/actions"), std::pair(directory_ / "npy", "/env-001/actions.npy")}) {
+    try {
+      ad::ReadHistories(path, rooms_, {});
+      FAIL();
+    } catch (const DataError& error) {
+      EXPECT_EQ(error.what(), path.string() + array +
+                                  ": task.env darkroom has the tasks 0 to 0 alone; are they histories of another "
+                                  "environment?");
+    }
+  }
+}
+
+// The original guide's files hold the reset behind an episode.
+TEST_F(HistoriesTest, AResetIsNoNextState) {
+  const std::string as_played = histories_.Fingerprint();
+  for (const size_t t : {19u, 39u}) {
+    Step(t).next_row = Step(t).next_column = 4;
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Read().Fingerprint(), as_played);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("0/next_states and the other tasks': behind 2 episodes stands the state that the next one starts "
+                      "in; where the last action led is taken instead\n"),
+            std::string::npos)
+      << said;
+  Step(18).next_row = Step(18).next_column = 4;
+  EXPECT_NE(Refusal(), "") << "within an episode";
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class DistillationTask : public Task {
       : config_(config),
         options_(OptionsOf(config_)),
         set_(MakeTaskSet(options_.env)),
-        histories_(ReadHistories(config.data.path, static_cast<int64_t>(set_.tasks.size()), options_.max_transitions)),
+        histories_(ReadHistories(config.data.path, set_.tasks, options_)),
         train_(histories_, set_, options_),
         test_(histories_, set_.test, set_.tasks, options_),
         model_(Scope(declaration_), options_),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <functional>
 
 #include "trainer/base/error.h"
@@ -10,7 +11,6 @@
 #include "trainer/base/text.h"
 #include "trainer/data/hdf5_file.h"
 #include "trainer/data/npy.h"
-#include "trainer/task/algorithm_distillation/dark_room.h"
 
 namespace trainyard::ad {
 namespace {
@@ -23,7 +23,8 @@ struct ArrayField {
   bool is_bool, needed;
   uint8_t Transition::*members[2];
 };
-constexpr std::array<ArrayField, 6> kFields = {{
+enum FieldIndex : size_t { kStates, kActions, kRewards, kNextStates, kDones, kMarkers, kFieldCount };
+constexpr std::array<ArrayField, kFieldCount> kFields = {{
     {"states", 2, kGridSize, false, true, {&Transition::row, &Transition::column}},
     {"actions", 1, kNumActions, false, true, {&Transition::action, nullptr}},
     {"rewards", 1, 2, false, true, {&Transition::reward, nullptr}},
@@ -77,34 +78,102 @@ void RequireShape(const IntArray& array, const ArrayField& field, const std::str
   throw DataError(where + ": shape " + text(array.shape) + ", expected " + text(expected));
 }
 
-// Reads task by task through `read(task, array name)`, which returns nothing for an absent optional array.
-using ReadArray = std::function<IntArray(int64_t task, const ArrayField& field)>;
-using HasArray = std::function<bool(int64_t task, const ArrayField& field)>;
-using NameArray = std::function<std::string(int64_t task, const ArrayField& field)>;
+// How a file or a folder holds the arrays.
+struct Source {
+  std::function<IntArray(int64_t task, const ArrayField& field)> read;
+  std::function<bool(int64_t task, const ArrayField& field)> has;
+  std::function<std::string(int64_t task, const ArrayField& field)> name;
+  std::function<bool(int64_t task)> has_task;
+  uint64_t most = 0;  // transitions of all tasks that there can be
+};
 
-// `most`: transitions of all tasks that there can be.
-Histories Read(int64_t num_tasks, int64_t max_transitions, uint64_t most, const ReadArray& read, const HasArray& has,
-               const NameArray& name) {
-  const IntArray first = read(0, kFields[1]);
+std::string TextOf(Cell cell) { return Format("(%d, %d)", cell.row, cell.column); }
+
+// One task's histories, as the environment has it. Immutable.
+class TaskCheck {
+ public:
+  TaskCheck(const Source& source, int64_t task, const DarkRoom& room, const std::string& env)
+      : source_(source), task_(task), room_(room), env_(env) {}
+
+  // Histories of another environment, or of its tasks in another order, would be learnt without a word, and the
+  // held-out goals be among them. Returns how many reset states were replaced.
+  int64_t RequireSteps(int64_t stream, std::span<Transition> history) const {
+    int64_t replaced = 0;
+    for (size_t t = 0; t < history.size(); ++t) {
+      Transition& step = history[t];
+      const Cell before{step.row, step.column}, after = room_.Step(before, step.action);
+      Cell next{step.next_row, step.next_column};
+      if (step.done && next != after && next == room_.start) {
+        ++replaced;
+        next = after;
+        step.next_row = static_cast<uint8_t>(after.row);
+        step.next_column = static_cast<uint8_t>(after.column);
+      }
+      if (next != after)
+        Fail(kNextStates, t, stream, TextOf(next), TextOf(after),
+             Format("where action %d leads from %s", step.action, TextOf(before).c_str()));
+      const auto reward = static_cast<int>(room_.Reward(after));
+      if (step.reward != reward)
+        Fail(kRewards, t, stream, std::to_string(step.reward), std::to_string(reward),
+             "in " + TextOf(after) + " where the goal is " + TextOf(room_.goal));
+    }
+    return replaced;
+  }
+
+ private:
+  std::string Where(FieldIndex field, size_t step, int64_t stream) const {
+    return source_.name(task_, kFields[field]) +
+           Format(": step %zu of stream %lld", step, static_cast<long long>(stream));
+  }
+  [[noreturn]] void Fail(FieldIndex field, size_t step, int64_t stream, const std::string& found,
+                         const std::string& expected, const std::string& why) const {
+    throw DataError(Where(field, step, stream) + " is " + found + ", expected " + expected + ", " + why +
+                    Format(" in task %lld of task.env %s; are they histories of another environment, or its tasks in "
+                           "another order?",
+                           static_cast<long long>(task_), env_.c_str()));
+  }
+
+  const Source& source_;
+  int64_t task_;
+  const DarkRoom& room_;
+  const std::string& env_;
+};
+
+Histories Read(const Source& source, std::span<const DarkRoom> rooms, const Options& options) {
+  const int64_t num_tasks = std::ssize(rooms);
+  const IntArray first = source.read(0, kFields[kActions]);
   if (first.shape.size() != 2 || first.shape[0] < 2 || first.shape[1] < 1) {
-    throw DataError(name(0, kFields[1]) + ": expected the shape (transitions, streams)");
+    throw DataError(source.name(0, kFields[kActions]) + ": expected the shape (transitions, streams)");
   }
   const int64_t length = first.shape[0], streams = first.shape[1];
-  if (static_cast<uint64_t>(length) > most / static_cast<uint64_t>(streams) / static_cast<uint64_t>(num_tasks))
-    throw DataError(name(0, kFields[1]) +
+  if (static_cast<uint64_t>(length) > source.most / static_cast<uint64_t>(streams) / static_cast<uint64_t>(num_tasks))
+    throw DataError(source.name(0, kFields[kActions]) +
                     Format(": %lld transitions of %lld streams for each of %lld tasks are more than "
                            "the file holds",
                            static_cast<long long>(length), static_cast<long long>(streams),
                            static_cast<long long>(num_tasks)));
-  Histories histories(num_tasks, streams, std::min(length, max_transitions));
+  if (source.has_task(num_tasks))
+    throw DataError(source.name(num_tasks, kFields[kActions]) +
+                    Format(": task.env %s has the tasks 0 to %lld alone; are they histories of another environment?",
+                           options.env.c_str(), static_cast<long long>(num_tasks - 1)));
+  Histories histories(num_tasks, streams, std::min(length, options.max_transitions));
+  int64_t replaced = 0;
   for (int64_t task = 0; task < num_tasks; ++task) {
     for (const ArrayField& field : kFields) {
-      if (!field.needed && !has(task, field)) continue;
-      const IntArray array = read(task, field);
-      RequireShape(array, field, name(task, field), length, streams);
-      Scatter(array, field, name(task, field), task, histories);
+      if (!field.needed && !source.has(task, field)) continue;
+      const IntArray array = source.read(task, field);
+      RequireShape(array, field, source.name(task, field), length, streams);
+      Scatter(array, field, source.name(task, field), task, histories);
     }
+    const TaskCheck check(source, task, rooms[static_cast<size_t>(task)], options.env);
+    for (int64_t stream = 0; stream < streams; ++stream)
+      replaced += check.RequireSteps(stream, histories.at(task, stream));
   }
+  if (replaced > 0)
+    std::fprintf(stderr,
+                 "note: %s and the other tasks': behind %lld episodes stands the state that the next one starts in; "
+                 "where the last action led is taken instead\n",
+                 source.name(0, kFields[kNextStates]).c_str(), static_cast<long long>(replaced));
   return histories;
 }
 
@@ -152,7 +221,7 @@ void WriteNpyFolders(const Histories& histories, const fs::path& directory) {
   }
 }
 
-Histories ReadHistories(const fs::path& path, int64_t num_tasks, int64_t max_transitions) {
+Histories ReadHistories(const fs::path& path, std::span<const DarkRoom> rooms, const Options& options) {
   if (!fs::exists(path)) throw DataError("data.path: " + path.string() + ": no such file or folder");
   const fs::path hdf5 = fs::is_directory(path) ? OnlyHdf5In(path) : path;
   if (!hdf5.empty()) {
@@ -161,21 +230,24 @@ Histories ReadHistories(const fs::path& path, int64_t num_tasks, int64_t max_tra
     // As of one array (Hdf5File::Read): what was never written takes no room in a file, and would in memory.
     constexpr uint64_t kNeverWritten = uint64_t{1} << 24, kBestPacked = 1032;
     return Read(
-        num_tasks, max_transitions, fs::file_size(hdf5) * kBestPacked + kNeverWritten,
-        [&](int64_t task, const ArrayField& field) { return file.Read(in_file(task, field)); },
-        [&](int64_t task, const ArrayField& field) { return file.Has(in_file(task, field)); },
-        [&](int64_t task, const ArrayField& field) { return hdf5.string() + ": " + in_file(task, field); });
+        {.read = [&](int64_t task, const ArrayField& field) { return file.Read(in_file(task, field)); },
+         .has = [&](int64_t task, const ArrayField& field) { return file.Has(in_file(task, field)); },
+         .name = [&](int64_t task, const ArrayField& field) { return hdf5.string() + ": " + in_file(task, field); },
+         .has_task = [&](int64_t task) { return file.Has(std::to_string(task)); },
+         .most = fs::file_size(hdf5) * kBestPacked + kNeverWritten},
+        rooms, options);
   }
   if (!fs::exists(path / FolderName(0)))
     throw DataError("data.path: " + path.string() + ": holds neither an .hdf5 file nor " + FolderName(0));
   auto npy = [&](int64_t task, const ArrayField& field) {
     return path / FolderName(task) / (std::string(field.name) + ".npy");
   };
-  return Read(
-      num_tasks, max_transitions, UINT64_MAX,
-      [&](int64_t task, const ArrayField& field) { return ReadNpy(npy(task, field)); },
-      [&](int64_t task, const ArrayField& field) { return fs::exists(npy(task, field)); },
-      [&](int64_t task, const ArrayField& field) { return npy(task, field).string(); });
+  return Read({.read = [&](int64_t task, const ArrayField& field) { return ReadNpy(npy(task, field)); },
+               .has = [&](int64_t task, const ArrayField& field) { return fs::exists(npy(task, field)); },
+               .name = [&](int64_t task, const ArrayField& field) { return npy(task, field).string(); },
+               .has_task = [&](int64_t task) { return fs::exists(path / FolderName(task)); },
+               .most = UINT64_MAX},
+              rooms, options);
 }
 
 }  // namespace trainyard::ad

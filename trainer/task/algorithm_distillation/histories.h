@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "trainer/task/algorithm_distillation/dark_room.h"
+#include "trainer/task/algorithm_distillation/options.h"
+
 namespace trainyard::ad {
 
-// One step. `next_*` is the state after the action, also at the end of an episode (the original's
-// files hold the reset state there, which an evaluation never shows).
+// One step. `next_*` is the state after the action, also at the end of an episode: an evaluation never shows the reset.
 struct Transition {
   uint8_t row, column, action, reward, next_row, next_column, done, marker;
 };
@@ -48,10 +50,12 @@ class Histories {
 void WriteHdf5(const Histories& histories, const std::filesystem::path& file);
 void WriteNpyFolders(const Histories& histories, const std::filesystem::path& directory);
 
-// `path`: an .hdf5 file, a folder that holds exactly one, or a folder of NPY folders. Histories are
-// cut to `max_transitions`. Throws DataError naming file, array and problem: anything missing,
-// truncated, of unequal shapes, or outside the environment's states and actions.
-Histories ReadHistories(const std::filesystem::path& path, int64_t num_tasks, int64_t max_transitions);
+// `path`: an .hdf5 file, a folder that holds exactly one, or a folder of NPY folders. `rooms`: the environment's tasks,
+// in the files' order. Histories are cut to options.max_transitions. Throws DataError naming file, array and problem:
+// anything missing, truncated, of unequal shapes, or outside the environment's states and actions; more tasks than
+// rooms; a step that leads elsewhere than its room does, or has another reward. The original guide's files hold the
+// reset state behind an episode's last step: it is replaced, and a note says so.
+Histories ReadHistories(const std::filesystem::path& path, std::span<const DarkRoom> rooms, const Options& options);
 
 }  // namespace trainyard::ad
 

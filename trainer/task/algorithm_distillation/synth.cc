@@ -103,6 +103,8 @@ class HistorySynthesis : public Synthesis {
     t.Int("--threads", o_.threads, 0, FieldClass::kFree, "0 is one per processor", 1024);
   }
 
+  std::string settings() const override { return o_.env == Options().env ? "" : "task.env: " + o_.env; }
+
   void Write(const fs::path& out) override {
     RequireWritableDirectory(out, "--out");
     const Size size = kSizes.at(o_.size);
