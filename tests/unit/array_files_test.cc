@@ -253,5 +253,20 @@ TEST_F(HistoriesTest, AResetIsNoNextState) {
   EXPECT_NE(Refusal(), "") << "within an episode";
 }
 
+TEST_F(HistoriesTest, RegionsAreThoseOfCompressedMode) {
+  ad::Options compressed;
+  compressed.mode = "compressed";
+  EXPECT_EQ(Refusal(compressed), "");
+  const std::string why =
+      ": task.mode compressed is of regions of 80 steps, of which the first has 1, the last 2 and every other 0";
+  Step(80).marker = 0;
+  EXPECT_EQ(Refusal(compressed), "0/compress_markers: step 80 of stream 0 is 0, expected 1" + why);
+  EXPECT_EQ(Refusal(), "") << "nobody reads them";
+  Step(39).marker = 2;
+  EXPECT_EQ(Refusal(compressed), "0/compress_markers: step 39 of stream 0 is 2, expected 0" + why) << "of 40";
+  compressed.max_transitions = 79;
+  EXPECT_EQ(Refusal(compressed), "") << "a part of a region";
+}
+
 }  // namespace
 }  // namespace trainyard

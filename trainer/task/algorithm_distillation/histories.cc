@@ -11,6 +11,7 @@
 #include "trainer/base/text.h"
 #include "trainer/data/hdf5_file.h"
 #include "trainer/data/npy.h"
+#include "trainer/task/algorithm_distillation/sources.h"
 
 namespace trainyard::ad {
 namespace {
@@ -120,6 +121,18 @@ class TaskCheck {
     return replaced;
   }
 
+  // Of whole regions: nobody is trained on a part of one.
+  void RequireMarkers(int64_t stream, std::span<const Transition> history) const {
+    for (size_t t = 0; t < history.size() / kRolloutSteps * kRolloutSteps; ++t) {
+      const int marker = history[t].marker, expected = MarkerAt(static_cast<int64_t>(t));
+      if (marker == expected) continue;
+      throw DataError(Where(kMarkers, t, stream) +
+                      Format(" is %d, expected %d: task.mode compressed is of regions of %d steps, of which the first "
+                             "has 1, the last 2 and every other 0",
+                             marker, expected, kRolloutSteps));
+    }
+  }
+
  private:
   std::string Where(FieldIndex field, size_t step, int64_t stream) const {
     return source_.name(task_, kFields[field]) +
@@ -159,15 +172,19 @@ Histories Read(const Source& source, std::span<const DarkRoom> rooms, const Opti
   Histories histories(num_tasks, streams, std::min(length, options.max_transitions));
   int64_t replaced = 0;
   for (int64_t task = 0; task < num_tasks; ++task) {
+    bool marked = false;
     for (const ArrayField& field : kFields) {
       if (!field.needed && !source.has(task, field)) continue;
       const IntArray array = source.read(task, field);
       RequireShape(array, field, source.name(task, field), length, streams);
       Scatter(array, field, source.name(task, field), task, histories);
+      marked = marked || &field == &kFields[kMarkers];
     }
     const TaskCheck check(source, task, rooms[static_cast<size_t>(task)], options.env);
-    for (int64_t stream = 0; stream < streams; ++stream)
+    for (int64_t stream = 0; stream < streams; ++stream) {
       replaced += check.RequireSteps(stream, histories.at(task, stream));
+      if (marked && options.mode == "compressed") check.RequireMarkers(stream, histories.at(task, stream));
+    }
   }
   if (replaced > 0)
     std::fprintf(stderr,

@@ -53,8 +53,9 @@ void WriteNpyFolders(const Histories& histories, const std::filesystem::path& di
 // `path`: an .hdf5 file, a folder that holds exactly one, or a folder of NPY folders. `rooms`: the environment's tasks,
 // in the files' order. Histories are cut to options.max_transitions. Throws DataError naming file, array and problem:
 // anything missing, truncated, of unequal shapes, or outside the environment's states and actions; more tasks than
-// rooms; a step that leads elsewhere than its room does, or has another reward. The original guide's files hold the
-// reset state behind an episode's last step: it is replaced, and a note says so.
+// rooms; a step that leads elsewhere than its room does, or has another reward; in compressed mode, markers of other
+// regions than the model is trained on. The original guide's files hold the reset state behind an episode's last step:
+// it is replaced, and a note says so.
 Histories ReadHistories(const std::filesystem::path& path, std::span<const DarkRoom> rooms, const Options& options);
 
 }  // namespace trainyard::ad

@@ -14,6 +14,12 @@ namespace trainyard::ad {
 // Steps between two updates of a learner; the regions of compressed mode.
 constexpr int kRolloutSteps = 80;
 
+// What marks step t: 1 the first, 2 the last of each kRolloutSteps.
+constexpr uint8_t MarkerAt(int64_t t) {
+  if (t % kRolloutSteps == 0) return 1;
+  return t % kRolloutSteps == kRolloutSteps - 1 ? 2 : 0;
+}
+
 // Told how many steps have been played, in every stream, since it was told last.
 using StepsPlayed = std::function<void(int64_t)>;
 

@@ -8,11 +8,6 @@
 namespace trainyard::ad {
 namespace {
 
-uint8_t Marker(int64_t t) {
-  if (t % kRolloutSteps == 0) return 1;
-  return t % kRolloutSteps == kRolloutSteps - 1 ? 2 : 0;
-}
-
 Transition Record(const DarkRoom& room, Cell state, int action, int64_t t) {
   const Cell after = room.Step(state, action);
   return {static_cast<uint8_t>(state.row),
@@ -22,7 +17,7 @@ Transition Record(const DarkRoom& room, Cell state, int action, int64_t t) {
           static_cast<uint8_t>(after.row),
           static_cast<uint8_t>(after.column),
           static_cast<uint8_t>(t % kHorizon == kHorizon - 1),
-          Marker(t)};
+          MarkerAt(t)};
 }
 
 Cell Next(const DarkRoom& room, const Transition& step) {
