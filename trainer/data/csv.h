@@ -35,6 +35,7 @@ class Csv {
   // The first of these names that there is: formats that grew have several. Throws like Column.
   size_t AnyColumn(std::initializer_list<std::string_view> names) const;
 
+  int64_t line(int64_t row) const { return lines_[static_cast<size_t>(row)]; }
   const std::string& Text(int64_t row, size_t column) const;
   // A finite number in plain or scientific notation, white space around it. Throws DataError naming file, line, column,
   // the text and what is expected.

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <map>
 #include <set>
 
+#include "common/text.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/base/hash.h"
@@ -60,6 +63,9 @@ Cohort::Cohort(const fs::path& path, const CohortColumns& columns)
       name_(csv_.Find("case_num")) {
   ReadFeatureColumns(columns);
   for (int64_t row = 0; row < csv_.rows(); ++row) ReadRow(row, columns);
+  RequireFoldsApart();
+  WarnOfRepeats("train", train_);
+  WarnOfRepeats("val", val_);
   RequirePairs(table_, "train", train_);
   RequirePairs(table_, "val", val_);
 }
@@ -105,6 +111,43 @@ void Cohort::ReadRow(int64_t row, const CohortColumns&) {
     subject.features.push_back(static_cast<float>(value));
   }
   (train ? train_ : val_).push_back(std::move(subject));
+}
+
+// Who is learnt and then measured would say how well a model remembers.
+void Cohort::RequireFoldsApart() const {
+  std::map<std::string, int64_t> names, images;  // rows of the training fold
+  for (const Subject& subject : train_) {
+    if (name_ && !subject.name.empty()) names.emplace(subject.name, subject.row);
+    images.emplace(subject.image.lexically_normal(), subject.row);
+  }
+  for (const Subject& subject : val_) {
+    const auto refuse = [&](size_t column, const std::map<std::string, int64_t>& rows, const std::string& what) {
+      const auto other = rows.find(what);
+      if (other == rows.end()) return;
+      csv_.Fail(subject.row, column,
+                Format("\"%s\" is of the fold val, and in line %lld of the fold train; expected each subject in one of "
+                       "them",
+                       Shorten(csv_.Text(subject.row, column), 60).c_str(),
+                       static_cast<long long>(csv_.line(other->second))));
+    };
+    if (name_) refuse(*name_, names, subject.name);
+    refuse(image_, images, subject.image.lexically_normal());
+  }
+}
+
+void Cohort::WarnOfRepeats(const char* fold, const std::vector<Subject>& subjects) const {
+  std::map<std::string, int64_t> rows;
+  int64_t repeats = 0;
+  std::string first;
+  for (const Subject& subject : subjects) {
+    const auto [at, added] = rows.try_emplace(subject.image.lexically_normal(), subject.row);
+    if (added || repeats++ > 0) continue;
+    first = Format("lines %lld and %lld are of one file, %s", static_cast<long long>(csv_.line(at->second)),
+                   static_cast<long long>(csv_.line(subject.row)), Shorten(csv_.Text(subject.row, image_), 60).c_str());
+  }
+  if (repeats > 0)
+    std::fprintf(stderr, "warning: %s: fold %s: %lld of %zu subjects have a volume that another has as well: %s\n",
+                 table_.c_str(), fold, static_cast<long long>(repeats), subjects.size(), first.c_str());
 }
 
 Scaling Cohort::FitScaling() const {

@@ -41,8 +41,9 @@ class Cohort {
   // `path`: a table (CSV, gzipped or not), or a folder with one named dataset.csv. Files of volumes are relative to the
   // table's folder. Throws DataError naming file, line and column: a column that is not there, a fold other than train
   // and val, a time that is no positive number, an event other than 0 and 1, a file that is not there, a feature that
-  // is no number; another number of features than said; a fold without subjects, or without a pair of them whose order
-  // is known, so that nothing could be learnt or measured.
+  // is no number; another number of features than said; a name or a file in both folds; a fold without subjects, or
+  // without a pair of them whose order is known, so that nothing could be learnt or measured. Warns of a file that is
+  // twice in one fold.
   Cohort(const std::filesystem::path& path, const CohortColumns& columns);
 
   const std::vector<Subject>& train() const { return train_; }
@@ -63,6 +64,8 @@ class Cohort {
  private:
   void ReadFeatureColumns(const CohortColumns& columns);
   void ReadRow(int64_t row, const CohortColumns& columns);
+  void RequireFoldsApart() const;
+  void WarnOfRepeats(const char* fold, const std::vector<Subject>& subjects) const;
 
   std::filesystem::path table_;
   Csv csv_;
