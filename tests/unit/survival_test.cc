@@ -199,6 +199,28 @@ TEST(EventOrder, AWindowHasDrawsOfItsOwn) {
   }
 }
 
+// Who comes three times in an epoch is turned and flipped in three ways.
+TEST(EventOrder, EachReadingOfARepeatedSubjectHasDrawsOfItsOwn) {
+  std::vector<uint8_t> events(60, 0);
+  for (size_t i = 0; i < events.size(); i += 10) events[i] = 1;  // 6 of 60, for 30 of an epoch's places
+  constexpr int64_t kPlain = 2;
+  const auto order = std::make_shared<EventOrder>(events, 0.5, kPlain, Window{60, 0}, 7);
+  const SampleStream stream(order, 7, EpochEnd::kCarry, 12);
+  const SampleStream plain(std::make_shared<PermutedOrder>(60, 7), 7, EpochEnd::kCarry, 12);
+  std::set<uint64_t> keys;
+  for (int64_t at = 0; at < 6 * 60; ++at) {
+    const SampleKey key = stream.At(at);
+    keys.insert(key.key);
+    EXPECT_EQ(key.key, stream.At(at).key);
+    if (at < kPlain * 60) {
+      EXPECT_EQ(key.key, plain.At(at).key) << "as without a fraction";
+    }
+  }
+  EXPECT_EQ(keys.size(), 6 * 60u);
+  EXPECT_EQ(plain.At(0).key, HashKey(7, NameKey("sample"), HashKey(0, static_cast<uint64_t>(plain.At(0).id))))
+      << "the rule of runs that were begun before";
+}
+
 TEST(EventOrder, AWindowOfOneKindIsRefused) {
   std::vector<uint8_t> events(60, 0);
   events[7] = 1;

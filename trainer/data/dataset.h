@@ -15,8 +15,8 @@ struct SampleKey {
   int64_t id = 0;        // [0, Dataset::size)
   int64_t epoch = 0;     // the pass over the data that it belongs to
   int64_t position = 0;  // in the epoch
-  // What random transforms draw from: a pure function of (run.seed, epoch, id), so that they depend on neither world
-  // size, threads nor restarts.
+  // What random transforms draw from: a pure function of (run.seed, epoch, id), and of the position in an epoch that
+  // repeats samples, so that they depend on neither world size, threads nor restarts.
   uint64_t key = 0;
   int64_t stage = 0;  // of the job's stages (task/stage.h): the one whose step it is read for
 };
@@ -65,6 +65,8 @@ class Order {
   virtual int64_t replaced() const { return 0; }
   // REQUIRES: 0 <= position < items().
   virtual int64_t ItemAt(int64_t epoch, int64_t position) const = 0;
+  // Whether an epoch may hold a sample more than once: each reading of it then has random draws of its own.
+  virtual bool repeats(int64_t) const { return false; }
 };
 
 }  // namespace trainyard

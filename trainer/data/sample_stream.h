@@ -81,8 +81,9 @@ class SampleStream {
   SampleKey At(int64_t position) const {
     const int64_t epoch = position / epoch_size_, at = position % epoch_size_;
     const int64_t id = order_->ItemAt(epoch, at);
-    return {id, epoch, at,
-            HashKey(seed_, NameKey("sample"), HashKey(static_cast<uint64_t>(epoch), static_cast<uint64_t>(id))), 0};
+    uint64_t reading = HashKey(static_cast<uint64_t>(epoch), static_cast<uint64_t>(id));
+    if (order_->repeats(epoch)) reading = HashKey(reading, static_cast<uint64_t>(at));
+    return {id, epoch, at, HashKey(seed_, NameKey("sample"), reading), 0};
   }
 
  private:

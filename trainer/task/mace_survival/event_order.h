@@ -28,6 +28,7 @@ class EventOrder : public Order {
   int64_t items() const override { return plain_->items(); }
   int64_t replaced() const override { return plain_->replaced(); }
   int64_t ItemAt(int64_t epoch, int64_t position) const override;
+  bool repeats(int64_t epoch) const override { return epoch >= plain_epochs_; }
 
  private:
   // Subjects, by whether they have an event.
