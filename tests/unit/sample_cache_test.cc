@@ -28,6 +28,16 @@ TEST(SampleCache, AnEmptyWindowSaysWhichFieldAndHowMuch) {
             "epoch");
 }
 
+// MONAI refuses a rate of 0 as well.
+TEST(SampleCache, AWindowThatNeverMovesIsRefused) {
+  EXPECT_EQ(Refusal({.rate = 0.5, .replace = 0}),
+            "data.cache.replace: 0 leaves the same 10 of 20 samples in every epoch, and the others are never trained "
+            "on; expected more than 0, or a window of all samples");
+  EXPECT_TRUE(Refusal({.replace = 0, .bytes = 1000}).starts_with("data.cache.replace: 0 leaves the same 10 of 20"));
+  EXPECT_EQ(WindowOf({.replace = 0}, 20, 100), (Window{20, 0})) << "all of them";
+  EXPECT_EQ(WindowOf({.rate = 0.5, .replace = 1e-9}, 20, 100), (Window{10, 1})) << "rounded up";
+}
+
 TEST(SampleCache, TheRanksOfANodeShareAFolderOfTheRunAndThePreparation) {
   Config config;
   config.run.dir = "/runs/a";

@@ -12,8 +12,14 @@ namespace trainyard {
 
 Window WindowOf(const CacheConfig& cache, int64_t length, int64_t item_bytes) {
   const Window window = ResolveWindow(length, cache.rate, cache.replace, cache.bytes, item_bytes);
-  if (window.items > 0) return window;
   const auto samples = static_cast<long long>(length);
+  // Nobody would ever hear of the samples outside.
+  if (window.items > 0 && window.items < length && window.replace == 0)
+    throw ConfigError(
+        Format("data.cache.replace: %g leaves the same %lld of %lld samples in every epoch, and the others are never "
+               "trained on; expected more than 0, or a window of all samples",
+               cache.replace, static_cast<long long>(window.items), samples));
+  if (window.items > 0) return window;
   if (ResolveWindow(length, cache.rate, cache.replace).items == 0)
     throw ConfigError(Format("data.cache.rate: %g of %lld samples is none; expected at least %.3g", cache.rate, samples,
                              1.0 / static_cast<double>(length)));

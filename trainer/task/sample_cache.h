@@ -13,7 +13,8 @@ namespace trainyard {
 
 // The window of `length` samples that take `item_bytes` each when they are prepared. A pure function of the
 // configuration and the data: the same on every rank and machine, and after each restart.
-// Throws ConfigError naming field, value and what is allowed where it would be empty.
+// Throws ConfigError naming field, value and what is allowed where it would be empty, or would hold some of the samples
+// and never others.
 Window WindowOf(const CacheConfig& cache, int64_t length, int64_t item_bytes);
 
 // With the window above. The folder is one of this run and of `preparation` (Transforms::description, and whatever else
