@@ -371,13 +371,21 @@ TEST(Augmentation, ScalesAttenuationInEveryWindow) {
   PatientTensors patient;
   patient.volume = at::full({1, 2, 2, 2}, 2 * (hu - map.hu_low) / (map.hu_high - map.hu_low) - 1);
   patient.xrays = at::full({2, 1, 2, 2}, of_image);
+  patient.volume[0][0].fill_(-1);  // air of -1000 HU, and bone of 1000: both are beyond the window after it as well
+  patient.volume[0][1][1].fill_(0.9999999f);
+  patient.previous = patient.volume;
   int brightened = 0;
   for (uint64_t key = 0; key < 40; ++key) {
     const PatientTensors changed = Augmented(patient, map, key);
     const double factor = (changed.xrays.mean().item<double>() + 1) / (of_image + 1);
-    const double now = (changed.volume.mean().item<double>() + 1) / 2 * (map.hu_high - map.hu_low) + map.hu_low;
+    const double soft = changed.volume[0][1][0].mean().item<double>();
+    const double now = (soft + 1) / 2 * (map.hu_high - map.hu_low) + map.hu_low;
     EXPECT_NEAR(now, std::clamp((hu + 1000) * factor - 1000, map.hu_low, map.hu_high), 1e-3) << key;  // float32
     brightened += std::abs(factor - 1) > 1e-4;
+    for (const at::Tensor& x : {changed.volume, changed.previous}) {
+      EXPECT_TRUE(x[0][0].eq(-1).all().item<bool>()) << key;
+      EXPECT_TRUE(x[0][1][1].gt(0.99999).all().item<bool>()) << key;
+    }
   }
   EXPECT_NEAR(brightened, 20, 16);
 }

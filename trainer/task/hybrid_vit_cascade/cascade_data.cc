@@ -9,6 +9,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_trilinear3d.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -111,8 +112,12 @@ PatientTensors Augmented(const PatientTensors& patient, const IntensityMap& map,
     const auto scaled = [&](const at::Tensor& x, double above) {
       return ((x + (1 + above)) * factor - (1 + above)).clamp_(-1, 1);
     };
-    changed.volume = scaled(changed.volume, air);
-    if (changed.previous.defined()) changed.previous = scaled(changed.previous, air);
+    // What is at an end of the window may lie far beyond it, as air and bone do beyond one of soft tissue. By how much
+    // is not kept: it stays there, where its true value would in nearly every case.
+    constexpr double kWithin = 1 - 1e-5;  // ends are rounded, and were resized
+    const auto scaled_volume = [&](const at::Tensor& x) { return at::where(x.abs() < kWithin, scaled(x, air), x); };
+    changed.volume = scaled_volume(changed.volume);
+    if (changed.previous.defined()) changed.previous = scaled_volume(changed.previous);
     changed.xrays = scaled(changed.xrays, 0);
   }
   return changed;
