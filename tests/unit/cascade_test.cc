@@ -9,6 +9,7 @@
 #include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_data.h"
+#include "trainer/task/hybrid_vit_cascade/cascade_evaluation.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_model.h"
 #include "trainer/task/hybrid_vit_cascade/diffusion.h"
 #include "trainer/task/hybrid_vit_cascade/image_metrics.h"
@@ -370,10 +371,10 @@ TEST(Augmentation, ScalesAttenuationInEveryWindow) {
   const double hu = 40, of_image = -0.4;
   PatientTensors patient;
   patient.volume = at::full({1, 2, 2, 2}, 2 * (hu - map.hu_low) / (map.hu_high - map.hu_low) - 1);
-  patient.xrays = at::full({2, 1, 2, 2}, of_image);
   patient.volume[0][0].fill_(-1);  // air of -1000 HU, and bone of 1000: both are beyond the window after it as well
   patient.volume[0][1][1].fill_(0.9999999f);
   patient.previous = patient.volume;
+  patient.xrays = at::full({2, 1, 2, 2}, of_image);
   int brightened = 0;
   for (uint64_t key = 0; key < 40; ++key) {
     const PatientTensors changed = Augmented(patient, map, key);
@@ -381,13 +382,35 @@ TEST(Augmentation, ScalesAttenuationInEveryWindow) {
     const double soft = changed.volume[0][1][0].mean().item<double>();
     const double now = (soft + 1) / 2 * (map.hu_high - map.hu_low) + map.hu_low;
     EXPECT_NEAR(now, std::clamp((hu + 1000) * factor - 1000, map.hu_low, map.hu_high), 1e-3) << key;  // float32
-    brightened += std::abs(factor - 1) > 1e-4;
     for (const at::Tensor& x : {changed.volume, changed.previous}) {
       EXPECT_TRUE(x[0][0].eq(-1).all().item<bool>()) << key;
       EXPECT_TRUE(x[0][1][1].gt(0.99999).all().item<bool>()) << key;
     }
+    brightened += std::abs(factor - 1) > 1e-4;
   }
   EXPECT_NEAR(brightened, 20, 16);
+}
+
+// ---- Pictures -----------------------------------------------------------------------------------
+
+TEST(MiddlePlanes, AreCutToACellEach) {
+  for (const int64_t size : {8, 96, 97, 200, 256, 512}) {
+    // A voxel says where it is: nothing is the same along any axis.
+    const at::Tensor at_axis = at::arange(size, at::kFloat) / static_cast<double>(size) - 0.5;
+    const at::Tensor volume =
+        (at_axis.view({-1, 1, 1}) + at_axis.view({1, -1, 1}) / 2 + at_axis.view({1, 1, -1}) / 4).unsqueeze(0);
+    const at::Tensor picture = MiddlePlanes(volume);
+    const int64_t cell = CellOf(size), step = size / 96 + (size % 96 != 0), middle = size / 2;
+    EXPECT_LE(cell, 96);
+    ASSERT_EQ(picture.sizes(), (std::vector<int64_t>{cell, 3 * cell})) << size;
+    const auto value = [&](int64_t d, int64_t h, int64_t w) { return (volume[0][d][h][w].item<float>() + 1) / 2; };
+    for (const auto& [row, column] : {std::pair(int64_t{0}, cell - 1), std::pair(cell - 1, int64_t{2})}) {
+      const int64_t r = row * step, c = column * step;
+      EXPECT_FLOAT_EQ(picture[row][column].item<float>(), value(middle, r, c)) << size;
+      EXPECT_FLOAT_EQ(picture[row][cell + column].item<float>(), value(r, middle, c)) << size;
+      EXPECT_FLOAT_EQ(picture[row][2 * cell + column].item<float>(), value(c, r, middle)) << size;
+    }
+  }
 }
 
 }  // namespace

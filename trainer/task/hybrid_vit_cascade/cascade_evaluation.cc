@@ -57,14 +57,8 @@ at::Tensor ScaledMean(const at::Tensor& mean, const PatientTensors& patient, con
   return ((mean + 1) * (of_patient / of_mean) - 1).clamp(-1, 1);
 }
 
-// Slices through the middle, one plane of each kind side by side.  x: (1, S, S, S) -> (cell, 3 cell)
-at::Tensor Slices(const at::Tensor& x) {
-  const at::Tensor v = ToUnit(x.squeeze(0));
-  const int64_t S = v.size(0), step = (S + kLargestCell - 1) / kLargestCell;
-  at::Tensor planes = at::cat({v.select(0, S / 2), v.select(1, S / 2), v.select(2, S / 2).t()}, 1);
-  if (step > 1) planes = planes.slice(0, 0, S, step).slice(1, 0, 3 * S, step);
-  return planes.contiguous();
-}
+// A picture shows every so-manyeth voxel of a volume of this size.
+int64_t StepOf(int64_t size) { return (size + kLargestCell - 1) / kLargestCell; }
 
 class CascadeEvaluation : public Evaluation {
  public:
@@ -78,9 +72,8 @@ class CascadeEvaluation : public Evaluation {
     sampled_ = setup.thorough ? std::ssize(val_) : watched_;
     pictures_ = std::min(kPictures, sampled_);
     const int64_t S = setup.model.stages()[setup.stage].shape().size;
-    const int64_t cell = (S + (S + kLargestCell - 1) / kLargestCell - 1) / ((S + kLargestCell - 1) / kLargestCell);
-    rows_ = cell;
-    columns_ = 3 * cell * (setup.stage > 0 ? 3 : 2);
+    rows_ = CellOf(S);
+    columns_ = 3 * rows_ * (setup.stage > 0 ? 3 : 2);
     slots_.assign(static_cast<size_t>(items()) * kSlots + static_cast<size_t>(pictures_ * rows_ * columns_), 0);
   }
 
@@ -226,8 +219,8 @@ class CascadeEvaluation : public Evaluation {
 
   // One row of pictures: the truth, what was sampled, and what the stage before gave.
   void Draw(int64_t row, const at::Tensor& truth, const at::Tensor& sampled, const at::Tensor& previous) {
-    std::vector<at::Tensor> cells = {Slices(truth), Slices(sampled)};
-    if (previous.defined()) cells.push_back(Slices(previous.squeeze(0)));
+    std::vector<at::Tensor> cells = {MiddlePlanes(truth), MiddlePlanes(sampled)};
+    if (previous.defined()) cells.push_back(MiddlePlanes(previous.squeeze(0)));
     const at::Tensor pixels = at::cat(cells, 1).contiguous();
     std::copy_n(pixels.data_ptr<float>(), pixels.numel(),
                 slots_.begin() + items() * static_cast<int64_t>(kSlots) + row * rows_ * columns_);
@@ -291,6 +284,16 @@ class CascadeEvaluation : public Evaluation {
 };
 
 }  // namespace
+
+int64_t CellOf(int64_t size) { return (size + StepOf(size) - 1) / StepOf(size); }
+
+at::Tensor MiddlePlanes(const at::Tensor& volume) {
+  const at::Tensor v = ToUnit(volume.squeeze(0));
+  const int64_t middle = v.size(0) / 2, step = StepOf(v.size(0));
+  std::vector<at::Tensor> planes = {v.select(0, middle), v.select(1, middle), v.select(2, middle).t()};
+  for (at::Tensor& plane : planes) plane = plane.slice(0, 0, {}, step).slice(1, 0, {}, step);
+  return at::cat(planes, 1);
+}
 
 int64_t MeanVolumes::count() const { return std::min(kMostPatients, std::ssize(patients_.split().train)); }
 

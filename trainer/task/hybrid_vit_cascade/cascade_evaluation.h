@@ -49,6 +49,11 @@ struct EvaluationSetup {
   int rank = 0, world = 1;
 };
 
+// A volume (1, S, S, S) in pictures: its three middle planes side by side, (cell, 3 cell) of [0, 1], each of every
+// so-manyeth voxel where S is large.
+at::Tensor MiddlePlanes(const at::Tensor& volume);
+int64_t CellOf(int64_t size);
+
 // `setup`'s references must outlive it.
 std::unique_ptr<Evaluation> MakeCascadeEvaluation(const EvaluationSetup& setup);
 
