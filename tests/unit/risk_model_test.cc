@@ -51,7 +51,7 @@ TEST(RiskModel, HasMonaisParameters) {
 
 // Runs `body` on every rank, each with a model and an engine of its own.
 void RunWorld(int size, const std::function<void(int, const RiskModel&, Engine&)>& body,
-              ZeroStage stage = ZeroStage::kDdp, bool recompute = false) {
+              ZeroStage stage = ZeroStage::kDdp, bool recompute = false, Precision precision = Precision::kFp32) {
   auto communicators = MakeInProcessWorld(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -60,7 +60,7 @@ void RunWorld(int size, const std::function<void(int, const RiskModel&, Engine&)
       const RiskModel model{Scope(declaration), Small()};
       const auto engine = MakeEngine(declaration,
                                      {.stage = stage,
-                                      .precision = Precision::kFp32,
+                                      .precision = precision,
                                       .bucket_bytes = 4096,
                                       .micro_batch = kBatch,
                                       .recompute = recompute,
@@ -133,6 +133,28 @@ Values StepOf(int world, bool local = false, ZeroStage stage = ZeroStage::kDdp, 
       },
       stage, recompute);
   return values;
+}
+
+// Of 24 log-risks that are rounded to bf16 some would be tied, and Cox and the concordance know nothing but their
+// order.
+TEST(RiskModel, LogRisksAreFloat32OfBfloat16Weights) {
+  RunWorld(
+      1,
+      [](int, const RiskModel& model, Engine& engine) {
+        const at::Tensor facts = Facts();
+        GlobalBatch batch{facts.select(1, GatheredRow::kPresent - 1), at::zeros({}, at::kFloat)};
+        engine.BeginStep(1);
+        const Pass pass = Pass::Training(engine, 1);
+        const at::Tensor risk = model.Forward(pass, Volumes(), batch).risk;
+        EXPECT_EQ(risk.scalar_type(), at::kFloat);
+        EXPECT_GT(risk.ne(risk.to(at::kBFloat16).to(at::kFloat)).sum().item<int64_t>(), kBatch / 2);
+        const at::Tensor rows = model.Gather(pass, at::cat({risk.unsqueeze(1), facts}, 1));
+        const GatheredLoss loss = GlobalCoxLoss(rows, facts.select(1, GatheredRow::kPlace - 1));
+        engine.Backward(loss.sum / 3 + batch.nothing, true);
+        engine.Finish();
+        engine.Update({.lr = 0, .clip = 0, .update = 1, .finite = true, .before = {}});
+      },
+      ZeroStage::kDdp, false, Precision::kBf16);
 }
 
 // The largest difference of any element, over the largest element of any gradient.

@@ -3,6 +3,8 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
 
+#include "trainer/model/product.h"
+
 namespace trainyard::mace {
 namespace {
 
@@ -12,6 +14,12 @@ const LinearOptions kHead{
 
 at::Tensor Copy(const std::vector<float>& values) {
   return at::from_blob(const_cast<float*>(values.data()), {std::ssize(values)}, at::kFloat).clone();
+}
+
+// In float32 whatever the weights are: of neighbouring log-risks that are rounded to bf16 hundreds become one, and
+// Cox's order and the concordance are of nothing but such neighbours.
+at::Tensor InFloat(const Pass& pass, const Linear& head, const at::Tensor& x) {
+  return Product(x, pass[head.weight].to(at::kFloat), pass[*head.bias].to(at::kFloat));
 }
 
 }  // namespace
@@ -34,8 +42,8 @@ RiskModel::RiskModel(const Scope& s, const Options& options)
 Predictions RiskModel::Forward(const Pass& pass, const at::Tensor& volumes, GlobalBatch& batch) const {
   const at::Tensor pooled = body_(pass, volumes, batch);
   const auto heads = [=, this](at::TensorList in) {
-    const at::Tensor x = dropout_(pass, in[0]).to(risk_.ComputeType(pass)), risk = risk_(pass, x);
-    return (features_ ? at::cat({risk, (*features_)(pass, x)}, 1) : risk).to(at::kFloat);
+    const at::Tensor x = dropout_(pass, in[0]), risk = InFloat(pass, risk_, x);
+    return features_ ? at::cat({risk, InFloat(pass, *features_, x)}, 1) : risk;
   };
   const at::Tensor all = pass.Unit(heads_.unit(), heads, {pooled});
   return {all.select(1, 0), features_ ? all.narrow(1, 1, all.size(1) - 1) : at::Tensor()};
