@@ -56,6 +56,11 @@ class ResumeTest : public testing::Test {
 
   // What each rank of a world has taken over.
   std::vector<Resume> TakeOverBy(int world, int64_t attempt) {
+    return TakeOverBy(std::vector<Config>(static_cast<size_t>(world), config_), attempt);
+  }
+  // The same of ranks that have these configurations.
+  std::vector<Resume> TakeOverBy(const std::vector<Config>& configs, int64_t attempt) {
+    const auto world = static_cast<int>(configs.size());
     const auto store = std::make_shared<MemoryStore>();
     std::vector<Resume> taken(static_cast<size_t>(world));
     std::vector<std::thread> ranks;
@@ -69,7 +74,7 @@ class ResumeTest : public testing::Test {
         session.fingerprint = kFingerprint;
         session.store = store;
         try {
-          taken[static_cast<size_t>(rank)] = TakeOver(config_, session);
+          taken[static_cast<size_t>(rank)] = TakeOver(configs[static_cast<size_t>(rank)], session);
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
         }
@@ -102,6 +107,23 @@ TEST_F(ResumeTest, EachRankVerifiesItsShareOfTheFiles) {
     const std::vector<std::string> all = taken[0].source->FileNames();
     EXPECT_EQ(verified, std::multiset<std::string>(all.begin(), all.end())) << world << " ranks";
   }
+}
+
+// A node may have mounted the volume elsewhere: rank 0's path to a step is none of its own.
+TEST_F(ResumeTest, ARankLooksForStepsInItsOwnDirectory) {
+  Save(5, 2, 1, 0);
+  const fs::path elsewhere = directory_ / "elsewhere";
+  fs::create_directory_symlink(checkpoints_, elsewhere);
+  std::vector<Config> configs(2, config_);
+  configs[1].checkpoint.dir = elsewhere;
+  const std::vector<Resume> taken = TakeOverBy(configs, 2);
+  for (const Resume& resume : taken) {
+    EXPECT_EQ(resume.step, 5);
+    EXPECT_TRUE(resume.shared);
+    ASSERT_TRUE(resume.source);
+  }
+  EXPECT_EQ(taken[0].source->path, checkpoints_ / "step-00000005");
+  EXPECT_EQ(taken[1].source->path, elsewhere / "step-00000005");
 }
 
 // Whichever rank finds the damage, all go on from the step before.

@@ -257,12 +257,14 @@ class Chooser {
     return std::all_of(answers.begin(), answers.end(), [](const Json& sees) { return sees == true; });
   }
 
+  // Each rank looks for a step in its own checkpoint.dir, which may be another path to the same directory.
   void VerifyTogether(OpenCheckpoint& checkpoint) {
     RequireGoodState(checkpoint, config_);
     if (!result_.shared) return VerifyFiles(checkpoint, checkpoint.FileNames(), rounds_.tick());
-    const std::vector<Json> problems =
-        rounds_.Ask({{"verify", checkpoint.path.string()}}, [&] { return VerifyPart(checkpoint, rounds_); });
-    RequireNoProblem(problems);
+    const bool here = checkpoint.path == directory_ / checkpoint.path.filename();
+    const Json what =
+        here ? Json{{"verify", checkpoint.path.filename().string()}} : Json{{"verify_named", checkpoint.path.string()}};
+    RequireNoProblem(rounds_.Ask(what, [&] { return VerifyPart(checkpoint, rounds_); }));
   }
 
   Choice Choose(bool holds) {
@@ -380,9 +382,10 @@ Resume TakeOver(const Config& config, Session& session) {
       continue;
     }
     source.reset();
-    const Json unopened = ProblemOf([&] {
-      source = std::make_shared<OpenCheckpoint>(OpenCheckpoint::Open(question["verify"].get<std::string>()));
-    });
+    const bool named = question.contains("verify_named");
+    const fs::path path = named ? fs::path(question["verify_named"].get<std::string>())
+                                : fs::path(config.checkpoint.dir) / question["verify"].get<std::string>();
+    const Json unopened = ProblemOf([&] { source = std::make_shared<OpenCheckpoint>(OpenCheckpoint::Open(path)); });
     rounds.Reply(source ? VerifyPart(*source, rounds) : unopened);
   }
 }
