@@ -56,6 +56,14 @@ def test_early_stop_ends_with_0_and_a_final_checkpoint(job):
                             optim={"lr": 1e-9})
     good(result)
     assert len(harness.records(directory / "record.jsonl")) == 8
+    # With more patience it goes on, and counts on; what it waits for no more ends it no more.
+    result, directory = job("early", train={"steps": 40, "eval_every": 2, "early_stop": {"metric": "test/loss_action", "patience": 5, "min_delta": 0.1}},
+                            optim={"lr": 1e-9})
+    good(result)
+    assert len(harness.records(directory / "record.jsonl")) == 12
+    result, directory = job("early", train={"steps": 40, "eval_every": 2}, optim={"lr": 1e-9})
+    good(result)
+    assert len(harness.records(directory / "record.jsonl")) == 40
 
 
 def test_early_stop_of_an_unknown_metric_names_the_known(job):

@@ -121,6 +121,21 @@ def test_a_checkpoint_from_before_the_best_was_kept_is_gone_on_from(tmp_path):
     assert best["step"] == FIRST, "the one evaluation that was left"
 
 
+@pytest.mark.parametrize("steps", [3, FIRST])
+def test_a_run_that_looks_for_the_best_by_another_metric_forgets_the_old_one(tmp_path, steps):
+    """At the stage's end, too, where no evaluation would come before the weights are handed over: the last one is made again."""
+    by_class = harness.merged(FROM_BEST, checkpoint={"keep_best": "test/loss_class"})
+    by_cox = harness.merged(FROM_BEST, checkpoint={"keep_best": "test/loss_cox"})
+    assert train(tmp_path, "run", 2, fault=f"forward:1:{steps}", **by_class).returncode == 70
+    again = train(tmp_path, "run", 2, **by_cox)
+    assert again.returncode == 0, again.stderr
+    lines = map(json.loads, (tmp_path / "run" / "log.jsonl").read_text().splitlines())
+    values = {line["step"]: line["test/loss_cox"] for line in lines if "test/loss_cox" in line and min(steps + 1, FIRST) <= line["step"] <= FIRST}
+    step = min(values, key=values.get)
+    best = json.loads((tmp_path / "run" / "best" / "body" / "best.json").read_text())
+    assert best == {"step": step, "metric": "test/loss_cox", "value": pytest.approx(values[step], rel=1e-6)}
+
+
 def test_what_a_killed_attempt_has_not_finished_goes(tmp_path):
     leftover = tmp_path / "run" / "export" / "model.safetensors.tmp-17-00c0ffee"
     leftover.parent.mkdir(parents=True)

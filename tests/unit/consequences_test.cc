@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
+#include "trainer/config/load.h"
 #include "trainer/config/task_options.h"
 
 namespace trainyard {
@@ -73,6 +75,64 @@ TEST(ActOn, ARateOfNothingComesBack) {
   for (int i = 0; i < 400; ++i) ActOn({{"m", 1}}, config, Stage{}, false, train);
   EXPECT_EQ(train.plateau.multiplier, 0);
   EXPECT_EQ(TrainState::FromJson(train.ToJson()).plateau.multiplier, 0);
+}
+
+// A state that every evaluation so far has gone into, saved under `config`.
+TrainState Judged(const Config& config) {
+  TrainState train;
+  for (int i = 0; i < 4; ++i) {
+    ++train.step;
+    train.ended_early = ActOn({{"m", 5}}, config, Stage{}, false, train).stop_early;
+  }
+  train.evaluation_pending = true;
+  return train;
+}
+
+// A loss of 5 would be the best value of an accuracy for ever.
+TEST(ForgetOtherRules, WhatWasBestByAnotherMetricIsNotCompared) {
+  const Config config = WatchesInEveryWay(Better::kLower);
+  const TrainState judged = Judged(config);
+  ASSERT_TRUE(judged.ended_early);
+  const auto under = [&](const std::function<void(Config&)>& change) {
+    Config now = config;
+    change(now);
+    TrainState train = judged;
+    ForgetOtherRules(ToJson(config), now, train);
+    return train;
+  };
+  EXPECT_EQ(under([](Config&) {}).ToJson(), judged.ToJson());
+
+  const TrainState other_best = under([](Config& now) { now.checkpoint.keep_best = "n"; });
+  EXPECT_TRUE(std::isinf(other_best.best) && other_best.best_step == 0);
+  EXPECT_EQ(other_best.plateau.best, 5);
+  EXPECT_TRUE(other_best.ended_early);
+
+  const TrainState other_plateau = under([](Config& now) { now.schedule.metric = "n"; });
+  EXPECT_TRUE(std::isinf(other_plateau.plateau.best) && other_plateau.plateau.bad == 0);
+  EXPECT_EQ(other_plateau.plateau.multiplier, judged.plateau.multiplier) << "the rate stays where it is";
+  EXPECT_EQ(other_plateau.best, 5);
+
+  const TrainState other_stop = under([](Config& now) { now.train.early_stop.metric = "n"; });
+  EXPECT_TRUE(std::isinf(other_stop.early_stop.best) && other_stop.early_stop.bad == 0);
+  EXPECT_FALSE(other_stop.ended_early);
+}
+
+// Of what ended it nothing is left to end it again; its final evaluation is none of the next steps'.
+TEST(ForgetOtherRules, AnEarlyStopThatWouldNotBeMadeIsNone) {
+  const Config config = WatchesInEveryWay(Better::kLower);
+  const auto ended = [&](const EarlyStopConfig& early) {
+    Config now = config;
+    now.train.early_stop = early;
+    TrainState train = Judged(config);
+    ForgetOtherRules(ToJson(config), now, train);
+    EXPECT_EQ(train.evaluation_pending, train.ended_early);
+    return train.ended_early;
+  };
+  EXPECT_TRUE(ended({.metric = "m", .patience = 3}));
+  EXPECT_TRUE(ended({.metric = "m", .patience = 2}));
+  EXPECT_FALSE(ended({.metric = "m", .patience = 4}));
+  EXPECT_FALSE(ended({.metric = "m", .patience = 3, .min_delta = 0.5}));
+  EXPECT_FALSE(ended({}));
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ void TrainFields(FieldTable& t, Config& c) {
   t.Text("train.early_stop.metric", c.train.early_stop.metric, kSchedule,
          "The evaluation metric to watch, such as test/loss_action; empty: no early stop.");
   t.Int("train.early_stop.patience", c.train.early_stop.patience, 1, kSchedule,
-        "Evaluations without improvement before the run ends.");
+        "Evaluations without improvement before the run ends; with more of them, one that has ended goes on.");
   t.Number("train.early_stop.min_delta", c.train.early_stop.min_delta, 0, kInfinity, kSchedule,
            "What counts as an improvement.");
 }

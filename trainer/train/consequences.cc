@@ -1,6 +1,9 @@
 #include "trainer/train/consequences.h"
 
+#include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "trainer/config/load.h"
 
 namespace trainyard {
 
@@ -26,6 +29,22 @@ Consequences ActOn(const std::map<std::string, double>& metrics, const Config& c
   if (!early.metric.empty() && stage.Counts(early.metric) && !last)
     consequences.stop_early = train.early_stop.Update(early, badness(early.metric));
   return consequences;
+}
+
+void ForgetOtherRules(const nlohmann::json& saved, const Config& now, TrainState& train) {
+  using Json = nlohmann::json;
+  const Json mine = ToJson(now);
+  const auto differs = [&](const char* field) {
+    const Json::json_pointer at(field);
+    return saved.contains(at) && saved.at(at) != mine.at(at);
+  };
+  if (differs("/checkpoint/keep_best")) train.ForgetBest();
+  if (differs("/schedule/metric")) train.plateau = {.multiplier = train.plateau.multiplier};
+  if (differs("/train/early_stop/metric")) train.early_stop = {};
+  if (differs("/train/early_stop/min_delta")) train.early_stop.bad = 0;
+  if (!train.ended_early || train.early_stop.bad >= now.train.early_stop.patience) return;
+  train.ended_early = false;
+  train.evaluation_pending = false;  // a final one; the periodic one has been acted upon
 }
 
 }  // namespace trainyard

@@ -1,8 +1,9 @@
-// What follows from an evaluation.
+// What follows from an evaluation, and from a change of what decides that.
 #ifndef TRAINYARD_TRAINER_TRAIN_CONSEQUENCES_H_
 #define TRAINYARD_TRAINER_TRAIN_CONSEQUENCES_H_
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "trainer/config/config.h"
@@ -20,6 +21,10 @@ struct Consequences {
 // training has ended anyway. REQUIRES: `metrics` holds what the configuration watches.
 Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, const Stage& stage, bool last,
                    TrainState& train);
+
+// `train` was saved under the configuration `saved` and goes on under `now`: what was best by another metric is
+// forgotten, and an early stop that `now` would not have made has not been.
+void ForgetOtherRules(const nlohmann::json& saved, const Config& now, TrainState& train);
 
 }  // namespace trainyard
 

@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/retention.h"
 #include "trainer/comm/signs_of_life.h"
 #include "trainer/task/tasks.h"
+#include "trainer/train/consequences.h"
 #include "trainer/train/places.h"
 #include "trainer/train/plan.h"
 #include "trainer/train/run_directory.h"
@@ -287,6 +288,7 @@ class Chooser {
     // Not this attempt's own, which says nothing about init.from while that file is gone.
     result_.fingerprint = saved.data_fingerprint;
     result_.train = saved.train;
+    ForgetOtherRules(saved.config, config_, result_.train);
     if (result_.train.lr_world == 0) result_.train.lr_world = saved.bits.value("world", int64_t{0});
     const auto& tensors = found.manifest.tensors;
     const auto has = [&](const char* prefix) {

@@ -188,13 +188,15 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
 
 // A checkpoint that was made before the next stage was to start from the best weights does not hold them.
 void TrainLoop::ResumeBest(bool saved) {
-  if (!stage().keeps_best || train_.best_step == 0) return;
-  if (saved) return best_.Keep(*engine_);  // so that there is room for them
-  reporter_.Warn(
-      Format("the checkpoint does not hold the weights of its best evaluation, after step %lld; the stage's "
-             "best is looked for from here on",
-             static_cast<long long>(train_.best_step)));
+  if (!stage().keeps_best) return;
+  if (train_.best_step > 0 && saved) return best_.Keep(*engine_);  // so that there is room for them
+  if (train_.best_step > 0)
+    reporter_.Warn(
+        Format("the checkpoint does not hold the weights of its best evaluation, after step %lld; the stage's "
+               "best is looked for from here on",
+               static_cast<long long>(train_.best_step)));
   train_.ForgetBest();
+  if (train_.step == stage().end) train_.evaluation_pending = true;  // the last one that may say what is best
 }
 
 void TrainLoop::Run() {
