@@ -191,6 +191,33 @@ TEST(Step, OnlyForwardAndBackwardBlameTheMicroBatch) {
   EXPECT_THROW(step.Run([]() -> const Share& { throw std::bad_alloc(); }, train, nullptr), std::bad_alloc);
 }
 
+// A run that goes on under another schedule has that one's rate; back under plateau, what it was lowered to.
+TEST(Step, WhatAPlateauHasLoweredIsItsOwnRateAlone) {
+  Plan plan;
+  plan.world = plan.global_batch = plan.micro = plan.accumulation = 1;
+  plan.total_steps = plan.schedule_steps = 3;
+  plan.peak_lr = 1;
+  const KeyTask task;
+  const auto communicator = MakeSingleCommunicator();
+  const auto engine = MakeEngine(task.model(), {}, 1, Host(), *communicator);
+  PhaseClock clock;
+  TrainState train;
+  train.plateau.multiplier = 0.25;
+  const auto rate_of = [&](const char* schedule) {
+    Config config;
+    config.schedule.name = schedule;
+    Step step(config, plan, task, *engine, *communicator, clock);
+    Share share;
+    share.push_back(std::make_unique<Batch>());
+    share.back()->denominators = {1};
+    share.back()->ids = {0};
+    return step.Run([&]() -> const Share& { return share; }, train, nullptr).lr;
+  };
+  EXPECT_EQ(rate_of("plateau"), 0.25);
+  EXPECT_EQ(rate_of("constant"), 1);
+  EXPECT_EQ(rate_of("plateau"), 0.25);
+}
+
 // ---- The global generator -----------------------------------------------------------------------
 
 class EveryTask : public ::testing::TestWithParam<SmallJob> {};

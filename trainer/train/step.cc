@@ -172,9 +172,9 @@ LossScale Step::ScaleOf(const TrainState& train) const {
 }
 
 void Step::Update(TrainState& train, StepResult& result, CheckpointWriter* writer) {
-  result.lr =
-      LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.schedule_steps) * train.plateau.multiplier;
-  if (train.plateau.multiplier < 1) result.lr = std::max(result.lr, config_.schedule.min_lr);
+  result.lr = LearningRate(config_.schedule, plan_.peak_lr, train.clean_steps, plan_.schedule_steps);
+  if (config_.schedule.name == "plateau" && train.plateau.multiplier < 1)
+    result.lr = std::max(result.lr * train.plateau.multiplier, config_.schedule.min_lr);
   const auto wait_for_checkpoint = [&] {
     if (!writer) return;
     clock_.Enter("checkpoint");
