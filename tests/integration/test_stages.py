@@ -215,6 +215,30 @@ def test_stages_that_begin_elsewhere_do_not_take_a_checkpoint_of_another(tmp_pat
     assert train(tmp_path, "run", 1, task={"first": 5}).returncode == 0
 
 
+def test_a_start_that_its_steps_keep_from_going_on_ends_nobody(tmp_path):
+    """It is refused for good, and the attempt that trains goes on: the fence is not taken before all of it is known."""
+    def arguments(first):
+        job = harness.merged(PATCHWORK, task={"first": first}, train={"steps": 10**6}, checkpoint={"keep_last": 2}, run={"dir": str(tmp_path / "run")})
+        return ["train", "--config", harness.write_config(tmp_path / f"{first}.json", job)]
+
+    def newest():
+        return max((int(p.name[5:]) for p in (tmp_path / "run" / "checkpoints").glob("step-????????")), default=0)
+
+    live = harness.start(*arguments(10**5), program=harness.TEST_TASKS)
+    try:
+        harness.wait_until(lambda: newest() > 3, 60, "a step that lies in no stage of the other job")
+        refused = harness.run(*arguments(3), program=harness.TEST_TASKS)
+        assert refused.returncode == 64 and "is of the stage" in refused.stderr, refused.stderr
+        reached = newest()
+        harness.wait_until(lambda: live.poll() is not None or newest() > reached + 3, 60, "the live attempt to save")
+        assert live.poll() is None, live.communicate()[0]
+        live.terminate()
+        output = live.communicate(timeout=60)[0]
+        assert live.returncode == 75, output
+    finally:
+        live.kill()
+
+
 def test_an_evaluation_of_what_was_saved_is_the_runs_own(tmp_path):
     """Of a checkpoint and of the exported weights: statistics of the batch norm and frozen parts included."""
     assert train(tmp_path, "source", 1, run={"seed": 5}).returncode == 0

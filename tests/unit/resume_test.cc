@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "trainer/base/error.h"
 #include "trainer/base/file.h"
 #include "trainer/checkpoint/fence.h"
 #include "trainer/checkpoint/writer.h"
@@ -74,7 +75,7 @@ class ResumeTest : public testing::Test {
         session.fingerprint = kFingerprint;
         session.store = store;
         try {
-          taken[static_cast<size_t>(rank)] = TakeOver(configs[static_cast<size_t>(rank)], session);
+          taken[static_cast<size_t>(rank)] = TakeOver(configs[static_cast<size_t>(rank)], session, require_plan_);
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
         }
@@ -89,6 +90,7 @@ class ResumeTest : public testing::Test {
   const Config config_ =
       ParseConfig("{task: {name: patchwork}, data: {path: /dev/null}, train: {steps: 9}}", "test",
                   {"run.dir=" + directory_.string(), "checkpoint.dir=" + checkpoints_.string()}, TaskDeclarations());
+  RequirePlan require_plan_ = [](const SavedState&) {};
   const std::vector<float> values_ = std::vector<float>(100, 0.5f);
 };
 
@@ -124,6 +126,28 @@ TEST_F(ResumeTest, ARankLooksForStepsInItsOwnDirectory) {
   }
   EXPECT_EQ(taken[0].source->path, checkpoints_ / "step-00000005");
   EXPECT_EQ(taken[1].source->path, elsewhere / "step-00000005");
+}
+
+// Also of what it would find when the run is its own: a plan for the checkpoint's batch and place, or for a new run.
+TEST_F(ResumeTest, AStartThatCannotGoOnEndsNobody) {
+  std::vector<int64_t> asked;
+  require_plan_ = [&](const SavedState& saved) {
+    asked.push_back(saved.train.step);
+    throw ConfigError("it does not fit");
+  };
+  Session session;
+  session.job_uid = "uid";
+  session.attempt = 9;
+  session.fingerprint = kFingerprint;
+  session.store = std::make_shared<MemoryStore>();
+  EXPECT_THROW(TakeOver(config_, session, require_plan_), ConfigError);
+  Save(4, 1, 1, 0);
+  Save(5, 1, 2, 4);
+  const std::string fence = ReadFile(checkpoints_ / "fence");
+  session.store = std::make_shared<MemoryStore>();
+  EXPECT_THROW(TakeOver(config_, session, require_plan_), ConfigError);
+  EXPECT_EQ(asked, std::vector<int64_t>({0, 5}));
+  EXPECT_EQ(ReadFile(checkpoints_ / "fence"), fence);
 }
 
 // Whichever rank finds the damage, all go on from the step before.

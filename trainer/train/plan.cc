@@ -156,6 +156,15 @@ Plan MakePlan(const Config& config, const Decisions& decisions, const Order& ord
   return plan;
 }
 
+void RequireSameWindow(const Plan& plan, const std::optional<std::pair<int64_t, int64_t>>& saved) {
+  if (!saved || *saved == std::pair(plan.window, plan.window_replaced)) return;
+  throw ConfigError(
+      Format("the checkpoint's epochs hold %lld samples, of which %lld are replaced, and those of this "
+             "program %lld and %lld; go on with the program that wrote it",
+             static_cast<long long>(saved->first), static_cast<long long>(saved->second),
+             static_cast<long long>(plan.window), static_cast<long long>(plan.window_replaced)));
+}
+
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples) {
   const double steps_per_epoch = static_cast<double>(plan.epoch_samples) / static_cast<double>(plan.global_batch);
   const double epochs = static_cast<double>(plan.total_steps) / steps_per_epoch;

@@ -3,7 +3,9 @@
 #define TRAINYARD_TRAINER_TRAIN_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "trainer/config/config.h"
 #include "trainer/data/sample_stream.h"
@@ -60,6 +62,10 @@ Decisions DecideFor(const Grounds& grounds, const Task& task, int64_t resumed_gl
 
 // `order`: what epochs are made of. Throws ConfigError naming the numbers that do not fit together.
 Plan MakePlan(const Config& config, const Decisions& decisions, const Order& order);
+
+// The window is a pure function of configuration and data; a program that makes another one of them must not go on with
+// a checkpoint's place in it. `saved`: N and R, where the checkpoint says them. Throws ConfigError.
+void RequireSameWindow(const Plan& plan, const std::optional<std::pair<int64_t, int64_t>>& saved);
 
 // The banner: everything decided, one line each.
 std::string Describe(const Plan& plan, const Config& config, int64_t num_parameters, int64_t num_samples);

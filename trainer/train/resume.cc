@@ -112,13 +112,13 @@ void RequireNoProblem(const std::vector<Json>& answers) {
 
 // Of one that is not of another identity. Throws ConfigError when this configuration has not the stage that it is of:
 // how many there are may follow from fields that are no part of the identity (mace_survival: train.epochs).
-void RequireGoodState(const OpenCheckpoint& checkpoint, const Config& config) {
-  const int64_t stage = SavedStateOf(checkpoint).train.stage, stages = std::ssize(StagesOf(config));
+void RequireGoodState(const fs::path& checkpoint, const SavedState& saved, const Config& config) {
+  const int64_t stage = saved.train.stage, stages = std::ssize(StagesOf(config));
   if (stage >= stages)
     throw ConfigError(
         Format("train.epochs, train.steps: the checkpoint %s is of the run's stage %lld, and with these "
                "the run has %lld; give what it had, or another run.dir",
-               checkpoint.path.c_str(), static_cast<long long>(stage) + 1, static_cast<long long>(stages)));
+               checkpoint.c_str(), static_cast<long long>(stage) + 1, static_cast<long long>(stages)));
 }
 
 // Returns the warnings.
@@ -148,19 +148,20 @@ CommittedCheckpoint Committed(const OpenCheckpoint& checkpoint) {
 // Rank 0's side.
 class Chooser {
  public:
-  Chooser(const Config& config, const std::string& fingerprint, const Session& session, Rounds& rounds)
+  Chooser(const Config& config, const Session& session, const RequirePlan& require_plan, Rounds& rounds)
       : config_(config),
-        fingerprint_(fingerprint),
+        fingerprint_(session.fingerprint),
         directory_(config.checkpoint.dir),
         writer_{session.job_uid, session.attempt},
+        require_plan_(require_plan),
         rounds_(rounds) {}
 
   Resume Run() {
     const std::string& resume = config_.checkpoint.resume;
     const bool said = !resume.empty() && resume != "auto",
                holds = said && !Fence::Read(directory_).HasStarted(writer_.job_uid);
-    RefuseAnotherIdentity(holds);
     RequireKnownDirectory(said);
+    RequireBelongs(holds);
     const bool again = Fence::Read(directory_).HasStarted(writer_.job_uid);
     Fence::Take(directory_, writer_, StopRequested);
     RemoveUnfinished();
@@ -188,28 +189,51 @@ class Chooser {
   }
 
  private:
-  // A job that does not belong here must not end the one that does: this comes before the fence is taken.
-  void RefuseAnotherIdentity(bool holds) {
-    if (holds && config_.checkpoint.resume == "never") return;
-    if (!holds) return Refuse(directory_);
-    const fs::path named = CheckpointsAt("checkpoint.resume", config_.checkpoint.resume);
-    if (!ListSteps(named).empty()) return Refuse(named);
-    RequireSame(named, SavedStateOf(OpenCheckpoint::Open(named)), config_, fingerprint_);
+  // A job that does not belong here, or that its configuration keeps from going on, must not end the one that does:
+  // this comes before the fence is taken.
+  void RequireBelongs(bool holds) {
+    const std::string& resume = config_.checkpoint.resume;
+    if (holds && resume != "never") {
+      const fs::path named = CheckpointsAt("checkpoint.resume", resume);
+      if (ListSteps(named).empty()) return RequireFits(named, SavedStateOf(OpenCheckpoint::Open(named)));
+      RequireNewestFits(named);
+    } else if (holds || !RequireNewestFits(directory_)) {
+      require_plan_({});
+    }
   }
-  void Refuse(const fs::path& directory) {
+  // Returns whether there is something to go on from, good or bad.
+  bool RequireNewestFits(const fs::path& directory) {
     const Fence fence = Fence::Read(directory);
+    bool any = false;
     for (int64_t step : ListSteps(directory)) {
       const fs::path path = directory / StepName(step);
       std::optional<SavedState> saved;
       try {
         const OpenCheckpoint checkpoint = OpenCheckpoint::Open(path);
-        if (fence.Readable(checkpoint.manifest.writer, step)) saved = SavedStateOf(checkpoint);
+        const Standing standing = fence.Of(checkpoint.manifest.writer, step);
+        if (standing == Standing::kReadable) saved = SavedStateOf(checkpoint);
+        any = any || standing == Standing::kUnlisted;
       } catch (const StorageError&) {  // The choice says so.
+        any = true;
       }
       if (!saved) continue;
-      RequireSame(path, *saved, config_, fingerprint_);
-      return;
+      RequireFits(path, *saved);
+      return true;
     }
+    const Fence::Owner* start = fence.LastStarted();
+    if (!start || (start->source.empty() && *start->resumed_step == 0)) return any;
+    std::optional<SavedState> saved;
+    try {
+      if (!start->source.empty()) saved = SavedStateOf(OpenCheckpoint::Open(start->source));
+    } catch (const StorageError&) {  // as above
+    }
+    if (saved) RequireFits(start->source, *saved);
+    return true;
+  }
+  void RequireFits(const fs::path& checkpoint, const SavedState& saved) {
+    RequireSame(checkpoint, saved, config_, fingerprint_);
+    RequireGoodState(checkpoint, saved, config_);
+    require_plan_(saved);
   }
 
   // A run that has begun left its fence in its checkpoint directory: an empty one is a volume that is not there. One
@@ -260,7 +284,7 @@ class Chooser {
 
   // Each rank looks for a step in its own checkpoint.dir, which may be another path to the same directory.
   void VerifyTogether(OpenCheckpoint& checkpoint) {
-    RequireGoodState(checkpoint, config_);
+    RequireGoodState(checkpoint.path, SavedStateOf(checkpoint), config_);
     if (!result_.shared) return VerifyFiles(checkpoint, checkpoint.FileNames(), rounds_.tick());
     const bool here = checkpoint.path == directory_ / checkpoint.path.filename();
     const Json what =
@@ -309,6 +333,7 @@ class Chooser {
   const std::string& fingerprint_;
   const fs::path directory_;
   const Writer writer_;
+  const RequirePlan& require_plan_;
   Rounds& rounds_;
   Resume result_;
 };
@@ -353,10 +378,10 @@ Resume Follow(const Json& go, std::shared_ptr<const OpenCheckpoint> source) {
   return resume;
 }
 
-Resume Lead(const Config& config, const std::string& fingerprint, const Session& session, Rounds& rounds) {
+Resume Lead(const Config& config, const Session& session, const RequirePlan& require_plan, Rounds& rounds) {
   try {
-    Resume resume = Chooser(config, fingerprint, session, rounds).Run();
-    if (resume.step == 0) resume.fingerprint = fingerprint;
+    Resume resume = Chooser(config, session, require_plan, rounds).Run();
+    if (resume.step == 0) resume.fingerprint = session.fingerprint;
     rounds.Say({{"go", ToJson(resume)}});
     return resume;
   } catch (const std::exception& error) {
@@ -370,9 +395,9 @@ Resume Lead(const Config& config, const std::string& fingerprint, const Session&
 
 }  // namespace
 
-Resume TakeOver(const Config& config, Session& session) {
+Resume TakeOver(const Config& config, Session& session, const RequirePlan& require_plan) {
   Rounds rounds(session);
-  if (rounds.rank() == 0) return Lead(config, session.fingerprint, session, rounds);
+  if (rounds.rank() == 0) return Lead(config, session, require_plan, rounds);
   std::shared_ptr<OpenCheckpoint> source;
   for (;;) {
     const Json question = rounds.Next();

@@ -3,6 +3,7 @@
 #define TRAINYARD_TRAINER_TRAIN_RESUME_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "trainer/checkpoint/reader.h"
 #include "trainer/config/config.h"
+#include "trainer/train/saved_state.h"
 #include "trainer/train/session.h"
 #include "trainer/train/train_state.h"
 
@@ -37,13 +39,17 @@ struct Resume {
   std::shared_ptr<const OpenCheckpoint> source;
 };
 
+// Throws ConfigError when the configuration makes no run that goes on from such a state; from an empty one, none that
+// begins.
+using RequirePlan = std::function<void(const SavedState&)>;
+
 // Rank 0 takes the fence, so that nobody else commits or removes anything; then it chooses what
 // checkpoint.resume says, all ranks verify a part of the files, and rank 0 records the choice in the
 // fence. All ranks call it. `never` and a directory hold until an attempt of this job has started; then
 // it is auto. Throws StorageError (74) when checkpoints exist of which none is good, ConfigError when
-// what is there is of another identity (then the fence is as it was), PeerError when a newer attempt
-// owns the directory.
-Resume TakeOver(const Config& config, Session& session);
+// what is there is of another identity or `require_plan` does (then the fence is as it was), PeerError when a newer
+// attempt owns the directory.
+Resume TakeOver(const Config& config, Session& session, const RequirePlan& require_plan);
 
 }  // namespace trainyard
 

@@ -58,6 +58,13 @@ void RequireFeasible(const Config& config, const Grounds& grounds, const Task& t
   RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
 }
 
+// What a start would be refused for when it has taken the run over is found before: a mistake ends nobody else.
+void RequirePlanFor(const SavedState& saved, const Config& config, const Grounds& grounds, const Task& task) {
+  const Plan plan = PlanOf(config, grounds, task, saved.global_batch);
+  RequireStage(saved.train, PlanStages(config, plan));
+  RequireSameWindow(plan, saved.window);
+}
+
 // A world of one around a task, without any file: for dry runs and evaluations.
 struct Alone {
   explicit Alone(const Config& given)
@@ -102,7 +109,8 @@ void RunTraining(const Config& given, StatusPublisher& publisher, const Endings&
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");
-  Resume resume = TakeOver(config, session);
+  Resume resume =
+      TakeOver(config, session, [&](const SavedState& saved) { RequirePlanFor(saved, config, grounds, *task); });
   if (!session.predecessor.empty())
     std::fprintf(stderr,
                  "warning: %s is still alive; attempt %lld takes the run over, and that one will save "

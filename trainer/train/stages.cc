@@ -73,6 +73,17 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
   return runs;
 }
 
+void RequireStage(const TrainState& train, const std::vector<StageRun>& stages) {
+  const StageRun& stage = stages[static_cast<size_t>(train.stage)];
+  const bool last = train.stage + 1 == std::ssize(stages);
+  if (train.step >= stage.first && (last || train.step <= stage.end)) return;
+  throw ConfigError(
+      Format("train.steps: the checkpoint of step %lld is of the stage %s, which has the steps %lld to %lld "
+             "here; give it, with train.steps and the stages' own steps, a range that %lld lies in",
+             static_cast<long long>(train.step), stage.stage.name.c_str(), static_cast<long long>(stage.first) + 1,
+             static_cast<long long>(stage.end), static_cast<long long>(train.step)));
+}
+
 std::unique_ptr<Engine> BuildEngine(const StageRun& stage, const Task& task, Device& device, Collectives& collectives,
                                     ModelValues from) {
   return MakeEngine(task.model(),

@@ -48,19 +48,6 @@ Plan PlanWithRate(const Config& config, const Decisions& decisions, const Task& 
   return plan;
 }
 
-// Where stages begin and end follows from fields that may be other ones by now; whose weights and moments a checkpoint
-// holds does not. After the last one a run may have been cut short.
-void RequireStage(const TrainState& train, const std::vector<StageRun>& stages) {
-  const StageRun& stage = stages[static_cast<size_t>(train.stage)];
-  const bool last = train.stage + 1 == std::ssize(stages);
-  if (train.step >= stage.first && (last || train.step <= stage.end)) return;
-  throw ConfigError(
-      Format("train.steps: the checkpoint of step %lld is of the stage %s, which has the steps %lld to %lld "
-             "here; give it, with train.steps and the stages' own steps, a range that %lld lies in",
-             static_cast<long long>(train.step), stage.stage.name.c_str(), static_cast<long long>(stage.first) + 1,
-             static_cast<long long>(stage.end), static_cast<long long>(train.step)));
-}
-
 // The first stage from `now` on that an early stop would end with others behind it; empty: there is none.
 std::string StageOfAnEarlyStop(const Config& config, const std::vector<StageRun>& stages, int64_t now) {
   const std::string& metric = config.train.early_stop.metric;
@@ -94,17 +81,6 @@ std::string SaveSamples(const fs::path& file, const Json& content, ControlPlane&
   control.AllReduceNow(std::span(&failed, 1), "saving a step's samples");
   if (failed == 0) return "its samples are in " + file.string();
   return "its samples are not saved: " + (problem.empty() ? "rank 0 cannot write " + file.string() : problem);
-}
-
-// The window is a pure function of configuration and data; a program that makes another one of them must not go on with
-// this one's place in it.
-void RequireSameWindow(const Plan& plan, const Resume& resume) {
-  if (!resume.window || *resume.window == std::pair(plan.window, plan.window_replaced)) return;
-  throw ConfigError(
-      Format("the checkpoint's epochs hold %lld samples, of which %lld are replaced, and those of this "
-             "program %lld and %lld; go on with the program that wrote it",
-             static_cast<long long>(resume.window->first), static_cast<long long>(resume.window->second),
-             static_cast<long long>(plan.window), static_cast<long long>(plan.window_replaced)));
 }
 
 // Each rank makes its plan from its own machine and data: what decides how samples are shared out has to be one.
@@ -143,7 +119,7 @@ TrainLoop::TrainLoop(const Config& config, const Grounds& grounds, StatusPublish
       reporter_(config, plan_, *task_, session_, publisher, train_) {
   RequireSamePlan(plan_, *session_.control);
   RequireStage(train_, stages_);
-  RequireSameWindow(plan_, resume);
+  RequireSameWindow(plan_, resume.window);
   reporter_.ReportCheckpoint(*checkpoints_.writer());
   if (reporter_.records())
     rank_zero_.Do("reading train.record", [&](const Tick& tick) { reporter_.OpenRecord(train_.step, tick); });
