@@ -361,3 +361,17 @@ def test_the_two_files_of_the_example_are_one():
     config = yaml.safe_load(EXAMPLE.with_suffix("").with_suffix(".config.yaml").read_text())
     job = list(yaml.safe_load_all(EXAMPLE.read_text()))[1]["spec"]["config"]
     assert harness.merged(config, data={"path": ""}) == harness.merged(job, data={"path": ""})
+
+
+def test_a_batch_that_the_run_does_not_have_refuses_nothing(tmp_path, cohort):
+    """batch.global: auto is 32 a rank, of 64 subjects: an epoch of pre-training is one step of two ranks, and two of one, which leave no other. What two
+    ranks have begun one may end all the same."""
+    automatic = {"batch": {"global": "auto"}, "train": {"steps": 2}}
+    alone = launch(tmp_path, cohort, "alone", 1, **automatic)
+    assert alone.returncode == 64 and "train.steps: 2 leaves the stage finetune no step" in alone.stderr, alone.stderr
+    assert not (tmp_path / "alone").exists(), "what cannot begin writes nothing"
+    broken = launch(tmp_path, cohort, "run", 2, fault="forward:1:1", checkpoint={"every": 1}, **automatic)
+    assert broken.returncode == 70 and (tmp_path / "run" / "checkpoints" / "step-00000001").is_dir(), broken.stderr
+    again = launch(tmp_path, cohort, "run", 1, checkpoint={"every": 1}, **automatic)
+    assert again.returncode == 0 and "resuming from" in again.stderr, again.stderr
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["step"] == 2

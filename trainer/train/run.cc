@@ -9,6 +9,7 @@
 #include "trainer/base/memory.h"
 #include "trainer/base/stop_signal.h"
 #include "trainer/base/text.h"
+#include "trainer/checkpoint/reader.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/fail_together.h"
 #include "trainer/comm/store.h"
@@ -49,10 +50,18 @@ Config SetUp(const Grounds& grounds) {
   return config;
 }
 
+// Whether an auto batch may be that of a checkpoint, which rank 0 finds later; the others know nothing of it.
+bool MayKeepBatch(const Config& config, const World& world) {
+  if (config.batch.global) return false;
+  const std::string& resume = config.checkpoint.resume;
+  return world.rank != 0 || HasBegun(config) || (resume != "auto" && resume != "never") ||
+         !ListSteps(config.checkpoint.dir).empty();
+}
+
 // What does not fit together, or into memory, is refused before anything is written or allocated.
 void RequireFeasible(const Config& config, const Grounds& grounds, const Task& task) {
   const Plan plan = PlanOf(config, grounds, task, 0);
-  PlanStages(config, plan);
+  if (!MayKeepBatch(config, grounds.world)) PlanStages(config, plan);
   if (config.parallel.device != "cpu") return;  // what is free there may still be a last attempt's
   const std::vector<Stage> stages = StagesOf(config);
   RequireMemory({task.model(), stages, plan.parallel, grounds.world.local_size}, BudgetOf(grounds.hardware));
