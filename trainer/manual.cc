@@ -134,19 +134,21 @@ Manual Train() {
 }
 
 Manual Eval() {
-  return {.description =
-              "Loads a checkpoint or an export and evaluates it thoroughly, by the task's own measure, on one rank. "
-              "The configuration says which data. The table and the numbers go to standard output, and no file is "
-              "written.",
-          .environment = Joined(ConfigVariables(),
-                                {{"OMP_NUM_THREADS", "Threads."}, {"TRAINYARD_PROGRESS", "bar, lines or none."}}),
-          .files = {},
-          .exit_codes = Codes({0, 2, 64, 65, 70, 71, 74, 75}),
-          .examples = {{"trainyard eval --config job.yaml --checkpoint runs/language_model/checkpoints",
-                        "The newest good checkpoint"},
-                       {"trainyard eval --config job.yaml --checkpoint runs/language_model/best/model.safetensors",
-                        "The best weights"}},
-          .see_also = {"trainyard checkpoint verify", "docs/formats.md"}};
+  return {
+      .description =
+          "Loads a checkpoint or an export and evaluates it thoroughly, by the task's own measure, on one rank. "
+          "The configuration says which data. A checkpoint of a task with stages is evaluated as of the stage that it "
+          "is in, a file of weights, which says nothing of it, as of the last. The table and the numbers go to "
+          "standard output, and no file is written.",
+      .environment =
+          Joined(ConfigVariables(), {{"OMP_NUM_THREADS", "Threads."}, {"TRAINYARD_PROGRESS", "bar, lines or none."}}),
+      .files = {},
+      .exit_codes = Codes({0, 2, 64, 65, 70, 71, 74, 75}),
+      .examples = {{"trainyard eval --config job.yaml --checkpoint runs/language_model/checkpoints",
+                    "The newest good checkpoint"},
+                   {"trainyard eval --config job.yaml --checkpoint runs/language_model/best/model.safetensors",
+                    "The best weights"}},
+      .see_also = {"trainyard checkpoint verify", "docs/formats.md"}};
 }
 
 // Of a table of tasks without any synthetic data there is nothing to show.

@@ -108,6 +108,27 @@ def test_each_stage_starts_from_the_best_of_the_one_before_which_then_rests(tmp_
     assert contents(tmp_path / "broken" / "export") == contents(run / "export")
 
 
+def test_an_evaluation_is_of_the_stage_that_the_weights_are_of(tmp_path, thorax):
+    """A checkpoint says which; the stage behind it is as its initial values are."""
+    assert launch(tmp_path, thorax, "run", task={"from_best": False}).returncode == 0
+    run = tmp_path / "run"
+    of_stages = {line["step"]: line for line in map(json.loads, (run / "log.jsonl").read_text().splitlines()) if "val/loss" in line}
+
+    def evaluate(path):
+        result = harness.run("eval", "--config", tmp_path / "run.json", "--checkpoint", path)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout[result.stdout.index("{"):]), result.stderr
+
+    for step, stage in ((6, "stage1"), (12, "stage2")):
+        path = run / "checkpoints" / f"step-{step:08d}"
+        numbers, said = evaluate(path)
+        assert numbers["stage"] == stage and f"note: {path} is of the stage {stage} ({stage[-1]} of 2)" in said, said
+        assert numbers["metrics"]["val/loss"] == pytest.approx(of_stages[step]["val/loss"], rel=1e-6), stage
+    export = run / "export" / "model.safetensors"
+    numbers, said = evaluate(export)
+    assert numbers["stage"] == "stage2" and f"note: {export} does not say of which stage it is, and is evaluated as of the last, stage2 (2 of 2)" in said, said
+
+
 def test_a_run_may_start_with_the_second_stage_from_the_best_of_the_first(tmp_path, thorax):
     assert launch(tmp_path, thorax, "first", model={"stages": 2}, task={"stage1": {"steps": 6}}).returncode == 0
     source = tmp_path / "first" / "best" / "stage1" / "model.safetensors"

@@ -374,4 +374,10 @@ def test_a_batch_that_the_run_does_not_have_refuses_nothing(tmp_path, cohort):
     assert broken.returncode == 70 and (tmp_path / "run" / "checkpoints" / "step-00000001").is_dir(), broken.stderr
     again = launch(tmp_path, cohort, "run", 1, checkpoint={"every": 1}, **automatic)
     assert again.returncode == 0 and "resuming from" in again.stderr, again.stderr
-    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["step"] == 2
+    own = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert own["step"] == 2
+    for step, stage in ((1, "pretrain"), (2, "finetune")):
+        result = harness.run("eval", "--config", tmp_path / "run.json", "--checkpoint", tmp_path / "run" / "checkpoints" / f"step-{step:08d}")
+        assert result.returncode == 0 and f"is of the stage {stage} ({step} of 2); what that trains is judged by" in result.stderr, result.stderr
+        assert json.loads(result.stdout[result.stdout.index("{"):])["stage"] == stage
+    assert json.loads(result.stdout[result.stdout.index("{"):])["metrics"] == own["metrics"]

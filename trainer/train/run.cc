@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "trainer/base/error.h"
@@ -74,13 +75,18 @@ void RequirePlanFor(const SavedState& saved, const Config& config, const Grounds
   RequireSameWindow(plan, saved.window);
 }
 
+int64_t SamplesOf(const Task& task, const Config& config) {
+  return task.MakeOrder(static_cast<uint64_t>(config.run.seed))->items();
+}
+
 // A world of one around a task, without any file: for dry runs and evaluations.
 struct Alone {
-  explicit Alone(const Config& given)
+  // `resumed_global`: as of DecideFor, but for data of fewer samples.
+  explicit Alone(const Config& given, int64_t resumed_global = 0)
       : grounds(GroundsHere(given, {})),
         config(SetUp(grounds)),
         task(BuildTask(config)),
-        stages(PlanStages(config, PlanOf(config, grounds, *task, 0))),
+        stages(PlanStages(config, PlanOf(config, grounds, *task, std::min(resumed_global, SamplesOf(*task, config))))),
         device(OpenDevice(config.parallel.device, 0)),
         collectives(device->Connect(std::make_shared<MemoryStore>(), {})),
         control(MakeSingleCommunicator()) {
@@ -102,6 +108,25 @@ struct Alone {
   std::unique_ptr<Communicator> control;
   std::unique_ptr<Engine> engine;  // of the last stage, whose checkpoints are evaluated
 };
+
+// The state of a checkpoint, or of the newest in a directory of them whose state can be read; nothing of a file of
+// weights, which has none.
+std::optional<SavedState> StateOf(const std::string& path) {
+  if (!fs::is_directory(path)) return std::nullopt;
+  return SavedStateOf(FindCheckpoint("--checkpoint", path, [](OpenCheckpoint&) {}));
+}
+
+// As of which stage weights are evaluated; says so where there are several.
+size_t StageOf(const std::string& path, const std::optional<SavedState>& saved, const std::vector<StageRun>& stages) {
+  const size_t last = stages.size() - 1, stage = saved ? std::min(static_cast<size_t>(saved->train.stage), last) : last;
+  if (last == 0) return stage;
+  const Stage& of = stages[stage].stage;
+  std::fprintf(stderr, "note: %s %s %s (%zu of %zu)%s\n", path.c_str(),
+               saved ? "is of the stage" : "does not say of which stage it is, and is evaluated as of the last,",
+               of.name.c_str(), stage + 1, stages.size(),
+               of.metrics.empty() ? "" : ("; what that trains is judged by " + Join(of.metrics) + " alone").c_str());
+  return stage;
+}
 
 }  // namespace
 
@@ -161,7 +186,8 @@ void DryRun(const Config& given) {
 void EvaluateCheckpoint(const Config& given, const std::string& path) {
   Config plain = given;
   plain.optim.ema_decay.reset();  // a checkpoint's averages are loaded as the weights
-  Alone alone(plain);
+  std::optional<SavedState> saved = StateOf(path);
+  Alone alone(plain, saved ? saved->global_batch : 0);
   const Config& config = alone.config;
   const auto obey = [] {
     if (StopRequested()) throw StoppedError("stopped on request while the data was read");
@@ -172,9 +198,14 @@ void EvaluateCheckpoint(const Config& given, const std::string& path) {
   if (!config.init.from.empty() && fs::is_directory(path))
     LoadFrom(config.init.from, LoadedPart::kFrozen, *alone.engine, *alone.control, std::make_shared<MemoryStore>(), {});
   alone.engine->Publish();
+  if (saved && step && saved->train.step != *step)  // the newest is damaged, or another one by now
+    saved = SavedStateOf(OpenCheckpoint::Open(CheckpointsAt("--checkpoint", path) / StepName(*step)));
+  const size_t stage = StageOf(path, saved, alone.stages);
+  // Outside of a run no step was made (0), of which tasks evaluate the last stage; of another one its last step.
+  const int64_t at = stage + 1 == alone.stages.size() ? 0 : alone.stages[stage].end;
   std::unique_ptr<Progress> bar;
   const auto result =
-      RunEvaluation(*alone.task, EvaluationKind::kFinal, 0, *alone.engine, *alone.control, [&](int done, int total) {
+      RunEvaluation(*alone.task, EvaluationKind::kFinal, at, *alone.engine, *alone.control, [&](int done, int total) {
         if (done > 0) return bar->Update(done, "");
         bar = std::make_unique<Progress>("evaluation", total, ProgressStyleFromEnvironment(), Progress::End::kNothing);
         bar->Await(0, "evaluation");
@@ -183,6 +214,7 @@ void EvaluateCheckpoint(const Config& given, const std::string& path) {
   if (!result) throw StoppedError("stopped on request");
   nlohmann::json numbers = result->Numbers();
   if (step) numbers["step"] = *step;
+  if (alone.stages.size() > 1) numbers["stage"] = alone.stages[stage].stage.name;
   std::printf("%s\n%s\n", result->table.c_str(), numbers.dump(1).c_str());
 }
 
