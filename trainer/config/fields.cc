@@ -145,8 +145,7 @@ void OptimFields(FieldTable& t, Config& c) {
   t.Text("schedule.metric", c.schedule.metric, kSchedule, "plateau: the evaluation metric to watch.");
   t.Number("schedule.factor", c.schedule.factor, 0.0001, 0.9999, kSchedule,
            "plateau: what the rate is multiplied by. A run that goes on under another schedule has that one's rate, "
-           "and back "
-           "under plateau what it was lowered to.");
+           "and back under plateau what it was lowered to.");
   t.Int("schedule.patience", c.schedule.patience, 0, kSchedule,
         "plateau: evaluations without improvement that are tolerated.");
 }
