@@ -166,11 +166,13 @@ void Fields(V& v, JobSpec& s) {
                    false, kNotWhileRunning});
   v.Free("config", s.config,
          Size{.max_bytes = 64 << 10, .instead = "; mount a larger one as a file and name it in the template's command"},
-         {"The trainer's configuration (docs/config.md), at most 64 KiB as JSON and 10,000 values. It reaches the worker as a file, "
+         {"The trainer's configuration (docs/config.md), at most 64 KiB as JSON and 10,000 values. It reaches the "
+          "worker as a file, "
           "named by TRAINYARD_CONFIG. Absent: the command in the template names its own.",
           false, kNotWhileRunning});
   v.Free("template", s.pod_template, Size{.max_bytes = 256 << 10},
-         {"Pod template of a worker, at most 256 KiB as JSON and 10,000 values. The container named trainer, or the first, gets the "
+         {"Pod template of a worker, at most 256 KiB as JSON and 10,000 values. The container named trainer, or the "
+          "first, gets the "
           "worker environment. restartPolicy is Never, and a container has none of its own, nor restartPolicyRules.",
           true, kNotWhileRunning});
   v.Object("restart", s.restart, {"What happens after a failure."});

@@ -104,24 +104,6 @@ TEST_F(RestClientTest, AnAuthorityThatAnotherOneSignedIsTrusted) {
   EXPECT_FALSE(Get(To(peer.port())).ok()) << "another one's";
 }
 
-// A version and a limit alone would be what there was then, and a watch from there gone at once, again and again.
-TEST_F(RestClientTest, AListOfAVersionAsksForWhatIsNotOlder) {
-  std::vector<std::string> targets;
-  const TlsPeer peer(server_, [&](TlsStream& stream) {
-    for (std::string request; !(request = stream.ReadRequest()).empty();) {
-      targets.push_back(request.substr(0, request.find('\n')));
-      if (!stream.Answer(R"({"metadata":{"resourceVersion":"9"},"items":[]})")) return;
-    }
-  });
-  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 20});
-  for (const std::string version : {"7", "0", ""})
-    ASSERT_TRUE(client.List(kPods, "", {.resource_version = version, .limit = 500}, [](const Json&) {}).ok());
-  ASSERT_EQ(targets.size(), 3u);
-  EXPECT_NE(targets[0].find("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=500"), std::string::npos)
-      << targets[0];
-  for (size_t i : {1, 2}) EXPECT_EQ(targets[i].find("resourceVersionMatch"), std::string::npos) << targets[i];
-}
-
 TEST_F(RestClientTest, AsksForTheNameOfTlsServerName) {
   std::string name;
   const TlsPeer peer(server_, [&](TlsStream& stream) {

@@ -55,6 +55,18 @@ TEST_F(WireContract, AWatchAsksForBookmarksATimeAndItsLabel) {
       << sent;
 }
 
+// A version and a limit alone would be what there was then, and a watch from there gone at once, again and again.
+TEST_F(WireContract, AListOfAVersionAsksForWhatIsNotOlder) {
+  const auto list = [&](const std::string& version) {
+    return Sent([&](RestClient& client) {
+      (void)client.List(kPods, "", {.resource_version = version, .limit = 500}, [](const Json&) {});
+    });
+  };
+  EXPECT_TRUE(list("7").starts_with("GET /api/v1/pods?resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=500 "));
+  EXPECT_TRUE(list("0").starts_with("GET /api/v1/pods?resourceVersion=0&limit=500 "));
+  EXPECT_TRUE(list("").starts_with("GET /api/v1/pods?limit=500 "));
+}
+
 TEST_F(WireContract, AStatusIsAMergePatchWithItsVersionUnderOurName) {
   const std::string sent = Sent([&](RestClient& client) {
     const Json patch = {{"metadata", {{"resourceVersion", "7"}}}, {"status", {{"phase", "Running"}}}};
