@@ -85,8 +85,8 @@ std::optional<int64_t> LoadModel(const std::string& path, const Config& config, 
 
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
 // --checkpoint. Throws ConfigError for one that is not there or is malformed, and one with the first few names that
-// are missing, not known, or of another shape, and how many more there are. Aliases may be there. Says on standard error
-// what it passes over (ModelDeclaration::optional), and what keeps its initial values.
+// are missing, not known, or of another shape, and how many more there are. Aliases may be there. Says on standard
+// error what it passes over (ModelDeclaration::optional), and what keeps its initial values.
 enum class WeightsUse {
   kStart,     // of a run: what is optional may be lacking, all of it together, and the statistics of norms
   kAsTheyAre  // of an evaluation: every parameter is there, and every buffer that counts
