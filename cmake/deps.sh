@@ -4,7 +4,8 @@
 set -euo pipefail
 
 wheels="$(cd "$(dirname "$0")" && pwd)/wheels"
-torch_version=2.11.0 # as in wheels/torch.in
+# As in wheels/torch.in.
+torch_version=2.11.0
 cache="${TRAINYARD_CACHE:-$HOME/.cache/trainyard}"
 # A new LibTorch makes a new folder; of what else is in it the stamps say which versions.
 venv="$cache/torch-$torch_version"

@@ -28,8 +28,7 @@ class Prometheus:
 
     def filled_in(self, text):
         """Grafana's variables replaced, the longest name first."""
-        interval = max(1, round(self.step))
-        values = {"__interval": f"{interval}s", "__interval_ms": f"{1000 * interval}", "__rate_interval": self.rate_interval, "__range": f"{max(1, round(self.end - self.start))}s", **dict(self.variables)}
+        values = {"__interval": f"{max(1, round(self.step))}s", "__rate_interval": self.rate_interval, "__range": f"{max(1, round(self.end - self.start))}s", **dict(self.variables)}
         for name in sorted(values, key=len, reverse=True):
             text = text.replace(f"${name}", values[name])
         return text

@@ -67,10 +67,10 @@ def counter(metric, by, selector):
 
 def events(metric, by, selector):
     """How often something happened in each interval that is drawn, summed by labels: what charts/trainyard/rules.yaml says of a counter
-    of events within a window."""
-    now, pod, interval = f"{metric}{{{selector}}}", "on (namespace, pod, instance)", "$__interval"
-    before = (f"{now} offset {interval} <= {now} or {now} * 0 and {pod} trainyard_leader offset {interval} "
-              f"or {now} * 0 and {pod} time() - trainyard_start_time_seconds < $__interval_ms / 1000 or min_over_time({now}[{interval}])")
+    of events within a window. What a process has counted before its first scrape is drawn there, if it is younger than five minutes."""
+    now, start = f"{metric}{{{selector}}}", "trainyard_start_time_seconds"
+    before = (f"{now} offset $__interval <= {now} or {now} * 0 and on (namespace, pod, instance) ({start} offset $__interval or "
+              f"time() - {start} < 300) or min_over_time({now}[$__interval])")
     return f"sum by ({by}) ({now} - ({before}))"
 
 
