@@ -153,11 +153,18 @@ void RunTraining(const Config& given, StatusPublisher& publisher, const Endings&
   if (world.rank == 0) session.marks.push_back(std::make_unique<RunningMark>(config.checkpoint.dir, session.attempt));
   TrainLoop loop(config, grounds, publisher, std::move(task), std::move(session), resume);
   resume.source.reset();
+  std::exception_ptr failure;
   try {
     loop.Run();
+    return;
+  } catch (const std::exception&) {
+    failure = loop.CauseOf(std::current_exception());
+  }
+  try {
+    std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     endings.failing(error);
-    loop.SettleCheckpoint(EveryoneLives(std::current_exception()));
+    loop.SettleCheckpoint(EveryoneLives(failure));
     throw;
   }
 }

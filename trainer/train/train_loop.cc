@@ -225,6 +225,23 @@ void TrainLoop::SettleCheckpoint(bool everyone_lives) {
   }
 }
 
+std::exception_ptr TrainLoop::CauseOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ToldError&) {
+    checkpoints_.writer()->Settle(std::chrono::seconds(1));
+  } catch (const std::exception&) {
+    return error;
+  }
+  try {
+    checkpoints_.writer()->ThrowIfFailed();
+  } catch (const StorageError&) {
+    return std::current_exception();
+  } catch (const std::exception&) {  // another one's failure
+  }
+  return error;
+}
+
 bool TrainLoop::EvaluationDue() const {
   return AtEnd() || train_.step == stage().end ||
          (config_.train.eval_every > 0 && train_.step % config_.train.eval_every == 0);

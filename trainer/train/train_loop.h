@@ -31,6 +31,9 @@ class TrainLoop {
   // A failing rank still helps to complete a checkpoint that is being written: to its end if the others live, who do
   // the same, else for a moment.
   void SettleCheckpoint(bool everyone_lives);
+  // What Run has thrown; where another rank has told it, the failure of this rank's own part of a checkpoint, of which
+  // the others may hear first. Waits for at most a second.
+  std::exception_ptr CauseOf(const std::exception_ptr& error);
 
  private:
   const StageRun& stage() const { return stages_[static_cast<size_t>(train_.stage)]; }
