@@ -1,6 +1,7 @@
 #include "common/process_start.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 class ProcessStartTest : public testing::Test {
  protected:
-  ProcessStartTest() : proc_(fs::path(testing::TempDir()) / "process_start") {
+  ProcessStartTest() : proc_(fs::path(testing::TempDir()) / ("process_start-" + std::to_string(getpid()))) {
     fs::remove_all(proc_);
     fs::create_directories(proc_ / "self");
   }
