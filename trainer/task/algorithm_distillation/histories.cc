@@ -80,7 +80,7 @@ void RequireShape(const IntArray& array, const ArrayField& field, const std::str
 }
 
 // How a file or a folder holds the arrays.
-struct Source {
+struct ArraySource {
   std::function<IntArray(int64_t task, const ArrayField& field)> read;
   std::function<bool(int64_t task, const ArrayField& field)> has;
   std::function<std::string(int64_t task, const ArrayField& field)> name;
@@ -93,7 +93,7 @@ std::string TextOf(Cell cell) { return Format("(%d, %d)", cell.row, cell.column)
 // One task's histories, as the environment has it. Immutable.
 class TaskCheck {
  public:
-  TaskCheck(const Source& source, int64_t task, const DarkRoom& room, const std::string& env)
+  TaskCheck(const ArraySource& source, int64_t task, const DarkRoom& room, const std::string& env)
       : source_(source), task_(task), room_(room), env_(env) {}
 
   // Histories of another environment, or of its tasks in another order, would be learnt without a word, and the
@@ -146,13 +146,13 @@ class TaskCheck {
                            static_cast<long long>(task_), env_.c_str()));
   }
 
-  const Source& source_;
+  const ArraySource& source_;
   int64_t task_;
   const DarkRoom& room_;
   const std::string& env_;
 };
 
-Histories Read(const Source& source, std::span<const DarkRoom> rooms, const Options& options) {
+Histories Read(const ArraySource& source, std::span<const DarkRoom> rooms, const Options& options) {
   const int64_t num_tasks = std::ssize(rooms);
   const IntArray first = source.read(0, kFields[kActions]);
   if (first.shape.size() != 2 || first.shape[0] < 2 || first.shape[1] < 1) {
