@@ -96,6 +96,14 @@ def test_the_trainer_trains(podman, caller):
     assert owners(folder) == {uid}
 
 
+def test_the_trainer_keeps_a_run_that_has_no_place_where_it_can(podman):
+    """A job without a checkpoint volume: nothing is mounted, and run.dir is relative."""
+    config = CONFIG.replace("checkpoint: {every: 2, dir: checkpoints}\nrun: {dir: run}\n", "")
+    assert "dir:" not in config
+    result = podman("trainer", ["--env=OMP_NUM_THREADS=1", f"--env=JOB={config}"], ["sh", "-c", f'trainyard {" ".join(TINY_JOB)} data && echo "$JOB" >job.yaml && trainyard launch --nproc 2 --config job.yaml && ls runs/algorithm_distillation'])
+    assert result.returncode == 0 and "checkpoints" in result.stdout, result
+
+
 def test_the_trainer_maps_every_library_that_it_has(podman, caller):
     """The other half of `ldd found all of them`: none is there for nothing."""
     folder, _, options = caller
