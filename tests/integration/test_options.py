@@ -13,6 +13,7 @@ import termios
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import harness
@@ -115,6 +116,31 @@ def test_init_from_starts_with_those_weights(job, tmp_path):
     save_file({k: v for k, v in before.items() if k != name}, tmp_path / "partial.safetensors")
     result, _ = job("fourth", init={"from": str(tmp_path / "partial.safetensors")})
     assert result.returncode == 64 and name in result.stderr
+
+
+def test_weights_say_in_which_model_they_were_trained(job, data, tmp_path):
+    """With other heads every shape fits, and every value means something else."""
+    _, first = job("first", model={"dim": 16, "heads": 2})
+    weights = first / "export" / "model.safetensors"
+    with safe_open(weights, "np") as file:
+        said = file.metadata()
+    assert said["format"] == "pt" and json.loads(said["trainyard"])["model"]["heads"] == 2
+    result, second = job("second", model={"dim": 16, "heads": 4}, init={"from": str(weights)})
+    note = f"note: init.from: {weights}: trained in another model; model.heads: 2 there, 4 here"
+    assert good(result).stderr.count(note) == 1, result.stderr
+    assert "trained in another model" not in good(job("same", model={"dim": 16, "heads": 2}, init={"from": str(weights)})[0]).stderr
+
+    other = harness.write_config(tmp_path / "other.json", harness.merged(harness.SMALL, model={"dim": 16, "heads": 4}, data={"path": str(data)}, run={"dir": str(tmp_path / "eval")}))
+    result = harness.run("eval", "--config", other, "--checkpoint", weights)
+    assert result.returncode == 64 and "model.heads: 2 there, 4 here" in result.stderr, result.stderr
+
+    # What another program has written says nothing of it, or something that is none of ours.
+    values = load_file(weights)
+    for said in ({"format": "pt"}, {"trainyard": "nonsense"}, {"trainyard": "[]"}, {"trainyard": '{"task": "language_model", "model": {"heads": 1}}'}, {"trainyard": '{"task": {"name": "algorithm_distillation"}, "model": 1}'},
+                 {"trainyard": json.dumps({"task": {"name": "algorithm_distillation"}, "model": {"heads": 1}, "x": "x" * 65536})}):
+        save_file(values, tmp_path / "stranger.safetensors", metadata=said)
+        result = harness.run("eval", "--config", other, "--checkpoint", tmp_path / "stranger.safetensors")
+        assert result.returncode == 0 and "another model" not in result.stderr, (said, result.stderr)
 
 
 def test_a_tied_weight_of_init_from_is_what_it_is_tied_to(tmp_path):

@@ -130,7 +130,12 @@ SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
   const size_t data_size = file_.size() - 8 - length;
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const auto& [name, info] : header.items()) {
-    if (name == "__metadata__") continue;
+    if (name == "__metadata__") {
+      for (const auto& [key, value] : info.items()) {
+        if (value.is_string()) metadata_[key] = value.get<std::string>();
+      }
+      continue;
+    }
     if (!info.is_object() || !info.contains("dtype") || !info.contains("shape") || !info.contains("data_offsets") ||
         !info["dtype"].is_string() || !info["shape"].is_array() || !info["data_offsets"].is_array() ||
         info["data_offsets"].size() != 2 || !info["data_offsets"][0].is_number_unsigned() ||

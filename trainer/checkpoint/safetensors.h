@@ -70,6 +70,8 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(InputFile(path)) {}
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  // The header's __metadata__: what of it is text.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const InputFile& file() const { return file_; }
   // The values of an F32 tensor from number `begin` on, as many as `to` takes. Throws DataError, StorageError.
   void Read(const std::string& name, int64_t begin, std::span<float> to, const Tick& tick = {}) const;
@@ -84,6 +86,7 @@ class SafetensorsFile {
 
   InputFile file_;
   std::map<std::string, Tensor> tensors_;
+  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace trainyard

@@ -231,15 +231,28 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& sets,
   return ParseConfig(ReadBounded(ResolveVolume(file)), file, sets, tasks);
 }
 
-Json ToJson(const Config& config) {
+namespace {
+
+Json ToJson(const Config& config, const std::function<bool(const Field&)>& counts) {
   Config copy = config;  // Fields takes what it may change
   Json root = Json::object();
   for (const Field& field : Fields(copy)) {
+    if (!counts(field)) continue;
     Json* node = &root;
     for (const std::string& part : Split(field.path, '.')) node = &(*node)[part];
     *node = field.get();
   }
   return root;
+}
+
+}  // namespace
+
+Json ToJson(const Config& config) {
+  return ToJson(config, [](const Field&) { return true; });
+}
+
+Json IdentityOf(const Config& config) {
+  return ToJson(config, [](const Field& field) { return field.field_class == FieldClass::kIdentity; });
 }
 
 namespace {

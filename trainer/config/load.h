@@ -31,6 +31,9 @@ nlohmann::json ParseValue(const std::string& yaml, const std::string& origin);
 // Nested objects in the file's layout; reading it back gives the same configuration.
 nlohmann::json ToJson(const Config& config);
 
+// Of that the identity fields: what a run is told apart by. No path and no place is among them.
+nlohmann::json IdentityOf(const Config& config);
+
 struct ConfigDifference {
   std::string path;
   std::string before, after;  // as JSON; behind an auto what it stands for in `now`: "auto" (64)

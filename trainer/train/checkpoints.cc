@@ -22,11 +22,13 @@
 #include "trainer/config/load.h"
 #include "trainer/device/host_device.h"
 #include "trainer/parallel/flat_layout.h"
+#include "trainer/task/tasks.h"
 #include "trainer/train/bits.h"
 #include "trainer/train/frozen.h"
 #include "trainer/train/host_slices.h"
 #include "trainer/train/run_directory.h"
 #include "trainer/train/saved_state.h"
+#include "trainer/train/weights_origin.h"
 
 namespace trainyard {
 namespace {
@@ -144,7 +146,8 @@ void Checkpoints::Load() {
 // Everywhere else stand values that change no sum. What it owns it reads itself, from whichever files hold it.
 int64_t Checkpoints::LoadPart(HostSlices& state, const Tick& tick) {
   if (!resumed_) {
-    if (session_.world.rank == 0) LoadWeights("init.from", config_.init.from, WeightsUse::kStart, *engine_, tick);
+    if (session_.world.rank == 0)
+      LoadWeights("init.from", config_.init.from, WeightsUse::kStart, config_, *engine_, tick);
     state.Fetch();
     return 0;
   }
@@ -259,7 +262,7 @@ void Checkpoints::SaveNow(const TrainState& train) {
 std::optional<int64_t> LoadModel(const std::string& path, const Config& config, const std::string& fingerprint,
                                  Engine& engine) {
   if (!fs::is_directory(path)) {
-    LoadWeights("--checkpoint", path, WeightsUse::kAsTheyAre, engine);
+    LoadWeights("--checkpoint", path, WeightsUse::kAsTheyAre, config, engine);
     return {};
   }
   const Tick obey = [] {
@@ -354,6 +357,39 @@ void TellOfOptional(const std::string& where, const SafetensorsFile& file, const
                  FirstOf(passed).c_str());
 }
 
+// Whether the file has parameters that no stage of the run trains: they are used as they are.
+bool HasRestingParts(const SafetensorsFile& file, const ModelDeclaration& model, const Config& config) {
+  const std::vector<Stage> stages = StagesOf(config);
+  const auto rests = [&](const ParameterSpec& spec) {
+    return std::ranges::none_of(stages, [&](const Stage& stage) {
+      return stage.trainable.empty() || std::ranges::any_of(stage.trainable, [&](const auto& pattern) {
+               return MatchesPattern(pattern, spec.name);
+             });
+    });
+  };
+  return std::ranges::any_of(model.parameters, [&](const ParameterSpec& spec) {
+    return file.tensors().contains(spec.name) && spec.trainable && rests(spec);
+  });
+}
+
+// Whose shapes fit may still be another model. A run may begin with its weights all the same, and train them; what is
+// used as it is has to be what it was trained in, as of a checkpoint.
+void TellOfOrigin(const std::string& where, const SafetensorsFile& file, WeightsUse use, const ModelDeclaration& model,
+                  const Config& config) {
+  OtherOrigin other = OtherThanInFile(file.metadata(), config);
+  const bool rests = use == WeightsUse::kStart && HasRestingParts(file, model, config);
+  if (use == WeightsUse::kAsTheyAre) other.model.insert(other.model.end(), other.task.begin(), other.task.end());
+  if (!other.model.empty() && (use == WeightsUse::kAsTheyAre || rests))
+    throw ConfigError(where + " holds another model; " + Join(other.model, "; ") +
+                      ". Give the values that it was trained with" +
+                      (rests ? ": some of its weights are trained by no stage of this run" : ""));
+  if (!other.model.empty())
+    std::fprintf(stderr, "note: %s: trained in another model; %s\n", where.c_str(), Join(other.model, "; ").c_str());
+  if (!other.data.empty())
+    std::fprintf(stderr, "note: %s: trained on data that were read otherwise; %s\n", where.c_str(),
+                 Join(other.data, "; ").c_str());
+}
+
 // What in the file is not the model's: names and shapes. Empty when it fits. A run may start without what is optional,
 // and without statistics, which it gathers; what is evaluated as it is has both.
 std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model, WeightsUse use) {
@@ -392,14 +428,15 @@ std::string MisfitOf(const SafetensorsFile& file, const ModelDeclaration& model,
 
 }  // namespace
 
-void LoadWeights(const std::string& field, const std::string& path, WeightsUse use, Engine& engine,
-                 const Tick& tick) try {
+void LoadWeights(const std::string& field, const std::string& path, WeightsUse use, const Config& config,
+                 Engine& engine, const Tick& tick) try {
   if (!fs::is_regular_file(LookAt(path))) throw ConfigError(field + ": " + path + ": no such file");
   const SafetensorsFile file(path);
   const ModelDeclaration& model = engine.declaration();
   const std::string misfit = MisfitOf(file, model, use);
   if (!misfit.empty()) throw ConfigError(field + ": " + path + misfit);
   TellOfOptional(field + ": " + path, file, model);
+  TellOfOrigin(field + ": " + path, file, use, model, config);
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     if (!file.tensors().contains(model.parameters[i].name)) continue;  // MisfitOf: it may
     const std::vector<float> values = file.Floats(model.parameters[i].name, tick);

@@ -86,13 +86,15 @@ std::optional<int64_t> LoadModel(const std::string& path, const Config& config, 
 // Fills the engine's parameters, trained and frozen, from a safetensors file that `field` names: init.from,
 // --checkpoint. Throws ConfigError for one that is not there or is malformed, and one with the first few names that
 // are missing, not known, or of another shape, and how many more there are. Aliases may be there. Says on standard
-// error what it passes over (ModelDeclaration::optional), and what keeps its initial values.
+// error what it passes over (ModelDeclaration::optional), what keeps its initial values, and what of the model is other
+// than the file says that it was in training (OtherThanInFile); where a weight is used as it is, in an evaluation or
+// since no stage trains it, that is a ConfigError too.
 enum class WeightsUse {
   kStart,     // of a run: what is optional may be lacking, all of it together, and the statistics of norms
   kAsTheyAre  // of an evaluation: every parameter is there, and every buffer that counts
 };
-void LoadWeights(const std::string& field, const std::string& path, WeightsUse use, Engine& engine,
-                 const Tick& tick = {});
+void LoadWeights(const std::string& field, const std::string& path, WeightsUse use, const Config& config,
+                 Engine& engine, const Tick& tick = {});
 
 }  // namespace trainyard
 

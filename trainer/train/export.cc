@@ -21,6 +21,7 @@
 #include "trainer/train/plan.h"
 #include "trainer/train/run_directory.h"
 #include "trainer/train/saved_state.h"
+#include "trainer/train/weights_origin.h"
 
 namespace trainyard {
 namespace {
@@ -49,9 +50,10 @@ std::vector<SafetensorsHead> HeadsOf(const ModelDeclaration& model) {
 
 // `source` has Engine's two Read.
 template <class Source>
-Replacement WriteModel(const fs::path& path, const ModelDeclaration& model, Source& source, const Tick& tick = {}) {
+Replacement WriteModel(const fs::path& path, const Config& config, const ModelDeclaration& model, Source& source,
+                       const Tick& tick = {}) {
   return Replacement(path, [&](const fs::path& temporary) {
-    SafetensorsOutput file(temporary, HeadsOf(model), {{"format", "pt"}}, tick);
+    SafetensorsOutput file(temporary, HeadsOf(model), WeightsMetadata(config), tick);
     const Pieces piece = [&](std::span<const float> values) { file.Write(values); };
     const auto write = [&](const std::string&, auto id) { source.Read(id, piece); };
     ForEachTensor(model, write, write);
@@ -155,11 +157,11 @@ std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const Model
 
 }  // namespace
 
-Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick) {
+Replacement ExportModel(Engine& engine, const Config& config, const std::string& path, const Tick& tick) {
   EngineSource source(engine);
   try {
     fs::create_directories(fs::path(path).parent_path());
-    return WriteModel(path, engine.declaration(), source, tick);
+    return WriteModel(path, config, engine.declaration(), source, tick);
   } catch (const PeerError&) {
     throw;
   } catch (...) {
@@ -192,7 +194,7 @@ void ExportCheckpoint(const std::string& path, const std::string& out, const std
   ModelDeclaration model;
   DeclareModel(config, model);
   CheckpointSource source(checkpoint, model, config, OpenSource(saved, model, config, init_from));
-  WriteModel(out, model, source).Commit();
+  WriteModel(out, config, model, source).Commit();
   std::printf("%s: %zu tensors of %s\n", out.c_str(), HeadsOf(model).size(), checkpoint.path.c_str());
 }
 

@@ -14,9 +14,9 @@
 namespace trainyard {
 
 // For rank 0, while the others TakePartInExport. What takes the place of `path` when it is committed; makes its folder.
-// Holds a bucket beside the engine, which shows its averages. Throws StorageError when the others' part is over,
-// PeerError when a collective failed.
-Replacement ExportModel(Engine& engine, const std::string& path, const Tick& tick);
+// The file says whose model it is (WeightsMetadata). Holds a bucket beside the engine, which shows its averages. Throws
+// StorageError when the others' part is over, PeerError when a collective failed.
+Replacement ExportModel(Engine& engine, const Config& config, const std::string& path, const Tick& tick);
 
 // What the other ranks have of the model. Throws PeerError when a collective failed.
 void TakePartInExport(Engine& engine);

@@ -173,7 +173,7 @@ void DryRun(const Config& given) {
   CheckPlaces(given);
   Alone alone(given);
   const Config& config = alone.config;
-  if (!config.init.from.empty()) LoadWeights("init.from", config.init.from, WeightsUse::kStart, *alone.engine);
+  if (!config.init.from.empty()) LoadWeights("init.from", config.init.from, WeightsUse::kStart, config, *alone.engine);
   PhaseClock clock;
   Step step(alone.stages.back().config, alone.plan(), *alone.task, *alone.engine, *alone.control, clock);
   TrainState train;

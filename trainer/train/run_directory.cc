@@ -98,12 +98,13 @@ std::vector<std::string> RequireSameIdentity(const std::string& origin, const st
 std::vector<std::string> RequireSameModel(const std::string& origin, const std::string& saved_config,
                                           const std::string& saved_fingerprint, const Config& now,
                                           const std::string& fingerprint, bool frozen) {
-  std::vector<std::string> refused, notes;
+  std::vector<std::string> refused, others, notes;
   for (const ConfigDifference& difference : CompareConfig(Json::parse(saved_config), now)) {
     const std::string& path = difference.path;
     const bool model = path.starts_with("model.") || path.starts_with("task.") || (frozen && path == "run.seed");
-    if (difference.identity && model)
-      refused.push_back(path + ": " + difference.before + " there, " + difference.after + " here");
+    const std::string text = path + ": " + difference.before + " there, " + difference.after + " here";
+    if (difference.identity && model) refused.push_back(text);
+    if (difference.identity && path.starts_with("data.")) others.push_back(text);
   }
   const auto [saved_data, saved_init] = Parts(saved_fingerprint);
   const auto [data, init] = Parts(fingerprint);
@@ -114,6 +115,7 @@ std::vector<std::string> RequireSameModel(const std::string& origin, const std::
     throw ConfigError(origin + " holds another model; " + Join(refused, "; ") +
                       ". Give the values that it was trained with; data, batch and the like may be others");
   if (saved_data != data) notes.push_back("the data is not what " + origin + " was trained on");
+  if (!others.empty()) notes.push_back("the data of " + origin + " were read otherwise; " + Join(others, "; "));
   return notes;
 }
 

@@ -410,7 +410,7 @@ void TrainLoop::KeepBest(double value, const TrainState& before) {
   }
   const fs::path folder = stage().best_dir;
   const auto write = [&](const Tick& tick) {
-    Replacement weights = ExportModel(*engine_, folder / "model.safetensors", tick);
+    Replacement weights = ExportModel(*engine_, config_, folder / "model.safetensors", tick);
     checkpoints_.writer()->AsOwner([&] {
       // First of all: best.json must never stand beside the weights of another step.
       std::error_code ignored;
@@ -442,7 +442,7 @@ void TrainLoop::Finish() {
   ShowAverages(true);
   const auto write = [&](const Tick& tick) {
     const fs::path folder = config_.run.dir + "/export";
-    Replacement weights = ExportModel(*engine_, folder / "model.safetensors", tick);
+    Replacement weights = ExportModel(*engine_, config_, folder / "model.safetensors", tick);
     checkpoints_.writer()->AsOwner([&] { CommitExport(*task_, folder, weights); });
   };
   rank_zero_.Do("writing the export", write, [&] { TakePartInExport(*engine_); });
