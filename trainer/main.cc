@@ -105,7 +105,7 @@ void Build(Commands& c) {
   launch
       ->add_option("--nproc", c.nproc,
                    "ranks on this node: a number, or auto (without GPUs one, which uses all CPUs through its threads); "
-                   "default: PET_NPROC_PER_NODE, else 1")
+                   "default: PET_NPROC_PER_NODE, else LOCAL_WORLD_SIZE, else 1")
       ->type_name("N");
   launch->add_option("--nnodes", c.nodes.nodes, "how many nodes; default: PET_NNODES, WORLD_SIZE or SLURM's, else 1")
       ->check(CLI::Range(1, kMaxRanks))

@@ -35,6 +35,7 @@ Json Nifti(const Json& request) {
   Json answer = Give(image.volume, request);
   answer["affine"] = image.affine;
   answer["spacing"] = image.spacing;
+  answer["voxel_mm"] = image.voxel_mm;
   answer["type"] = static_cast<int>(image.type);
   return answer;
 }

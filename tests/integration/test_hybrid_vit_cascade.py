@@ -141,6 +141,8 @@ def test_a_run_may_start_with_the_second_stage_from_the_best_of_the_first(tmp_pa
     trained = load_file(tmp_path / "second" / "export" / "model.safetensors")
     changed = {name for name in before if (trained[name] != before[name]).any()}
     assert changed and all(name.startswith(("stages.stage2.", "prev_stage_projectors.stage2.")) for name in changed)
+    # The first stage is trained by nobody here: as another model it would be sampled all the same.
+    expect(launch(tmp_path, thorax, "another", model={"deviation": 0.4}, **only), 64, "holds another model; model.deviation: ")
     del only["init"]
     expect(launch(tmp_path, thorax, "nothing", **only), 64, "init.from: missing; task.first_stage 2 begins with the weights")
 
@@ -182,11 +184,17 @@ def flat(content):
 
 
 def voxel_size(size):
-    return lambda p: rewrite(p / "patient-0005.nii.gz", lambda content: struct.pack_into("<f", content, 80, size))
+    return lambda p: rewrite(p / "patient-0005.nii.gz", lambda content: struct.pack_into("<f", content, 280, size))
+
+
+def unknown_size(content):
+    struct.pack_into("<2h", content, 252, 0, 0)
+    struct.pack_into("<f", content, 84, 0)
 
 
 BAD = {
-    "a voxel of nan mm": (voxel_size(float("nan")), "patient-0005.nii.gz: a voxel of nan mm (pixdim, at byte 76); expected more than 0 and at most 1000"),
+    "a voxel of nan mm": (voxel_size(float("nan")), "patient-0005.nii.gz: a voxel of nan mm (its sform, or without one pixdim at byte 76); expected more than 0 and at most 1000"),
+    "voxels of a size that nobody knows": (lambda p: rewrite(p / "patient-0005.nii.gz", unknown_size), "patient-0005.nii.gz: a voxel of 0 mm"),
     "a voxel of inf mm": (voxel_size(float("inf")), "patient-0005.nii.gz: a voxel of inf mm"),
     "missing view": (lambda p: (p / "patient-0005_lat_drr.png").unlink(), "patient-0005: no X-ray from the side; expected one of patient-0005_lat_drr.png"),
     "missing volume": (lambda p: (p / "patient-0005.nii.gz").unlink(), "patient-0005: no volume; expected one of patient-0005.nii.gz"),
@@ -230,9 +238,32 @@ def test_a_patient_that_training_skips_ends_no_evaluation(tmp_path, thorax):
 
 
 def trained_on(run):
-    """A patient of the training part, from the text that the last evaluation writes."""
+    return someone_of(run, "train")
+
+
+def someone_of(run, part):
+    """A patient, from the text that the last evaluation writes."""
     texts = [line["value"] for line in map(json.loads, (run / "log.jsonl").read_text().splitlines()) if line.get("text") == "split"]
-    return re.search(r"\*\*train\*\*: ([\w-]+)", texts[-1])[1]
+    return re.search(rf"\*\*{part}\*\*: ([\w-]+)", texts[-1])[1]
+
+
+def test_a_patient_of_the_test_part_keeps_no_run_from_its_end(tmp_path, thorax):
+    """Whom nobody has read before the last evaluation; the last of the validation part is sampled from the first's X-rays as well."""
+    data = tmp_path / "data"
+    shutil.copytree(thorax, data)
+    few = {"model": {"stages": 1}, "task": {"eval_patients": 1}, "train": {"steps": 2, "eval_every": 1}, "data": {"val_fraction": 0.25, "test_fraction": 0.25}}
+    whole = launch(tmp_path, data, "whole", **few)
+    assert whole.returncode == 0, whole.stderr
+    assert re.search(r"validation +3 patients", whole.stdout + whole.stderr), "val_all is of all of them, whatever task.eval_patients"
+    for volume in (data / someone_of(tmp_path / "whole", "test")).glob("*.nii.gz"):
+        volume.write_bytes(volume.read_bytes()[:-200])
+    expect(launch(tmp_path, data, "refused", **few), 65, volume.name)
+    left = launch(tmp_path, data, "left", world=2, **few, faults={"bad_sample": "skip"})
+    output = left.stdout + left.stderr + "".join(log.read_text() for log in (tmp_path / "left" / "logs").glob("*.log"))
+    assert left.returncode == 0 and "left out of the test part" in output and re.search(r"test +2 patients", output), output
+    assert (tmp_path / "left" / "export" / "model.safetensors").is_file()
+    metrics = [json.loads((tmp_path / name / "evaluation.json").read_text())["metrics"] for name in ("whole", "left")]
+    assert metrics[0].keys() == metrics[1].keys() and all(np.isfinite(value) for value in metrics[1].values()), metrics
 
 
 def test_axes_in_another_order_show(tmp_path, thorax):

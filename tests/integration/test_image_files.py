@@ -162,6 +162,33 @@ def test_bombs_are_refused(probe, folder):
     huge = header_field(header_field(content, 42, "i2", 30000, "<"), 44, "i2", 20000, "<")
     path.write_bytes(gzip.compress(huge))
     assert "so few bytes cannot be decompressed to that" in probe.ask("nifti", path=path)["error"]
+    # Two million bytes could be 2 GB of voxels, which is allowed, and would be 8 of float32.
+    for at, extent in ((42, 2048), (44, 1024), (46, 1000)):
+        content = header_field(content, at, "i2", extent, "<")
+    path.write_bytes(gzip.compress(content[:352]) + bytes(2_100_000))
+    assert "its voxels take 7.8 GiB as float32; expected at most 2.0 GiB" in probe.ask("nifti", path=path)["error"]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_the_size_of_a_voxel_is_in_millimetres_or_unknown(probe, folder, order):
+    path = folder / "sizes.nii"
+    content = nifti(np.random.default_rng(1), "u1", order, (5, 4, 3))
+
+    def size(**fields):
+        changed = content
+        for at, kind, value in fields.values():
+            changed = header_field(changed, at, kind, value, order)
+        path.write_bytes(changed)
+        return probe.ask("nifti", path=path)["voxel_mm"]
+
+    none = {"sform": (254, "i2", 0), "qform": (252, "i2", 0), "x": (80, "f4", 0.5), "y": (84, "f4", 2), "z": (88, "f4", -3)}
+    assert size(**none, unit=(123, "u1", 0)) == [0.5, 2, 3]
+    assert size(**none, unit=(123, "u1", 2 + 8)) == [0.5, 2, 3]  # seconds are none of space's
+    assert size(**none, unit=(123, "u1", 1)) == [500, 2000, 3000]
+    assert size(**none, unit=(123, "u1", 3)) == pytest.approx([0.0005, 0.002, 0.003], rel=1e-12)
+    assert size(**none | {"x": (80, "f4", 0)}, unit=(123, "u1", 2)) == [0, 2, 3], "nibabel takes it for 1"
+    rows = {f"{row}{column}": (280 + 16 * row + 4 * column, "f4", value) for row, values in enumerate([(0, 2, 0), (3, 0, 0), (4, 0, 7)]) for column, value in enumerate(values)}
+    assert size(**none | {"sform": (254, "i2", 1), **rows}, unit=(123, "u1", 2)) == [5, 2, 7], "the affine's columns, whatever pixdim says"
 
 
 def mutated(rng, content):
@@ -288,6 +315,8 @@ def test_png_that_is_refused(probe, folder):
     crc = zlib.crc32(b"IHDR" + size + whole[24:29])
     path.write_bytes(bomb[:29] + crc.to_bytes(4, "big") + bomb[33:])
     assert "32767 x 32767 pixels are more than its" in probe.ask("png", path=path)["error"]
+    path.write_bytes(path.read_bytes() + bytes(100_000))  # which could hold them, and not in as much memory as there may be
+    assert "32767 x 32767 pixels take 4.0 GiB; expected at most 1.0 GiB" in probe.ask("png", path=path)["error"]
     assert "is no pixel of 8 bits" in probe.ask("write_png", values=np.full((2, 2), 300, np.float32), path=path, bits=8)["refused"]
 
 

@@ -215,6 +215,15 @@ def test_stages_that_begin_elsewhere_do_not_take_a_checkpoint_of_another(tmp_pat
     assert train(tmp_path, "run", 1, task={"first": 5}).returncode == 0
 
 
+def test_a_stage_that_would_begin_later_does_not_run_past_its_schedule(tmp_path):
+    """Stages that share train.steps begin later when there are more: a rate below zero would climb, and a cosine rises again."""
+    assert train(tmp_path, "run", 1, fault="forward:0:13").returncode == 70
+    later = train(tmp_path, "run", 1, task={"first": 12})
+    assert later.returncode == 64, later.stderr
+    assert "train.steps: the checkpoint of step 13 has made 5 steps of the stage" in later.stderr and "begins with step 13 here" in later.stderr, later.stderr
+    assert train(tmp_path, "run", 1, train={"steps": STEPS + 6}).returncode == 0
+
+
 def test_a_start_that_its_steps_keep_from_going_on_ends_nobody(tmp_path):
     """It is refused for good, and the attempt that trains goes on: the fence is not taken before all of it is known."""
     def arguments(first):

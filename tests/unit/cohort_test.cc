@@ -42,6 +42,8 @@ TEST_F(CohortTest, ASubjectOfBothFoldsIsRefused) {
   EXPECT_EQ(Refusal(kNamed, "1,a.nii,1,1,train\n2,c.nii,1,1,val\n3,b.nii,2,0,train\n\n3,d.nii,2,0,val\n"),
             "line 6: column case_num: \"3\" is of the fold val, and in line 4 of the fold train; expected each subject "
             "in one of them");
+  EXPECT_NE(Refusal(kNamed, "1,a.nii,1,1,train\n2,c.nii,1,1,val\n3,b.nii,2,0,train\n3 ,d.nii,2,0,val\n"), "")
+      << "a space is no other subject";
   EXPECT_EQ(Refusal(kNamed, ",a.nii,1,1,train\n,c.nii,1,1,val\n,b.nii,2,0,train\n,d.nii,2,0,val\n"), "")
       << "an empty name is nobody's";
   EXPECT_EQ(Refusal(kUnnamed, "a.nii,1,1,train\nc.nii,1,1,val\nb.nii,2,0,train\n./a.nii,2,0,val\n"),

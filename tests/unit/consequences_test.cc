@@ -13,14 +13,18 @@ namespace {
 
 class OneMetric : public TaskOptions {
  public:
-  explicit OneMetric(Better better) : better_(better) {}
-  void Declare(FieldTable&) override {}
+  explicit OneMetric(Better better, int64_t windows = 1) : better_(better), windows_(windows) {}
+  void Declare(FieldTable& table) override {
+    table.Int("task.windows", windows_, 1, FieldClass::kSchedule, "What it is measured on.");
+  }
   void Check(const Config&) const override {}
   std::string Describe() const override { return ""; }
   std::vector<Metric> Metrics() const override { return {{"m", better_}}; }
+  std::vector<std::string> MeasuredWith() const override { return {"task.windows"}; }
 
  private:
   Better better_;
+  int64_t windows_;
 };
 
 Config WatchesInEveryWay(Better better) {
@@ -115,6 +119,24 @@ TEST(ForgetOtherRules, WhatWasBestByAnotherMetricIsNotCompared) {
   const TrainState other_stop = under([](Config& now) { now.train.early_stop.metric = "n"; });
   EXPECT_TRUE(std::isinf(other_stop.early_stop.best) && other_stop.early_stop.bad == 0);
   EXPECT_FALSE(other_stop.ended_early);
+}
+
+// Two easy patients, say, and then all of them: nothing would be the best any more.
+TEST(ForgetOtherRules, WhatWasBestOnOtherSamplesIsNotCompared) {
+  const Config config = WatchesInEveryWay(Better::kLower);
+  Config now = config;
+  now.task.options = std::make_shared<OneMetric>(Better::kLower, 2);
+  for (const bool ended : {true, false}) {
+    TrainState train = Judged(config);
+    train.ended_early = ended;
+    const TrainState judged = train;
+    ForgetOtherRules(ToJson(config), now, train);
+    EXPECT_TRUE(std::isinf(train.best) && train.best_step == 0);
+    EXPECT_TRUE(std::isinf(train.plateau.best) && train.plateau.bad == 0);
+    EXPECT_EQ(train.plateau.multiplier, judged.plateau.multiplier) << "the rate stays where it is";
+    EXPECT_EQ(train.ended_early, ended);
+    EXPECT_EQ(std::isinf(train.early_stop.best), !ended);
+  }
 }
 
 // Of what ended it nothing is left to end it again; its final evaluation is none of the next steps'.

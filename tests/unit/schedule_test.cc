@@ -85,5 +85,15 @@ TEST(ScaledRate, FollowsThePolicy) {
   EXPECT_EQ(ScaledRate(optim, 4), 2e-4);
 }
 
+// A step past the end, of a stage that was made shorter, say: a rate below zero would climb, and one that rises is
+// none.
+TEST(LearningRate, StaysWhereItEndedPastItsEnd) {
+  for (const char* name : {"cosine", "linear", "onecycle"}) {
+    const ScheduleConfig schedule{.name = name, .warmup = 2, .min_lr = 0.01};
+    const double end = LearningRate(schedule, 1, name == std::string("onecycle") ? 9 : 10, 10);
+    for (const int64_t step : {10, 15, 19, 1000}) EXPECT_EQ(LearningRate(schedule, 1, step, 10), end) << name;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -27,6 +27,9 @@ class TaskOptions {
   // What every evaluation gives, the periodic ones and the final one, measured in the same way: only
   // these can be watched. What one of them alone measures has a name of its own and is not listed.
   virtual std::vector<Metric> Metrics() const = 0;
+  // The fields that say on what, or how, those are measured: under another value they are not compared with what was
+  // best before.
+  virtual std::vector<std::string> MeasuredWith() const { return {}; }
   // The operation of LibTorch's that the task needs and whose gradient has no deterministic form on a GPU; null: none.
   virtual const char* NotDeterministicOnGpu() const { return nullptr; }
 };

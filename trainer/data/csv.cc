@@ -163,8 +163,10 @@ const std::string& Csv::Text(int64_t row, size_t column) const {
   return cells_[static_cast<size_t>(row) * columns_.size() + column];
 }
 
+std::string_view Csv::Word(int64_t row, size_t column) const { return Trimmed(Text(row, column)); }
+
 double Csv::Number(int64_t row, size_t column) const {
-  std::string_view text = Trimmed(Text(row, column));
+  std::string_view text = Word(row, column);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -184,7 +186,7 @@ int64_t Csv::Integer(int64_t row, size_t column, int64_t low, int64_t high) cons
 }
 
 size_t Csv::Choice(int64_t row, size_t column, std::span<const std::string> allowed) const {
-  const auto found = std::ranges::find(allowed, std::string(Trimmed(Text(row, column))));
+  const auto found = std::ranges::find(allowed, std::string(Word(row, column)));
   if (found == allowed.end()) Fail(row, column, Quoted(Text(row, column)) + "; expected " + Join(allowed, " or "));
   return static_cast<size_t>(found - allowed.begin());
 }

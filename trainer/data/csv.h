@@ -37,6 +37,8 @@ class Csv {
 
   int64_t line(int64_t row) const { return lines_[static_cast<size_t>(row)]; }
   const std::string& Text(int64_t row, size_t column) const;
+  // The same without the spaces and tabs around it.
+  std::string_view Word(int64_t row, size_t column) const;
   // A finite number in plain or scientific notation, white space around it. Throws DataError naming file, line, column,
   // the text and what is expected.
   double Number(int64_t row, size_t column) const;

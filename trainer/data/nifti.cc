@@ -158,21 +158,39 @@ Affine FromQuaternion(const fs::path& path, const Header& header, std::array<dou
   return affine;
 }
 
+bool HasForm(const Header& header, size_t code_at) {
+  const auto code = header.Get<int16_t>(code_at);
+  return code >= 1 && code <= 5;
+}
+
 Affine AffineOf(const fs::path& path, const Header& header, const std::vector<int64_t>& shape) {
   const auto spacing = SpacingOf(header);
-  const auto known = [](int16_t code) { return code >= 1 && code <= 5; };
   Affine affine = kIdentityAffine;
-  if (known(header.Get<int16_t>(kSformCode))) {
+  if (HasForm(header, kSformCode)) {
     for (size_t i = 0; i < 12; ++i) affine[i] = header.Get<float>(kSrow + 4 * i);
     return affine;
   }
-  if (known(header.Get<int16_t>(kQformCode))) return FromQuaternion(path, header, spacing);
+  if (HasForm(header, kQformCode)) return FromQuaternion(path, header, spacing);
   for (size_t d = 0; d < 3; ++d) {
     const double step = d == 0 ? -spacing[d] : spacing[d];
     affine[5 * d] = step;
     affine[4 * d + 3] = -static_cast<double>(shape[d] - 1) / 2 * step;
   }
   return affine;
+}
+
+// What the affine is made of is not asked whether it says 0, which nibabel reads as 1.
+std::array<double, 3> VoxelMm(const Header& header, const Affine& affine) {
+  constexpr uint8_t kSpace = 7, kMetre = 1, kMicron = 3;
+  const auto unit = static_cast<uint8_t>(header.bytes[kUnits]) & kSpace;
+  const double mm = unit == kMetre ? 1000 : unit == kMicron ? 0.001 : 1;
+  const bool sform = HasForm(header, kSformCode);
+  std::array<double, 3> size;
+  for (size_t d = 0; d < 3; ++d) {
+    const double pixdim = std::fabs(static_cast<double>(header.Get<float>(kPixdim + 4 * (d + 1))));
+    size[d] = mm * (sform ? std::hypot(affine[d], affine[4 + d], affine[8 + d]) : pixdim);
+  }
+  return size;
 }
 
 // How a file's voxels lie, the first dimension contiguous, and how ours do.
@@ -250,13 +268,17 @@ void ConvertAny(NiftiType type, bool swap, const std::byte* from, const Layout& 
   }
 }
 
+void RequireBelow(const fs::path& path, uint64_t count, size_t voxel, const char* as, const NiftiLimits& limits) {
+  if (count > limits.bytes / voxel)
+    FailNifti(path, kDim,
+              "its voxels take " + HumanBytes(static_cast<double>(count) * static_cast<double>(voxel)) + as +
+                  "; expected at most " + HumanBytes(static_cast<double>(limits.bytes)));
+}
+
 uint64_t CountOf(const fs::path& path, const std::vector<int64_t>& shape, size_t voxel, const NiftiLimits& limits) {
   uint64_t count = 1;
   for (int64_t extent : shape) count *= static_cast<uint64_t>(extent);  // four of 15 bits
-  if (count > limits.bytes / voxel)
-    FailNifti(path, kDim,
-              "its voxels take " + HumanBytes(static_cast<double>(count) * static_cast<double>(voxel)) +
-                  "; expected at most " + HumanBytes(static_cast<double>(limits.bytes)));
+  RequireBelow(path, count, voxel, "", limits);
   return count;
 }
 
@@ -324,12 +346,14 @@ NiftiImage ReadNifti(const fs::path& path, StageTimes* times, const NiftiLimits&
   image.volume.shape = ShapeOf(path, header);
   image.spacing = SpacingOf(header);
   image.affine = AffineOf(path, header, image.volume.shape);
+  image.voxel_mm = VoxelMm(header, image.affine);
   const uint64_t count = CountOf(path, image.volume.shape, type.size, limits), end = begin + count * type.size;
   const uint64_t most = gzipped ? MostInflated(content.size()) : content.size();
   if (most < end)
     FailNifti(path, content.size(),
               Format("truncated: its %s voxels end at byte %llu%s", type.name, static_cast<unsigned long long>(end),
                      gzipped ? ", and so few bytes cannot be decompressed to that" : ""));
+  RequireBelow(path, count, sizeof(float), " as float32", limits);
   if (gzipped) {
     std::vector<std::byte> whole(end);
     Inflate(path, content, whole);

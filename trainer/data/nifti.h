@@ -33,12 +33,15 @@ struct NiftiImage {
   // What nibabel gives: sform where there is one, else qform, else the voxel sizes with x flipped and the origin in the
   // middle.
   Affine affine = kIdentityAffine;
-  std::array<double, 3> spacing = {1, 1, 1};  // of the voxels, mm; writing takes the affine's
-  NiftiType type = NiftiType::kFloat32;       // in the file
+  std::array<double, 3> spacing = {1, 1, 1};  // nibabel's, of pixdim in the file's units; writing takes the affine's
+  // Of the voxels, in millimetres: the lengths of the affine's columns, or pixdim where the file has no form; in the
+  // units of xyzt_units, millimetres where it names none. 0: it does not say. Reading sets it.
+  std::array<double, 3> voxel_mm = {0, 0, 0};
+  NiftiType type = NiftiType::kFloat32;  // in the file
 };
 
 struct NiftiLimits {
-  uint64_t bytes = uint64_t{2} << 30;  // of the voxels in the file, decompressed
+  uint64_t bytes = uint64_t{2} << 30;  // of the voxels, in the file, decompressed, and as float32
 };
 
 // Numeric voxels of either byte order. A slope of 0, or one that is not finite, means none. Voxels that are not finite

@@ -19,7 +19,7 @@
 namespace trainyard {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a file, and of its pixels
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a file, and of its pixels as float32
 constexpr uint32_t kLargest = 1 << 15;
 
 [[noreturn]] void FailPng(const fs::path& path, const std::string& problem) {
@@ -67,9 +67,13 @@ PngImage ReadPng(const fs::path& path, StageTimes* times) {
   const int format = palette ? SPNG_FMT_RGB8 : small ? SPNG_FMT_G8 : SPNG_FMT_PNG;
   size_t size = 0;
   Require(path, spng_decoded_image_size(png.get(), format, &size));
-  if (size > kMostBytes || size > 8 * 3 * MostInflated(content.size()))  // one bit can become three bytes
+  if (size > 8 * 3 * MostInflated(content.size()))  // one bit can become three bytes
     FailPng(path,
             Format("%u x %u pixels are more than its %zu bytes can hold", header.height, header.width, content.size()));
+  if (const uint64_t floats = size / (header.bit_depth == 16 ? 2 : 1) * sizeof(float); floats > kMostBytes)
+    FailPng(path, Format("%u x %u pixels take %s; expected at most %s", header.height, header.width,
+                         HumanBytes(static_cast<double>(floats)).c_str(),
+                         HumanBytes(static_cast<double>(kMostBytes)).c_str()));
   std::vector<std::byte> pixels(size);
   Require(path, spng_decode_image(png.get(), pixels.data(), size, format, 0));
   Require(path, spng_decode_chunks(png.get()));  // what stands behind the pixels is whole, too

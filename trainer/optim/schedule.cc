@@ -7,8 +7,9 @@
 namespace trainyard {
 namespace {
 
-// From `start` to `end` along half a cosine as `share` goes from 0 to 1.
+// From `start` to `end` along half a cosine as `share` goes from 0 to 1, and there it stays.
 double CosineBetween(double start, double end, double share) {
+  share = std::clamp(share, 0.0, 1.0);
   return end + (start - end) / 2 * (1 + std::cos(std::numbers::pi * share));
 }
 
@@ -29,7 +30,7 @@ double LearningRate(const ScheduleConfig& schedule, double peak, int64_t step, i
   const double share =
       static_cast<double>(step - schedule.warmup) / static_cast<double>(std::max<int64_t>(1, total - schedule.warmup));
   if (schedule.name == "cosine") return CosineBetween(peak, schedule.min_lr, share);
-  if (schedule.name == "linear") return peak + (schedule.min_lr - peak) * share;
+  if (schedule.name == "linear") return peak + (schedule.min_lr - peak) * std::clamp(share, 0.0, 1.0);
   return peak;
 }
 

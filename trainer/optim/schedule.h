@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-// The rate for the optimizer step after `step` finished ones, 0 <= step < total.
+// The rate for the optimizer step after `step` finished ones, 0 <= step; from `total` on it is what it ends with.
 //   constant, cosine, linear: rise as step / warmup to `peak`; then stay, or fall to min_lr at
 //     `total` along half a cosine (Loshchilov and Hutter, arXiv 1608.03983) or a line.
 //   onecycle: torch.optim.lr_scheduler.OneCycleLR with cosine annealing and two phases.

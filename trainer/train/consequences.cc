@@ -1,5 +1,6 @@
 #include "trainer/train/consequences.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -34,13 +35,18 @@ Consequences ActOn(const std::map<std::string, double>& metrics, const Config& c
 void ForgetOtherRules(const nlohmann::json& saved, const Config& now, TrainState& train) {
   using Json = nlohmann::json;
   const Json mine = ToJson(now);
-  const auto differs = [&](const char* field) {
+  const auto differs = [&](const std::string& field) {
     const Json::json_pointer at(field);
     return saved.contains(at) && saved.at(at) != mine.at(at);
   };
-  if (differs("/checkpoint/keep_best")) train.ForgetBest();
-  if (differs("/schedule/metric")) train.plateau = {.multiplier = train.plateau.multiplier};
-  if (differs("/train/early_stop/metric")) train.early_stop = {};
+  const bool measured_otherwise = std::ranges::any_of(now.task.options->MeasuredWith(), [&](std::string field) {
+    std::ranges::replace(field, '.', '/');
+    return differs("/" + field);
+  });
+  if (differs("/checkpoint/keep_best") || measured_otherwise) train.ForgetBest();
+  if (differs("/schedule/metric") || measured_otherwise) train.plateau = {.multiplier = train.plateau.multiplier};
+  // What has ended stays so: whoever asks for more patients at the end wants them evaluated, and no more steps.
+  if (differs("/train/early_stop/metric") || (measured_otherwise && !train.ended_early)) train.early_stop = {};
   if (differs("/train/early_stop/min_delta")) train.early_stop.bad = 0;
   if (!train.ended_early || train.early_stop.bad >= now.train.early_stop.patience) return;
   train.ended_early = false;

@@ -22,8 +22,9 @@ struct Consequences {
 Consequences ActOn(const std::map<std::string, double>& metrics, const Config& config, const Stage& stage, bool last,
                    TrainState& train);
 
-// `train` was saved under the configuration `saved` and goes on under `now`: what was best by another metric is
-// forgotten, and an early stop that `now` would not have made has not been.
+// `train` was saved under the configuration `saved` and goes on under `now`: what was best by another metric, or as
+// measured otherwise (TaskOptions::MeasuredWith), is forgotten, and an early stop that `now` would not have made has
+// not been. REQUIRES: `now` has a task.
 void ForgetOtherRules(const nlohmann::json& saved, const Config& now, TrainState& train);
 
 }  // namespace trainyard

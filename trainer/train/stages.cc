@@ -76,7 +76,17 @@ std::vector<StageRun> PlanStages(const Config& config, const Plan& plan) {
 void RequireStage(const TrainState& train, const std::vector<StageRun>& stages) {
   const StageRun& stage = stages[static_cast<size_t>(train.stage)];
   const bool last = train.stage + 1 == std::ssize(stages);
-  if (train.step >= stage.first && (last || train.step <= stage.end)) return;
+  const bool inside = train.step >= stage.first && (last || train.step <= stage.end);
+  // A stage that begins later would run past the end of its schedule; an evaluation before its first step is another's.
+  const int64_t made = train.clean_steps;
+  if (inside &&
+      (made > train.step - stage.first || (train.stage > 0 && train.step == stage.first && train.evaluation_pending)))
+    throw ConfigError(
+        Format("train.steps: the checkpoint of step %lld has made %lld steps of the stage %s, which begins with step "
+               "%lld here; give the stages before it their own steps, so that it begins where it has begun",
+               static_cast<long long>(train.step), static_cast<long long>(made), stage.stage.name.c_str(),
+               static_cast<long long>(stage.first) + 1));
+  if (inside) return;
   throw ConfigError(
       Format("train.steps: the checkpoint of step %lld is of the stage %s, which has the steps %lld to %lld "
              "here; give it, with train.steps and the stages' own steps, a range that %lld lies in",

@@ -34,6 +34,7 @@ struct Options : TaskOptions {
   void Check(const Config& config) const override;
   std::string Describe() const override;
   std::vector<Metric> Metrics() const override;
+  std::vector<std::string> MeasuredWith() const override { return {"task.eval_windows"}; }
 };
 
 std::shared_ptr<TaskOptions> MakeOptions();

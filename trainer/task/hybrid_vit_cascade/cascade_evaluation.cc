@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <map>
 
 #include "trainer/base/error.h"
@@ -65,10 +66,10 @@ class CascadeEvaluation : public Evaluation {
   explicit CascadeEvaluation(const EvaluationSetup& setup) : setup_(setup) {
     const Split& split = setup.patients.split();
     val_ = split.val;
-    if (setup.options.eval_patients)
-      val_.resize(std::min<size_t>(val_.size(), static_cast<size_t>(*setup.options.eval_patients)));
+    measured_ = std::min<int64_t>(setup.options.eval_patients.value_or(std::ssize(val_)), std::ssize(val_));
     if (setup.thorough) test_ = split.test;
-    watched_ = std::min<int64_t>(setup.options.eval_samples, std::ssize(val_));
+    if (!setup.thorough) val_.resize(static_cast<size_t>(measured_));
+    watched_ = std::min<int64_t>(setup.options.eval_samples, measured_);
     sampled_ = setup.thorough ? std::ssize(val_) : watched_;
     pictures_ = std::min(kPictures, sampled_);
     const int64_t S = setup.model.stages()[setup.stage].shape().size;
@@ -90,17 +91,18 @@ class CascadeEvaluation : public Evaluation {
     }
     const int64_t item = (chunk - mean_chunks()) * setup_.world + setup_.rank;
     if (item >= items()) return;
-    const int64_t patient = PatientOf(item);
-    const PatientTensors tensors = setup_.patients.At(patient, setup_.stage);
-    const std::span<double> out(slots_.data() + static_cast<size_t>(item) * kSlots, kSlots);
-    if (item < std::ssize(val_)) MeasureLoss(patient, tensors, out);
-    if (IsSampled(item)) MeasureSample(item, patient, tensors, out);
+    try {
+      Measure(item);
+    } catch (const DataError& error) {
+      if (!MayBeLeftOut(item)) throw;
+      std::fprintf(stderr, "warning: left out of the test part: %s (faults.bad_sample: skip)\n", error.what());
+    }
   }
 
   std::vector<double>& slots() override { return slots_; }
 
   std::map<std::string, double> Metrics() const override {
-    const std::vector<double> val = SumOver(0, std::ssize(val_));
+    const std::vector<double> val = SumOver(0, measured_);
     std::map<std::string, double> metrics;
     const double diffusion = val[kDiffusion] / val[kPatients], physics = val[kPhysics] / val[kPatients];
     metrics["val/loss"] = diffusion + setup_.options.stage[setup_.stage].physics * physics;
@@ -109,8 +111,8 @@ class CascadeEvaluation : public Evaluation {
     metrics["val/physics_of_truth"] = val[kTruePhysics] / val[kPatients];
     AddSampled("val", SumOver(0, watched_), metrics);
     if (!setup_.thorough) return metrics;
-    AddAllSampled("val_all", val, metrics);
-    if (!test_.empty()) AddAllSampled("test", SumOver(std::ssize(val_), items()), metrics);
+    AddAllSampled("val_all", SumOver(0, std::ssize(val_)), metrics);
+    if (const std::vector<double> test = TestSums(); test[kSampled] > 0) AddAllSampled("test", test, metrics);
     return metrics;
   }
 
@@ -132,7 +134,7 @@ class CascadeEvaluation : public Evaluation {
     std::string table = Format("stage %zu, %lld^3 voxels: PSNR in dB (SSIM)\n", setup_.stage + 1,
                                static_cast<long long>(setup_.model.stages()[setup_.stage].shape().size));
     table += TableOf("validation", SumOver(0, std::ssize(val_)));
-    if (!test_.empty()) table += TableOf("test", SumOver(std::ssize(val_), items()));
+    if (const std::vector<double> test = TestSums(); test[kSampled] > 0) table += TableOf("test", test);
     return table;
   }
 
@@ -155,6 +157,30 @@ class CascadeEvaluation : public Evaluation {
   }
   uint64_t KeyOf(int64_t patient) const {
     return HashKey(setup_.seed, NameKey("validation"), static_cast<uint64_t>(patient));
+  }
+
+  // Nothing is decided by who is only tested: such a file need not keep a run that is done from its end.
+  bool MayBeLeftOut(int64_t item) const { return setup_.skip_bad && item >= std::ssize(val_); }
+
+  void Measure(int64_t item) {
+    const int64_t patient = PatientOf(item);
+    const PatientTensors tensors = setup_.patients.At(patient, setup_.stage);
+    const std::span<double> out(slots_.data() + static_cast<size_t>(item) * kSlots, kSlots);
+    if (item < measured_) MeasureLoss(patient, tensors, out);
+    if (IsSampled(item)) MeasureSample(item, patient, tensors, out);
+  }
+
+  // Those of the next patient that can be read. Undefined when there is none.
+  at::Tensor XraysOfAnother(int64_t item) const {
+    for (int64_t i = 1; i < items(); ++i) {
+      const int64_t other = (item + i) % items();
+      try {
+        return setup_.patients.At(PatientOf(other), setup_.stage).xrays;
+      } catch (const DataError&) {  // it is said where its own turn is
+        if (!MayBeLeftOut(other)) throw;
+      }
+    }
+    return {};
   }
 
   // The same times and noise in every evaluation: of another draw, the best of them would be a lucky one.
@@ -211,8 +237,8 @@ class CascadeEvaluation : public Evaluation {
     out[kScaledMeanPsnr] = psnr(ScaledMean(mean, tensors, setup_.options.intensity));
     if (previous.defined()) out[kPreviousPsnr] = psnr(previous.squeeze(0));
     if (has_others()) {
-      const int64_t other = PatientOf((item + 1) % items());
-      out[kShuffledPsnr] = psnr(sampled(setup_.patients.At(other, setup_.stage).xrays, nullptr));
+      const at::Tensor xrays = XraysOfAnother(item);
+      out[kShuffledPsnr] = xrays.defined() ? psnr(sampled(xrays, nullptr)) : std::numeric_limits<double>::quiet_NaN();
     }
     if (item < pictures_) Draw(item, tensors.volume, volume, previous);
   }
@@ -236,6 +262,8 @@ class CascadeEvaluation : public Evaluation {
     }
     return sums;
   }
+
+  std::vector<double> TestSums() const { return SumOver(std::ssize(val_), items()); }
 
   void AddSampled(const std::string& part, const std::vector<double>& sums,
                   std::map<std::string, double>& metrics) const {
@@ -277,8 +305,9 @@ class CascadeEvaluation : public Evaluation {
 
   EvaluationSetup setup_;
   std::vector<int64_t> val_, test_;
-  // Of val_, from its first: those of what can be watched, the same in every evaluation, and all that are sampled.
-  int64_t watched_ = 0, sampled_ = 0;
+  // Of val_, from its first: those whose losses are measured (task.eval_patients), those that are sampled for what can
+  // be watched, the same in every evaluation, and all that are sampled.
+  int64_t measured_ = 0, watched_ = 0, sampled_ = 0;
   int64_t pictures_ = 0, rows_ = 0, columns_ = 0;
   std::vector<double> slots_;
 };

@@ -45,6 +45,9 @@ struct EvaluationSetup {
   const Options& options;
   size_t stage = 0;
   bool thorough = false;  // all volumes are sampled, those of the test part too, and once more with another's X-rays
+  // faults.bad_sample: skip. Of the test part, whom nothing is decided by, who cannot be read is left out, which it
+  // says.
+  bool skip_bad = false;
   uint64_t seed = 0;
   int rank = 0, world = 1;
 };

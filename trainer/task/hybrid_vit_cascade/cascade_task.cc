@@ -19,7 +19,8 @@ class CascadeTask : public Task {
         steps_(options_.StageSteps(config)),
         first_(static_cast<size_t>(options_.first_stage - 1)),
         patients_(config.data.path, options_),
-        means_(patients_, config.faults.bad_sample == "skip"),
+        skip_bad_(config.faults.bad_sample == "skip"),
+        means_(patients_, skip_bad_),
         train_(patients_, options_, first_),
         model_(Scope(declaration_), options_.shape(), options_.timesteps) {}
 
@@ -62,6 +63,7 @@ class CascadeTask : public Task {
                                   .options = options_,
                                   .stage = first_ + StageAt(step),
                                   .thorough = kind == EvaluationKind::kFinal,
+                                  .skip_bad = skip_bad_,
                                   .seed = seed_,
                                   .rank = rank,
                                   .world = world});
@@ -80,6 +82,7 @@ class CascadeTask : public Task {
   const std::vector<int64_t> steps_;
   const size_t first_;
   const Patients patients_;
+  const bool skip_bad_;
   const MeanVolumes means_;
   const TrainingSet train_;
   ModelDeclaration declaration_;

@@ -93,7 +93,7 @@ void Options::Declare(FieldTable& t) {
       "How the diffusion loss weighs times: the error of v as in the original, or as a share of what nobody could know "
       "without the X-rays; auto: even (tiny, small), velocity (full).");
   t.OptInt("task.eval_patients", eval_patients, "null", 1, kSchedule,
-           "Patients of the validation part in one evaluation; null: all of them.");
+           "Patients of the validation part whose losses an evaluation measures; null: all of them.");
   t.Int("task.eval_samples", eval_samples, 1, kSchedule,
         "How many of them get a sampled volume in an evaluation, for val/psnr and val/ssim; the last one samples all, "
         "for val_all/psnr and val_all/ssim.");

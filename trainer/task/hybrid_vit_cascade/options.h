@@ -88,6 +88,9 @@ struct Options : TaskOptions {
   void Check(const Config& config) const override;
   std::string Describe() const override;
   std::vector<Metric> Metrics() const override;
+  std::vector<std::string> MeasuredWith() const override {
+    return {"task.eval_patients", "task.eval_samples", "task.sampling_steps"};
+  }
   const char* NotDeterministicOnGpu() const override { return "upsample_trilinear3d"; }
 
   ModelShape shape() const;

@@ -88,6 +88,9 @@ std::vector<PatientFiles> FindPatients(const fs::path& path) try {
   return patients;
 } catch (const RefusedPathError& error) {
   throw DataError(error.what());
+} catch (const fs::filesystem_error& error) {
+  if (!IsRefusal(error.code().value())) throw;
+  throw DataError("data.path: " + path.string() + ": " + error.code().message());
 }
 
 std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick& tick) {
@@ -125,15 +128,16 @@ Patient ReadPatient(const PatientFiles& files) {
   NiftiImage image = ReadNifti(files.volume);
   RequireVolume(files.volume, image.volume);
   constexpr double kMostMm = 1000;
-  for (const double side : image.spacing) {
+  for (const double side : image.voxel_mm) {
     if (!(side > 0 && side <= kMostMm))
-      throw DataError(files.volume.string() +
-                      Format(": a voxel of %g mm (pixdim, at byte 76); expected more than 0 and at "
-                             "most %g",
-                             side, kMostMm));
+      throw DataError(
+          files.volume.string() +
+          Format(": a voxel of %g mm (its sform, or without one pixdim at byte 76); expected more than 0 and "
+                 "at most %g",
+                 side, kMostMm));
   }
   const auto extent = [&image](size_t axis) {
-    return image.spacing[axis] * static_cast<double>(image.volume.shape[axis]);
+    return image.voxel_mm[axis] * static_cast<double>(image.volume.shape[axis]);
   };
   Patient patient;
   patient.extent_mm = {extent(0), extent(2)};

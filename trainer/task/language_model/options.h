@@ -35,6 +35,7 @@ struct Options : TaskOptions {
   void Check(const Config& config) const override;
   std::string Describe() const override;
   std::vector<Metric> Metrics() const override;
+  std::vector<std::string> MeasuredWith() const override { return {"task.eval_windows"}; }
 
   ModelShape shape() const;
 };

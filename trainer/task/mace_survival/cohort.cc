@@ -19,7 +19,11 @@ namespace {
 constexpr double kLargestFeature = 1e30;  // of a float whose square is summed in double
 constexpr size_t kFewValues = 5, kSomeValues = 20, kRowsPerValue = 50;
 
-fs::path TablePath(const fs::path& path) { return fs::is_directory(LookAt(path)) ? path / "dataset.csv" : path; }
+fs::path TablePath(const fs::path& path) try {
+  return fs::is_directory(LookAt(path)) ? path / "dataset.csv" : path;
+} catch (const RefusedPathError& error) {
+  throw DataError(std::string("data.path: ") + error.what());
+}
 
 // The column that a person named, or the other spelling of it that the data set's own scripts use.
 size_t ImageColumn(const Csv& csv, const std::string& name) {
@@ -89,7 +93,7 @@ void Cohort::ReadRow(int64_t row, const CohortColumns&) {
   static const std::vector<std::string> folds = {"train", "val"};
   Subject subject;
   subject.row = row;
-  subject.name = name_ ? csv_.Text(row, *name_) : std::to_string(row);
+  subject.name = name_ ? std::string(csv_.Word(row, *name_)) : std::to_string(row);
   const bool train = csv_.Choice(row, fold_, folds) == 0;
   subject.outcome.time = csv_.Number(row, time_);
   constexpr double kMostDays = 1e6;
@@ -209,7 +213,7 @@ std::map<std::string, double> ReadTruth(const fs::path& table) {
   }
   const Csv csv = Csv::Read(file);
   const size_t name = csv.Column("case_num"), risk = csv.Column("log_risk");
-  for (int64_t row = 0; row < csv.rows(); ++row) truth[csv.Text(row, name)] = csv.Number(row, risk);
+  for (int64_t row = 0; row < csv.rows(); ++row) truth[std::string(csv.Word(row, name))] = csv.Number(row, risk);
   return truth;
 }
 
