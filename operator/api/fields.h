@@ -74,9 +74,11 @@ void Fields(V& v, Backoff& b) {
 
 template <class V>
 void Fields(V& v, AvoidNodes& a) {
-  v.Integer("afterFailures", a.after_failures, Range{1, 1000},
-            {"So many culprits on one node, each within forSeconds of the one before, keep later attempts away from "
-             "it. Disruptions, hangs and what a rule restarts uncharged do not count. Default 2."});
+  v.Integer(
+      "afterFailures", a.after_failures, Range{1, 1000},
+      {"So many culprits on one node, each within forSeconds of the one before, keep later attempts away from "
+       "it. Disruptions, attempts that stallSeconds ended, workers that lost a peer (exit code 69) and what a rule "
+       "restarts uncharged do not count. Default 2."});
   v.Integer("forSeconds", a.for_seconds, Range{0, 31536000},
             {"For how long after the last of them, in seconds; 0: no node is avoided. Default 3600."});
 }

@@ -56,7 +56,7 @@ const char* ReasonOf(const std::string& field) {
                                   {"dnsConfig", kShared},
                                   {"hostAliases", kShared},
                                   {"imagePullSecrets", "images are ignored"},
-                                  {"resources", "there are no limits"},
+                                  {"resources", "there are no limits of CPU and memory; nvidia.com/gpu is followed"},
                                   {"livenessProbe", kProbe},
                                   {"readinessProbe", kProbe},
                                   {"startupProbe", kProbe},
