@@ -63,8 +63,10 @@ class SchemaBuilder {
     field["items"] = {{"type", "integer"}, {"format", "int64"}};
     Limit(field["items"], range);
   }
-  void Texts(const char* name, std::vector<std::string>&, const FieldText& text) {
-    Add(name, text, {{"type", "array"}, {"maxItems", 256}})["items"] = {{"type", "string"}};
+  void Texts(const char* name, std::vector<std::string>&, const Allowed& allowed, const FieldText& text) {
+    Json& items = Add(name, text, {{"type", "array"}, {"maxItems", text.most_items}})["items"];
+    items = {{"type", "string"}};
+    if (allowed.max_length > 0) items["maxLength"] = allowed.max_length;
   }
   template <class T>
   void Object(const char* name, T& member, const FieldText& text) {
@@ -82,7 +84,7 @@ class SchemaBuilder {
   }
   template <class T>
   void List(const char* name, std::vector<T>&, const FieldText& text) {
-    Json& field = Add(name, text, {{"type", "array"}, {"maxItems", 256}});
+    Json& field = Add(name, text, {{"type", "array"}, {"maxItems", text.most_items}});
     T item;
     field["items"] = Schema(item);
     if constexpr (std::is_same_v<T, Condition>) {
@@ -153,7 +155,9 @@ class ReferenceBuilder {
   void Integers(const char* name, std::vector<int64_t>&, Range, const FieldText& text) {
     Row(name, "list of integers", text);
   }
-  void Texts(const char* name, std::vector<std::string>&, const FieldText& text) { Row(name, "list of strings", text); }
+  void Texts(const char* name, std::vector<std::string>&, const Allowed&, const FieldText& text) {
+    Row(name, "list of strings", text);
+  }
   template <class T>
   void Object(const char* name, T& member, const FieldText& text) {
     Row(name, "object", text, true);

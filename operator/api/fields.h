@@ -7,7 +7,7 @@
 //   Text(name, string&, Allowed, FieldText)  Moment(name, optional<Time>&, FieldText)
 //   IntegerOrAuto(name, optional<int64_t>&, Range, FieldText)
 //   Free(name, Json&, Size, FieldText): an object that is not looked into
-//   Integers(name, vector&, Range, FieldText), Texts(name, vector&, FieldText)
+//   Integers(name, vector&, Range, FieldText), Texts(name, vector&, Allowed, FieldText)
 //   Object(name, T& or optional<T>&, FieldText), List(name, vector<T>&, FieldText): Fields(visitor, T) describes T
 #ifndef TRAINYARD_OPERATOR_API_FIELDS_H_
 #define TRAINYARD_OPERATOR_API_FIELDS_H_
@@ -41,6 +41,7 @@ struct FieldText {
   const char* text;  // what it does, with unit and what its absence means
   bool required = false;
   const char* changes = "at any time";  // when it may change
+  int64_t most_items = 256;             // of a list
 };
 
 inline constexpr char kNotWhileRunning[] = "before the first attempt, or while suspend is true";
@@ -56,9 +57,10 @@ void Fields(V& v, RestartRule& r) {
   v.Integers("onExitCodes", r.on_exit_codes, Range{1, 255},
              {"Matches when the culprit's container ended with one of these exit codes. Exactly one of onPodCondition, "
               "onExitCodes and onReasons is set."});
-  v.Texts("onReasons", r.on_reasons,
-          {"Matches when the culprit's reason is one of these, such as OOMKilled, Evicted or Hang: what "
-           "status.lastFailure.reason says. Exactly one of onPodCondition, onExitCodes and onReasons is set."});
+  v.Texts("onReasons", r.on_reasons, Allowed{.max_length = 128},
+          {.text = "Matches when the culprit's reason is one of these, such as OOMKilled, Evicted or Hang: what "
+                   "status.lastFailure.reason says. Exactly one of onPodCondition, onExitCodes and onReasons is set.",
+           .most_items = 32});
   v.Text("action", r.action, Allowed{.values = {kRestart, kRestartUncharged, kFail}},
          {"Restart starts a new attempt, charged to maxRestarts unless a newer durable checkpoint was reached; "
           "RestartUncharged starts one that is never charged; Fail ends the job.",
@@ -96,10 +98,12 @@ void Fields(V& v, Restart& r) {
   v.Object("avoidNodes", r.avoid_nodes,
            {"Nodes on which workers keep failing: pods of later attempts require another. "
             "When pods find no node for two minutes, all are allowed again."});
-  v.List("rules", r.rules,
-         {"What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
-          "restart. Behind the job's own stand always: DisruptionTarget restarts uncharged; exit codes 2, 64, 65, 72, "
-          "126 and 127 fail; 75 restarts uncharged. Absent: those alone."});
+  v.List(
+      "rules", r.rules,
+      {.text = "What to do after a failure: the first rule that matches the culprit decides, and no match is a charged "
+               "restart. Behind the job's own stand always: DisruptionTarget restarts uncharged; exit codes 2, 64, "
+               "65, 72, 126 and 127 fail; 75 restarts uncharged. Absent: those alone.",
+       .most_items = 32});
 }
 
 template <class V>
@@ -314,7 +318,7 @@ void Fields(V& v, Failure& f) {
   v.Integer("step", f.step, Range{}, {"The step that it was at; absent when nobody reported it.", false, kByOperator});
   v.Text("message", f.message, Allowed{}, {"What it said.", false, kByOperator});
   v.Moment("time", f.time, {"When it ended.", false, kByOperator});
-  v.Texts("tail", f.tail, {"The last lines of its output.", false, kByOperator});
+  v.Texts("tail", f.tail, Allowed{}, {"The last lines of its output.", false, kByOperator});
 }
 
 template <class V>

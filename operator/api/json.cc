@@ -5,6 +5,7 @@
 #include "common/json.h"
 #include "common/text.h"
 #include "operator/api/fields.h"
+#include "operator/api/labels.h"
 #include "operator/base/json_access.h"
 
 namespace trainyard::api {
@@ -110,7 +111,7 @@ class Decoder {
       if (Whole((*value)[i], range, At(name, i))) member.push_back((*value)[i].get<int64_t>());
     }
   }
-  void Texts(const char* name, std::vector<std::string>& member, const FieldText& text) {
+  void Texts(const char* name, std::vector<std::string>& member, const Allowed&, const FieldText& text) {
     const Json* value = Find(name, text, "a list of strings");
     if (!value || !value->is_array()) return;
     for (const Json& item : *value) {
@@ -220,7 +221,7 @@ class Encoder {
   void Integers(const char* name, std::vector<int64_t>& member, Range, const FieldText&) {
     if (!member.empty()) object[name] = member;
   }
-  void Texts(const char* name, std::vector<std::string>& member, const FieldText&) {
+  void Texts(const char* name, std::vector<std::string>& member, const Allowed&, const FieldText&) {
     if (!member.empty()) object[name] = member;
   }
   template <class T>
@@ -261,6 +262,8 @@ std::vector<RestartRule> RulesInForce(const Restart& restart) {
   return rules;
 }
 
+constexpr size_t kLongestLabel = 63;  // the API's own limit
+
 std::string Shown(const Json& value) { return Shorten(value.dump(-1, ' ', false, Json::error_handler_t::replace), 80); }
 
 TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
@@ -273,7 +276,9 @@ TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
   job.generation = json::Whole(metadata, "generation");
   job.deleting = !json::Text(metadata, "deletionTimestamp").empty();
   job.created = ParseTime(json::Text(metadata, "creationTimestamp"));
-  job.labels = json::Field(metadata, "labels");
+  // Of a label that nobody reads there may be a megabyte, in each of a tenant's jobs.
+  if (const std::string queue = json::Text(json::Field(metadata, "labels"), kLabelQueue); !queue.empty())
+    job.labels = {{kLabelQueue, Shorten(queue, kLongestLabel)}};
   if (object.is_object() && object.contains(json::kCut))
     errors.push_back({FieldError::Kind::kInvalid, "spec", "(too deep)",
                       "less than " + std::to_string(kJsonDepth) + " lists and objects in each other"});

@@ -10,11 +10,12 @@ namespace {
 
 constexpr double kSeriesSeconds = 360;
 constexpr size_t kMaxNote = 1024, kMaxSeries = 4096, kMaxBuckets = 16384;
-constexpr double kBurst = 25, kSecondsPerToken = 300;
+constexpr double kKept = 2;  // for the last word
+constexpr double kBurst = 25 + kKept, kSecondsPerToken = 300;
 
 }  // namespace
 
-bool EventRecorder::TakeToken(const std::string& uid, Instant now) {
+bool EventRecorder::TakeToken(const std::string& uid, bool last_word, Instant now) {
   const auto filled = [&](const Bucket& bucket) {
     return std::min(kBurst, bucket.tokens + SecondsBetween(bucket.filled, now) / kSecondsPerToken);
   };
@@ -24,7 +25,7 @@ bool EventRecorder::TakeToken(const std::string& uid, Instant now) {
   if (buckets_.size() >= kMaxBuckets) buckets_.clear();
   Bucket& bucket = buckets_.try_emplace(uid, Bucket{kBurst, now}).first->second;
   bucket = {filled(bucket), now};
-  if (bucket.tokens < 1) return false;
+  if (bucket.tokens < (last_word ? 1 : 1 + kKept)) return false;
   bucket.tokens -= 1;
   return true;
 }
@@ -39,7 +40,7 @@ Status EventRecorder::Record(const ObjectReference& about, const std::string& ty
   int64_t count = 1;
   {
     const MutexLock lock(mutex_);
-    if (!TakeToken(about.uid, moment))
+    if (!TakeToken(about.uid, reason == "Succeeded" || reason == "Failed", moment))
       return Status(Code::kThrottled, about.ns + "/" + about.name + " has had its events for now");
     const bool full = series_.size() > kMaxSeries;
     std::erase_if(

@@ -27,7 +27,7 @@ class EventRecorder {
       : client_(client), clock_(clock), instance_(std::move(instance)) {}
 
   // type: Normal or Warning. The note is cut to 1024 bytes. kThrottled, and nothing is sent: the object has had its
-  // events for now.
+  // events for now; Succeeded and Failed, after which there are no more, have some of their own.
   Status Record(const ObjectReference& about, const std::string& type, const std::string& reason,
                 const std::string& note);
 
@@ -43,8 +43,9 @@ class EventRecorder {
     double tokens;
     Instant filled;
   };
-  // Takes one of the object's tokens; false when it has none.
-  bool TakeToken(const std::string& uid, Instant now) REQUIRES_LOCK(mutex_);
+  // Takes one of the object's tokens; false when it has none. Two are kept for a last word: a crash loop uses up its
+  // events, and how it ended is what people look for.
+  bool TakeToken(const std::string& uid, bool last_word, Instant now) REQUIRES_LOCK(mutex_);
   Client& client_;
   const Clock& clock_;
   const std::string instance_;

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "common/text.h"
 #include "operator/api/job_file.h"
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
@@ -274,7 +275,7 @@ void TellOfOthers(ControlPlane& plane, const Json& job, local::LiveView& view, c
 
 // After Ctrl-C: what it goes on from.
 void SayWhereItStopped(ControlPlane& plane, const Json& job, const local::StateDir& state) {
-  std::printf("\nstopped; with --state-dir %s it goes on from its newest checkpoint\n", state.path().c_str());
+  std::printf("\nstopped; with --state-dir %s it goes on from its newest checkpoint\n", ForShell(state.path()).c_str());
   PrintPlaces(plane, state, LastRankZero(plane, Saved(plane, job)));
 }
 
@@ -315,16 +316,29 @@ class Output {
   local::RankOutput lines_;
 };
 
+// How a job ended that is there no more: with a TTL of 0 it is deleted as soon as it is judged. `since`: a version of
+// the API at which it was there.
+int CodeOfDeleted(ControlPlane& plane, const Json& submitted, uint64_t since) {
+  std::vector<kube::WatchEvent> events;
+  plane.api().Next(kube::kTrainingJobs, submitted["metadata"]["namespace"], local::Selector(), since, 0, events);
+  std::optional<int> code;
+  for (const kube::WatchEvent& event : events) {
+    if (json::Text(json::Field(event.object, "metadata"), "uid") == submitted["metadata"].value("uid", ""))
+      code = local::ExitCode(Parse(event.object));
+  }
+  return code.value_or(kExitStopped);
+}
+
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
 std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view, Output& output) {
   const std::string ns = submitted["metadata"]["namespace"], name = submitted["metadata"]["name"];
-  uint64_t events_seen = 0;
+  uint64_t events_seen = 0, jobs_seen = plane.api().version();
   std::optional<int> code;
   while (!code && StopSignals() == 0) {
     const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
     if (!object.ok()) {
       view.Event("the job was deleted");
-      return kExitStopped;
+      return CodeOfDeleted(plane, submitted, jobs_seen);
     }
     const api::TrainingJob job = Parse(object.body);
     std::vector<kube::WatchEvent> events;
@@ -391,7 +405,7 @@ int RunLocal(const LocalOptions& options) {
   }
   if (options.serve)
     view.Event("API on https://127.0.0.1:" + std::to_string(plane.port()) +
-               "; export KUBECONFIG=" + plane.kubeconfig());
+               "; export KUBECONFIG=" + ForShell(plane.kubeconfig()));
   TellOfIgnored(*file, view);
   TellOfOthers(plane, job, view, "of an earlier run goes on as well");
   std::optional<int> code;

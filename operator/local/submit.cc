@@ -137,7 +137,9 @@ std::optional<int> ExitCode(const api::TrainingJob& job) {
   if (reconcile::IsTrue(status, reconcile::kCompleteCondition)) return 0;
   if (reconcile::IsTrue(status, reconcile::kFailedCondition)) {
     // A number that no process ends with could end this one with 0.
-    const int64_t culprits = status.last_failure ? status.last_failure->exit_code.value_or(1) : 1;
+    // What ended with the job may be a deadline: an older attempt's culprit is not to blame for that.
+    const bool blamed = status.last_failure && status.last_failure->attempt == status.attempt;
+    const int64_t culprits = blamed ? status.last_failure->exit_code.value_or(1) : 1;
     return culprits >= 1 && culprits <= 255 ? static_cast<int>(culprits) : 1;
   }
   if (status.phase == api::kInvalid && status.attempt == 0) return kExitInvalid;

@@ -59,6 +59,8 @@ bool FindsNoNode(const Observed& observed, Plan& plan, Time now) {
   for (const Pod& pod : observed.current) {
     if (IsUnschedulable(pod) && pod->created) since = std::min(since.value_or(*pod->created), *pod->created);
   }
+  // As in deadlines.cc: the API server's clock may be behind ours.
+  if (since) since = std::max(*since, observed.job.status.attempt_time.value_or(*since));
   return since && plan.IsDue(After(*since, kNoNodeSeconds), now);
 }
 

@@ -13,13 +13,15 @@ bool IsOver(Time since, int64_t seconds, Plan& plan, Time now) {
   return plan.IsDue(After(since, static_cast<double>(seconds)), now);
 }
 
-// When the first pod of the attempt was created; nothing: none that we know of was.
+// When the first pod of the attempt was created; nothing: none that we know of was. The API server says when, by a
+// clock that may be behind the one that began the attempt: no pod is older than its attempt.
 std::optional<Time> FirstCreated(const Observed& observed) {
   std::optional<Time> first;
   for (const Pod& pod : observed.current) {
     if (pod && pod->created) first = std::min(first.value_or(*pod->created), *pod->created);
   }
-  return first;
+  if (!first) return first;
+  return std::max(*first, observed.job.status.attempt_time.value_or(*first));
 }
 
 // Workers that have not come so far, by index.

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 using json::Field, json::Flag, json::List, json::Text, json::Whole;
 
 constexpr size_t kMaxText = 1024;  // bytes of what others say that are kept
+constexpr size_t kLongestUid = 64;
 
 std::string Entry(const Json& object, const char* map, const char* key) {
   return Text(Field(Field(object, "metadata"), map), key);
@@ -157,7 +158,9 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   record.name = Text(metadata, "name");
   record.uid = Text(metadata, "uid");
   for (const Json& owner : List(metadata, "ownerReferences")) {
-    if (Flag(owner, "controller")) record.owner_uid = texts.Keep(Text(owner, "uid"));
+    // The server asks of a uid that it is not empty: one of a megabyte, on a pod that anyone may label, is no job's.
+    if (const std::string uid = Text(owner, "uid"); Flag(owner, "controller") && uid.size() <= kLongestUid)
+      record.owner_uid = texts.Keep(uid);
   }
   record.job_key = texts.Keep(Text(metadata, "namespace") + "/" + Entry(pod, "labels", api::kLabelJobName));
   record.attempt = Number(Entry(pod, "labels", api::kLabelAttempt)).value_or(0);

@@ -40,7 +40,8 @@ void DateProgress(const api::Progress& known, double silence, api::Progress& nex
       !IsSameSecond(*known.last_progress, *next.last_progress))
     return;
   const double gap = SecondsBetween(*known.last_update, *next.last_update);
-  next.last_progress_seen = After(*known.last_progress_seen, gap > silence ? gap : 0);
+  // A clock that was set back takes the stamp with it: what had been still for ten minutes still has.
+  next.last_progress_seen = After(*known.last_progress_seen, gap > silence || gap < 0 ? gap : 0);
 }
 
 // Whether the status takes the answer: each now and then, and the last step of all at once.

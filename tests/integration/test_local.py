@@ -208,6 +208,12 @@ def test_the_exit_code_is_the_culprits(local, code, phase):
     assert status["lastFailure"]["exitCode"] == code and status["lastFailure"]["tail"] == ["last words"]
 
 
+@pytest.mark.parametrize("code", [0, 65])
+def test_a_job_that_its_ttl_deletes_at_once_ends_as_it_ended(local, code):
+    run = local(script_job(["sh", "-c", f"exit {code}"], ttlSecondsAfterFinished=0))
+    assert run.run() == code, run.output
+
+
 def test_the_summary_says_where_the_culprit_wrote(local):
     run = local(script_job(["sh", "-c", "[ $RANK = 1 ] && exit 3; sleep 60"], restart={"maxRestarts": 0}))
     assert run.run(60) == 3

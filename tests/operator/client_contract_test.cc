@@ -184,7 +184,10 @@ TEST_F(Events, EachObjectHasItsOwnBucket) {
     clock_.Pass(0.1);
   }
   EXPECT_EQ(client_.created.size(), 25u);
+  const ObjectReference u{"trainyard.dev/v1alpha1", "TrainingJob", "default", "job", "u"};
+  EXPECT_TRUE(recorder_.Record(u, "Warning", "Failed", "MaxRestarts: it broke").ok()) << "how a crash loop ended";
   EXPECT_TRUE(Record("another", "it broke").ok());
+  clock_.Pass(300);
   clock_.Pass(300);
   EXPECT_TRUE(Record("u", "after five minutes").ok());
   EXPECT_TRUE(Record("u", "at once again").Is(Code::kThrottled));

@@ -40,6 +40,16 @@ TEST(ScheduleDeadline, CountsFromTheFirstPodAndEndsTheAttempt) {
             "(spec.deadlines.scheduleSeconds)");
 }
 
+// The API server's clock is five minutes behind: its stamp is of before the attempt.
+TEST(ScheduleDeadline, NoPodIsOlderThanItsAttempt) {
+  Scene scene = Waiting();
+  scene.spec().deadlines.schedule_seconds = 30;
+  scene.status().attempt_time = After(kNow, -5);
+  for (const int64_t rank : {0, 1}) scene.Pod(rank).created = After(kNow, -300);
+  EXPECT_EQ(scene.Decide(After(kNow, 24)).status.attempt, 1);
+  EXPECT_EQ(scene.Decide(After(kNow, 25)).status.attempt, 2);
+}
+
 TEST(ScheduleDeadline, SaysWhatTheWorkerWaitsFor) {
   Scene scene(1);
   PodRecord& pod = scene.Pod(0);

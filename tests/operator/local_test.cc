@@ -81,6 +81,9 @@ TEST_F(LocalTest, AJobThatFailedNeverEndsWith0) {
     job.status.last_failure = api::Failure{.exit_code = culprits};
     EXPECT_EQ(local::ExitCode(job), code);
   }
+  job.status.attempt = 2;
+  job.status.last_failure = api::Failure{.attempt = 1, .exit_code = 75};
+  EXPECT_EQ(local::ExitCode(job), 1) << "a deadline has ended the second attempt, and nobody else";
 }
 
 TEST_F(LocalTest, PodsThatAreNotWhatTheyWereCrashNothing) {

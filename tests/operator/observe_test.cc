@@ -29,6 +29,14 @@ TEST(SortPods, AStatusOfAnySizeIsNoSizeOfOurs) {
   }
 }
 
+// Anything else could be a megabyte in each of a tenant's jobs, kept for as long as they are there.
+TEST(JobFromApi, OfItsLabelsTheQueueAloneIsKept) {
+  Json labels = {{"kueue.x-k8s.io/queue-name", "team-a"}};
+  for (int i = 0; i < 1000; ++i) labels["label-" + std::to_string(i)] = std::string(60, 'x');
+  const Json object = {{"metadata", {{"name", "job"}, {"namespace", "default"}, {"labels", labels}}}};
+  EXPECT_EQ(JobFromApi(object).job.labels, Json({{"kueue.x-k8s.io/queue-name", "team-a"}}));
+}
+
 TEST(JobFromApi, NumbersOfAStatusThatCannotBeAreNotThere) {
   for (const Json& huge : {Json(kHuge), Json(std::numeric_limits<uint64_t>::max()), Json(-1), Json("2"), Json(1e300)}) {
     Json object = JobObject("job", 2);

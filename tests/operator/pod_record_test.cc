@@ -25,6 +25,16 @@ TEST(PodRecord, APortThatIsNoneIsNotAsked) {
   }
 }
 
+// Anyone may put the label on a pod, and the server asks of an owner's uid that it is not empty.
+TEST(PodRecord, AnOwnersUidThatIsNoneIsNotKept) {
+  const auto of = [](const std::string& uid) {
+    return PodFromJson({{"metadata", {{"ownerReferences", Json::array({{{"controller", true}, {"uid", uid}}})}}}})
+        .owner_uid;
+  };
+  EXPECT_EQ(of("u-1"), "u-1");
+  EXPECT_EQ(of(std::string(1 << 20, 'u')), "");
+}
+
 TEST(PodRecord, ADeletionWasAskedForBeforeItsGrace) {
   const Json pod = {
       {"metadata", {{"deletionTimestamp", "2026-03-01T12:01:00Z"}, {"deletionGracePeriodSeconds", 60}}},

@@ -115,6 +115,13 @@ TEST_F(Stall, SilenceIsNoStall) {
   EXPECT_TRUE(Is(kStalledCondition));
 }
 
+TEST_F(Stall, AClockThatIsSetBackHidesNoHang) {
+  for (double at = 4000; at < 4590; at += 30) Answer(at, 0);
+  EXPECT_FALSE(Is(kStalledCondition));
+  for (double at = 1000; at < 1060; at += 30) Answer(at, 0);
+  EXPECT_TRUE(Is(kStalledCondition)) << "it has stood still for ten minutes, whatever the clock says";
+}
+
 TEST_F(Stall, AnotherOperatorCountsOn) {
   for (double at = 0; at < 590; at += 30) Answer(at, 0);
   last_.reset();  // it has not heard of rank 0 yet

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -86,11 +88,20 @@ void DieWithParent(pid_t parent) {
   if (getppid() != parent) _exit(137);  // it died before the line above
 }
 
+// Without close_range (a kernel before 5.9, a seccomp profile that does not know it) one after the other.
+bool CloseFrom(unsigned first) {
+  if (syscall(SYS_close_range, first, ~0U, 0) == 0) return true;
+  rlimit most{};
+  if (getrlimit(RLIMIT_NOFILE, &most) != 0) return false;
+  for (rlim_t fd = first; fd < std::min<rlim_t>(most.rlim_cur, 1 << 20); ++fd) close(static_cast<int>(fd));
+  return true;
+}
+
 // Keeps nothing of the parent's: not its lock on the state directory, not its connections.
 bool TakeFiles(const Child& child) {
   return dup2(child.input, 0) >= 0 && dup2(child.output, 1) >= 0 && dup2(child.output, 2) >= 0 &&
          (child.report == kReport || dup2(child.report, kReport) >= 0) && fcntl(kReport, F_SETFD, FD_CLOEXEC) == 0 &&
-         syscall(SYS_close_range, kReport + 1, ~0U, 0) == 0;
+         CloseFrom(kReport + 1);
 }
 
 [[noreturn]] void RunChild(const Child& child) {
@@ -202,7 +213,10 @@ Status TryMounts(const std::filesystem::path& folder) {
   Result<Process> process = Process::Start(spec);
   if (!process.ok()) return process.status();
   while (!process->Poll()) usleep(1000);
-  return Status::Ok();
+  const ProcessEnd end = *process->Poll();
+  if (end.exit_code == 0 && end.signal == 0) return Status::Ok();
+  return Status(Code::kUnavailable,
+                "a process that was to see such a volume ended with " + std::to_string(end.exit_code));
 }
 
 std::optional<ProcessEnd> Process::Poll() {
