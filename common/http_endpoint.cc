@@ -96,7 +96,9 @@ class Connection {
     char buffer[4096];
     while (request_.size() <= kMostRequestBytes) {
       const ssize_t n = recv(fd(), buffer, sizeof buffer, MSG_DONTWAIT);
-      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
+      // Who has said all may say so: the answer goes the other way.
+      if (n == 0) return request_.find("\r\n\r\n") != std::string::npos;
+      if (n < 0) return errno == EAGAIN || errno == EINTR;
       request_.append(buffer, static_cast<size_t>(n));
     }
     return true;

@@ -99,7 +99,8 @@ int LaunchCommand(const CommonOptions& options, const std::string& nproc, NodeFl
     } catch (const Error& error) {
       const int ranks = launch.world.nodes * launch.world.procs;
       TellOtherNodes(launch, stores, [&](int port) {
-        SayEnded({.size = ranks, .master_addr = store, .master_port = port, .store_is_hosted = true}, error.what());
+        SayEnded({.size = ranks, .master_addr = store, .master_port = port, .store_is_hosted = true}, true,
+                 error.what());
       });
       throw;
     }

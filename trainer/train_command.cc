@@ -131,6 +131,7 @@ int TrainCommand(const CommonOptions& options, bool dry_run) {
   const World world = WorldFromEnvironment();
   std::unique_ptr<StatusPublisher> publisher;  // null: its port is in use
   Ending ending(world, publisher);
+  bool joined = false;
   try {
     publisher = std::make_unique<StatusPublisher>(world.local_rank == 0);
     publisher->board().Update([&](RankStatus& s) {
@@ -145,10 +146,10 @@ int TrainCommand(const CommonOptions& options, bool dry_run) {
       std::this_thread::sleep_for(std::chrono::seconds(2));
       std::_Exit(code);
     };
-    RunTraining(Load(options), *publisher, {failing, named});
+    RunTraining(Load(options), *publisher, {failing, named, [&] { joined = true; }});
   } catch (const std::exception& error) {
     ending.Say(CodeOf(error), MessageOf(error));
-    SayEnded(world, MessageOf(error));
+    SayEnded(world, joined, MessageOf(error));
   }
   return ending.Write();
 }

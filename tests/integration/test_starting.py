@@ -109,6 +109,24 @@ def test_a_rank_with_another_configuration_ends_the_start(tmp_path, other):
     assert not (tmp_path / "run/log.jsonl").exists()
 
 
+def test_a_rank_of_another_job_that_finds_the_port_ends_nobody(tmp_path):
+    """Two jobs with one MASTER_PORT: the ranks of the second come to the store of the first, whose world is complete without them."""
+    harness.write_tokens(tmp_path / "train.tokens", [1, 2] * 4000 + [1], 16)
+    base = harness.merged(harness.SMALL_LANGUAGE_MODEL, data={"path": str(tmp_path / "train.tokens")}, train={"steps": 400}, checkpoint={"every": 1, "keep_last": 2}, run={"dir": str(tmp_path / "run")})
+    port = harness.free_port()
+    healthy = harness.start("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "a.json", base), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    steps = lambda: max((int(p.name[5:]) for p in (tmp_path / "run/checkpoints").glob("step-????????")), default=0)  # noqa: E731
+    try:
+        harness.wait_until(lambda: steps() > 2 or healthy.poll() is not None, 60, "the first steps")
+        other = harness.write_config(tmp_path / "b.json", harness.merged(base, run={"dir": str(tmp_path / "other")}, optim={"lr": 2e-3}))
+        foreign = harness.run("train", "--config", other, RANK=1, WORLD_SIZE=2, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        assert foreign.returncode == 64 and "another configuration than rank 0" in foreign.stderr, foreign.stderr
+        assert healthy.poll() is None, "the job was over before the other one came"
+        finish(healthy, 0)
+    finally:
+        healthy.kill()
+
+
 def later(folder):
     """Another outcome of one subject."""
     table = folder / "dataset.csv"

@@ -218,6 +218,30 @@ TEST(Engine, AGatherThatFailsOnOneRankIsMadeWithoutIt) {
   for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero3}) RunWorld(3, step, 256, stage);
 }
 
+// The others wait for it in that gather: it is refused before the rank goes on to another collective.
+TEST(Engine, AGatherThatOneRankLeavesOutIsRefusedThere) {
+  const auto step = [](int rank, const Net& net, Engine& engine) {
+    for (const bool fails : {true, false}) {
+      engine.BeginStep(2);
+      const Pass pass = Pass::Training(engine, 1);
+      bool refused = false;
+      for (int m = 0; m < 2 && !refused; ++m) {
+        const at::Tensor y = net.Forward(pass, Inputs(0, 4));
+        if (fails && rank == 1) {
+          EXPECT_THROW(engine.Backward(y.sum(), m == 1), std::logic_error);
+          refused = true;
+        } else {
+          engine.Backward(pass.Gather(net.gather, at::cat({y, y}, 1)).sum(), m == 1);
+        }
+      }
+      refused ? engine.Drain() : engine.Finish();
+      if (fails) continue;
+      EXPECT_TRUE(engine.Update({.lr = 0.1, .clip = 1, .update = 1, .finite = true, .before = {}}).applied);
+    }
+  };
+  for (const ZeroStage stage : {ZeroStage::kDdp, ZeroStage::kZero2}) RunWorld(3, step, 256, stage);
+}
+
 TEST(Engine, BuffersAreStagedAndCommittedByTheUpdateAlone) {
   std::vector<std::vector<float>> means(2);
   RunWorld(2, [&](int rank, const Net& net, Engine& engine) {

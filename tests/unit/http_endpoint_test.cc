@@ -70,6 +70,17 @@ TEST_F(HttpEndpointTest, AnswersByPath) {
   EXPECT_GT(Ask("GET /large HTTP/1.1\r\n\r\n").size(), 4u << 20);
 }
 
+TEST_F(HttpEndpointTest, WhoeverHasSaidAllAndSaysSoIsAnswered) {
+  for (int i = 0; i < 20; ++i) {
+    const int connection = Open("GET /ok HTTP/1.0\r\n\r\n");
+    shutdown(connection, SHUT_WR);
+    EXPECT_EQ(LineOf(Read(connection)), "HTTP/1.1 200 OK");
+  }
+  const int half = Open("GET /ok HTTP/1.0\r\n");
+  shutdown(half, SHUT_WR);
+  EXPECT_EQ(Read(half), "") << "there is nothing to wait for";
+}
+
 TEST_F(HttpEndpointTest, WhoeverSaysNothingMakesWayForWhoeverAsks) {
   const int first = Open("");
   for (int i = 0; i < 300; ++i) Open(i % 2 == 0 ? "" : "GET /ok HTTP/1.1\r\n");

@@ -53,7 +53,8 @@ TEST_F(LogWriterTest, WhatCameBeforeTheFileStandsInItFirst) {
   again.Add("four\n");
   again.Finish();
   EXPECT_EQ(again.Close(), "");
-  EXPECT_EQ(ReadFile(path), "four\n");
+  EXPECT_EQ(ReadFile(path), "one\ntwo\nthreefour\n")
+      << "a start that will be refused takes nothing from the one before";
 }
 
 TEST_F(LogWriterTest, ASlowFileIsWaitedForAndGetsEverything) {

@@ -48,6 +48,10 @@ TEST_F(MemoryTest, TheRootGroupAndVersionOne) {
   Write("proc/self/cgroup", "12:cpu,cpuacct:/x\n4:memory:/\n");
   Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "8192\n");
   EXPECT_EQ(MemoryLimitHere(root_).bytes, 8192u);
+  // A node whose kubelet and runtime do not agree on who names groups.
+  Write("proc/self/cgroup", "4:memory:/pods.slice:cri-containerd:1\n");
+  Write("sys/fs/cgroup/memory/pods.slice:cri-containerd:1/memory.limit_in_bytes", "1024\n");
+  EXPECT_EQ(MemoryLimitHere(root_).bytes, 1024u);
   Write("proc/self/cgroup", "0::/\n");
   Write("sys/fs/cgroup/memory.max", "2048");
   EXPECT_EQ(MemoryLimitHere(root_).bytes, 2048u);

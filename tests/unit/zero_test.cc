@@ -541,5 +541,36 @@ TEST(Zero, UnitsInAnotherOrderAreRefused) {
   }
 }
 
+// The same where one of them leaves out the last unit of the first micro-batch: it hears that at its forward's end,
+// when the others have been refused in that unit, and all of them ask the same questions from there on.
+TEST(Zero, AUnitThatOneRankLeavesOutIsRefused) {
+  for (const int64_t micro_batches : {1, 2}) {
+    const Way way{3, Precision::kFp32, ZeroStage::kZero3, 2048};
+    RunWorld(way, [&](int rank, const Net& net, Engine& engine) {
+      engine.BeginStep(micro_batches);
+      std::string refused;
+      try {
+        const Pass pass = Pass::Training(engine, 1);
+        at::Tensor loss;
+        if (rank == 2) {
+          loss = pass.Unit(net.first.unit(),
+                           [&](at::TensorList in) {
+                             return net.up(pass, net.frozen(pass, in[0].to(at::kBFloat16)).to(at::kFloat)).sin().sum();
+                           },
+                           {pass.Upload(Inputs(0, 5))});
+        } else {
+          loss = net.Loss(pass, Inputs(0, 5), true);
+        }
+        engine.Backward(loss, micro_batches == 1);
+      } catch (const std::logic_error& error) {
+        refused = error.what();
+      }
+      EXPECT_NE(refused.find("second"), std::string::npos) << rank << ": " << refused;
+      engine.Drain();
+      EXPECT_TRUE(TrainStep(rank, way, net, engine, 2).applied);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <climits>
 #include <fstream>
-#include <vector>
+#include <string>
 
 #include "trainer/base/text.h"
 
@@ -41,10 +41,11 @@ MemoryLimit MemoryLimitHere(const fs::path& root) {
   // "0::/kubepods/pod1", or of version 1 "4:memory:/kubepods/pod1" (cgroups(7)).
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    const std::vector<std::string> parts = Split(line, ':');
-    if (parts.size() != 3) continue;
-    if (parts[1].empty()) LowerAll(limit, root / "sys/fs/cgroup", parts[2], "memory.max");
-    if (parts[1] == "memory") LowerAll(limit, root / "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes");
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
+    if (controller.empty()) LowerAll(limit, root / "sys/fs/cgroup", group, "memory.max");
+    if (controller == "memory") LowerAll(limit, root / "sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
   }
   return limit;
 }

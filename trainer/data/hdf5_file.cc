@@ -1,8 +1,12 @@
 #include "trainer/data/hdf5_file.h"
 
+#include <fcntl.h>
 #include <hdf5.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "trainer/base/error.h"
@@ -163,6 +167,12 @@ void Hdf5File::Write(const std::string& name, std::span<const int64_t> shape, st
 void Hdf5File::Close() {
   if (H5Fflush(id_, H5F_SCOPE_GLOBAL) < 0) Fail("/", "cannot be flushed");
   if (H5Fclose(std::exchange(id_, -1)) < 0) Fail("/", "cannot be closed");
+  const int fd = writing_ ? open(path_.c_str(), O_RDONLY | O_CLOEXEC) : -1;
+  if (!writing_) return;
+  const bool synced = fd >= 0 && fsync(fd) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!synced) Fail("/", std::string("cannot be made durable: ") + std::strerror(error));
 }
 
 }  // namespace trainyard

@@ -28,7 +28,7 @@ class Hdf5File {
   // Missing groups are made.
   void Write(const std::string& name, std::span<const int64_t> shape, std::span<const int32_t> values,
              bool as_bool = false);
-  // Flushes to the disk; afterwards the file is closed.
+  // Closes the file, and makes what was written durable.
   void Close();
 
  private:

@@ -32,7 +32,7 @@ using Taker = std::function<void(std::string_view text)>;
 Taker TakerOf(const fs::path& path) {
   std::error_code ignored;  // AppendFile says what is wrong.
   fs::create_directories(path.parent_path(), ignored);
-  fs::resize_file(path, 0, ignored);
+  // Behind what is there: of the same attempt, which a second start must not take from whoever reads why it failed.
   return [file = std::make_shared<AppendFile>(path)](std::string_view text) { file->Append(text); };
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/metrics/status_server.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "operator/api/worker_env.h"
@@ -11,7 +12,9 @@ namespace {
 
 HttpAnswer Answer(const std::string& path, const std::vector<RankStatus>& ranks) {
   if (path == "/status" && (ranks.empty() || !ranks[0].Reported())) return {503, "application/json", "{}"};
-  if (path == "/status") return {200, "application/json", ranks[0].ToStatusJson().dump()};
+  if (path == "/status")
+    return {200, "application/json",
+            ranks[0].ToStatusJson().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
   if (path == "/metrics") return {200, "text/plain; version=0.0.4", Exposition(ranks)};
   if (path == "/healthz") return {200, "text/plain", "ok\n"};
   if (path == "/readyz") {

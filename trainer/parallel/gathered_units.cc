@@ -58,6 +58,7 @@ void GatheredUnits::BeginStep(int64_t micro_batches) {
   micro_batch_ = 0;
   micro_batches_ = micro_batches;
   place_ = 0;
+  rest_learned_ = false;
   learned_.clear();
 }
 
@@ -163,6 +164,7 @@ void GatheredUnits::EndForward(bool whole) {
 }
 
 void GatheredUnits::LearnRest(bool whole) {
+  if (std::exchange(rest_learned_, true)) return;
   ReleaseAll();  // of a unit that failed
   PayGather();
   for (;;) {
@@ -183,6 +185,7 @@ void GatheredUnits::LearnRest(bool whole) {
 void GatheredUnits::EndBackward() {
   while (schedule_ && place_ < schedule_->places()) PassOver();
   place_ = 0;
+  rest_learned_ = false;
   ++micro_batch_;
 }
 

@@ -75,6 +75,7 @@ class GatheredUnits {
   void RunAsked(ScheduledUse use, bool learning);
   // Notes what is asked for, or in `refusal_` that ranks ask for different things.
   void RecordAsked(const std::vector<int64_t>& asked);
+  // Once for a micro-batch: who was refused at its end takes part in its rest no more.
   void LearnRest(bool whole);
   void TakePart(ScheduledUse use);
   // Takes part in a gather whose turn had come, and which has failed before it was made.
@@ -104,6 +105,7 @@ class GatheredUnits {
   std::optional<UnitSchedule> schedule_;
   std::vector<ScheduledUse> learned_;  // of the first micro-batch, so far
   std::string refusal_;                // of it
+  bool rest_learned_ = false;          // of the micro-batch that runs
   std::optional<ScheduledUse> running_;
   bool in_step_ = false, entered_ = false;
   std::optional<size_t> owed_;  // gathers that were made before the one whose turn it is

@@ -132,6 +132,9 @@ class ZeroEngine : public Engine {
     reducer_->BeginBackward(units_ ? IsLastOfAll() : last);
     reducer_->Hold(units_.has_value() || !gathers_.complete(GathersFirst()));
     loss.backward();
+    if (!units_ && !gathers_.complete(ended_ + 1))  // the others wait in it; Drain takes part in what is left
+      throw std::logic_error(
+          "a micro-batch leaves a gather out: each makes every declared gather once, and uses its result in the loss");
     if (units_) units_->EndBackward();
     reducer_->EndBackward();
     ++ended_;

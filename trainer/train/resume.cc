@@ -164,6 +164,7 @@ class Chooser {
     RequireBelongs(holds);
     const bool again = Fence::Read(directory_).HasStarted(writer_.job_uid);
     Fence::Take(directory_, writer_, StopRequested);
+    RecordOwner(config_, {writer_.job_uid, writer_.attempt});
     RemoveUnfinished();
     result_.shared = EveryoneSeesTheDirectory();
     if (!result_.shared && ShapeOf(config_, 1).stage != ZeroStage::kDdp)

@@ -139,7 +139,8 @@ void RunTraining(const Config& given, StatusPublisher& publisher, const Endings&
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   RequireFeasible(config, grounds, *task);
-  Session session = JoinWorld(config, task->dataset(), endings.named, [&publisher] { publisher.board().Alive(); });
+  Session session =
+      JoinWorld(config, task->dataset(), {endings.named, endings.joined, [&publisher] { publisher.board().Alive(); }});
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");
@@ -150,7 +151,9 @@ void RunTraining(const Config& given, StatusPublisher& publisher, const Endings&
                  "warning: %s is still alive; attempt %lld takes the run over, and that one will save "
                  "nothing more, and end within seconds\n",
                  session.predecessor.c_str(), static_cast<long long>(session.attempt));
-  if (world.rank == 0) session.marks.push_back(std::make_unique<RunningMark>(config.checkpoint.dir, session.attempt));
+  for (const std::string& held : {config.run.dir, config.checkpoint.dir}) {
+    if (world.rank == 0) session.marks.push_back(std::make_unique<RunningMark>(held, session.attempt));
+  }
   TrainLoop loop(config, grounds, publisher, std::move(task), std::move(session), resume);
   resume.source.reset();
   std::exception_ptr failure;

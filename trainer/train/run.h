@@ -18,6 +18,8 @@ struct Endings {
   // Called on another thread where the other ranks wait for this one, whose step stands still: gets the verdict, and
   // ends the process.
   std::function<void(const std::string& verdict)> named;
+  // All ranks have met, this one among them.
+  std::function<void()> joined;
 };
 
 // Trains to the end. Throws StoppedError (75) when stopped on request with everything durable, and

@@ -134,6 +134,9 @@ void RemoveUnfinishedFiles(const fs::path& run_dir, const Tick& tick) {
   }
 }
 
+fs::path UidFile(const Config& config) { return fs::path(config.run.dir) / "uid"; }
+fs::path AttemptFile(const Config& config) { return fs::path(config.run.dir) / "attempt"; }
+
 // One more than any that is known.
 int64_t NextAttempt(const fs::path& file, const Fence& fence, const std::string& job_uid) {
   const int64_t here = fs::exists(file) ? std::strtoll(ReadFile(file).c_str(), nullptr, 10) : 0;
@@ -161,18 +164,24 @@ Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint) 
                         before["data_fingerprint"].get<std::string>(), config, fingerprint);
   }
   Attempt attempt;
-  const fs::path uid_file = directory / "uid", attempt_file = directory / "attempt";
+  const fs::path uid_file = UidFile(config), attempt_file = AttemptFile(config);
   attempt.job_uid = EnvText(env::kJobUid);
+  const bool is_new = !fs::exists(uid_file);
   if (!attempt.job_uid.empty()) {
     RequireUid(attempt.job_uid, env::kJobUid);
     attempt.number = EnvInt64(env::kAttempt, 1, INT64_MAX).value_or(1);
-  } else {
-    attempt.job_uid = fs::exists(uid_file) ? RequireUid(Trimmed(ReadFile(uid_file)), uid_file.string()) : MakeUuid();
-    attempt.number = NextAttempt(attempt_file, Fence::Read(config.checkpoint.dir), attempt.job_uid);
+    if (is_new) RecordOwner(config, attempt);
+    return attempt;
   }
-  WriteFileAtomic(uid_file, attempt.job_uid + "\n");
-  WriteFileAtomic(attempt_file, std::to_string(attempt.number) + "\n");
+  attempt.job_uid = is_new ? MakeUuid() : RequireUid(Trimmed(ReadFile(uid_file)), uid_file.string());
+  attempt.number = NextAttempt(attempt_file, Fence::Read(config.checkpoint.dir), attempt.job_uid);
+  RecordOwner(config, attempt);  // two that start at once have numbers of their own
   return attempt;
+}
+
+void RecordOwner(const Config& config, const Attempt& attempt) {
+  WriteFileAtomic(UidFile(config), attempt.job_uid + "\n");
+  WriteFileAtomic(AttemptFile(config), std::to_string(attempt.number) + "\n");
 }
 
 void RecordIdentity(const Config& config, const std::string& fingerprint, const Attempt& attempt, const Tick& tick) {

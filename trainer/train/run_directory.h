@@ -23,10 +23,14 @@ struct Attempt {
 // Takes the directory for a new attempt, and makes it when it is not there; `fingerprint` is
 // FingerprintOf's. TRAINYARD_JOB_UID (letters, digits, - _ .: it becomes part of names of files) and
 // TRAINYARD_ATTEMPT win; else the uid is made once, and the attempt is one more than the highest
-// found here and in the checkpoints' fence.
+// found here and in the checkpoints' fence. A directory that has a uid keeps it: whose it is changes with the fence
+// alone (RecordOwner), since this attempt may be refused yet.
 // Throws ConfigError when the directory cannot be written or holds a run of another identity; then no file was changed,
 // but both directories are there.
 Attempt ClaimRunDirectory(const Config& config, const std::string& fingerprint);
+
+// Whose the directory is: of the attempt that has taken the fence. Throws StorageError.
+void RecordOwner(const Config& config, const Attempt& attempt);
 
 // From now on the directory belongs to this identity: the attempt that claimed it has loaded what it starts from. One
 // that fails before that binds nobody to its mistakes. What killed attempts have not finished here, an hour ago or

@@ -43,7 +43,6 @@ void Claim(const Config& config, const Dataset& data, const Tick& tick, Session&
   } else if (const std::string other = RunningMark::Holder(config.checkpoint.dir); !other.empty()) {
     session.predecessor = other + " of another run, with this checkpoint.dir,";
   }
-  session.marks.push_back(std::make_unique<RunningMark>(config.run.dir, session.attempt));
 }
 
 // What the ranks of a run must have in common: else each would train something of its own.
@@ -83,6 +82,8 @@ void RequireCommon(const Json& first, const Config& config, const Dataset& data,
                "data",
                rank));
 }
+
+constexpr char kComplete[] = "complete";  // of this start's world, whatever its attempt
 
 // torchrun's store outlives a restart of its workers: what an earlier start left is not ours.
 std::string StartPrefix() { return EnvText("TORCHELASTIC_RUN_ID") + "/" + EnvText("TORCHELASTIC_RESTART_COUNT") + "/"; }
@@ -150,10 +151,9 @@ std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
 
 }  // namespace
 
-Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named,
-                  std::function<void()> alive) {
+Session JoinWorld(const Config& config, const Dataset& data, const Joining& joining) {
   Session session;
-  session.life.alive = std::move(alive);
+  session.life.alive = joining.alive;
   session.world = WorldFromEnvironment();
   const World& world = session.world;
   session.device = OpenDevice(config.parallel.device, world.local_rank);
@@ -170,13 +170,15 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
       std::make_shared<PrefixStore>(store, Format("attempt-%lld/", static_cast<long long>(session.attempt)));
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
+  joining.joined();
+  store->Set(kComplete, "");
   session.pulse = std::make_unique<Pulse>(session.store, world.rank, world.size);
   // Also where ranks wait for files, who is frozen is not waited for longer than in a collective.
   session.life.pulse = Pulse::Of(session.store);
   // Sooner than for silence, so that of ranks that wait for each other the last one is named.
   session.life.frozen = std::min<Seconds>(session.life.silence / 2, collective + Pulse::kListen);
-  session.hang =
-      std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank, world.size, named);
+  session.hang = std::make_unique<HangWatch>(std::make_shared<PrefixStore>(session.store, "hang/"), world.rank,
+                                             world.size, joining.named);
   const std::string pod_ip = EnvText(env::kPodIp);
   ConnectOptions options{
       .rank = world.rank,
@@ -194,7 +196,7 @@ Session JoinWorld(const Config& config, const Dataset& data, const std::function
   return session;
 }
 
-void SayEnded(const World& world, const std::string& why) {
+void SayEnded(const World& world, bool joined, const std::string& why) {
   if (world.size == 1 || (world.rank == 0 && !world.store_is_hosted)) return;  // Our store goes with us.
   try {
     auto connection = std::make_shared<C10dStore>(C10dStoreOptions{.host = world.master_addr,
@@ -204,7 +206,8 @@ void SayEnded(const World& world, const std::string& why) {
                                                                    .timeout = Seconds(1),
                                                                    .stop = {},
                                                                    .answer = Seconds(1)});
-    WorldStore(connection, StartPrefix()).SayEnded(world.rank, why);
+    WorldStore store(connection, StartPrefix());
+    if (joined || !store.Get(kComplete)) store.SayEnded(world.rank, why);
   } catch (const Error&) {
     // Then nobody waits there either.
   }

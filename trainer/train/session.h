@@ -38,18 +38,24 @@ struct Session {
   std::unique_ptr<Communicator> control;
 };
 
+struct Joining {
+  std::function<void(const std::string& verdict)> named;  // as HangWatch's
+  std::function<void()> joined;                           // all ranks have come, this one among them
+  std::function<void()> alive;                            // as LifeOptions has it
+};
+
 // Meets the other ranks. Rank 0 claims run.dir: it refuses one of another identity (ConfigError
 // naming field and values) and, without TRAINYARD_JOB_UID, gives the run a uid and numbers the
 // attempt. The fingerprint of `data` belongs to the identity; the others wait as long as rank 0 gets on with it.
 // Throws ConfigError for a rank whose configuration or program is not rank 0's, DataError for one that has another
 // number of samples, PeerError when a rank does not come in time or has ended, StoppedError when a stop is requested.
-// `named` as HangWatch's; `alive` as LifeOptions has it.
-Session JoinWorld(const Config& config, const Dataset& data, const std::function<void(const std::string&)>& named,
-                  std::function<void()> alive);
+Session JoinWorld(const Config& config, const Dataset& data, const Joining& joining);
 
 // Tells the ranks that wait for this one in the store, or will, that it has ended without success,
-// whether it had joined or not. Takes about a second where nobody answers, some at most; never throws.
-void SayEnded(const World& world, const std::string& why);
+// whether it had `joined` or not: but for a world that was complete without it, which is none of its business. Another
+// job's rank may have found the port of a healthy one. Takes about a second where nobody answers, some at most; never
+// throws.
+void SayEnded(const World& world, bool joined, const std::string& why);
 
 }  // namespace trainyard
 

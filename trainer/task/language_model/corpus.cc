@@ -92,9 +92,13 @@ Corpus::Corpus(const fs::path& path, const HeldOut& held_out, int64_t vocab) : p
         test_file ? (file.get() == test_file ? 0 : file->size()) : std::clamp<int64_t>(cut - begin, 0, file->size());
     train_.Append(*file, 0, train);
     test_.Append(*file, test_file && file.get() != test_file ? file->size() : train, file->size());
+    if (file.get() == test_file)
+      held_out_ = Format(", held out %lld to %lld", static_cast<Long>(begin), static_cast<Long>(begin + file->size()));
     begin += file->size();
   }
 }
+
+std::string Corpus::identity(const Tick& tick) const { return fingerprint(tick) + held_out_; }
 
 std::string Corpus::fingerprint(const Tick& tick) const {
   constexpr int64_t kTokens = 1 << 19;

@@ -76,6 +76,8 @@ class Corpus {
   // progress on standard error where that takes long, and throws DataError for a token that is not below its file's
   // vocabulary, else as TokenFile::Read does; without it that is seen where a window is read.
   std::string fingerprint(const Tick& tick = {}) const;
+  // The same, and with a file that is held out where in the whole its tokens lie: which those are is its file's to say.
+  std::string identity(const Tick& tick = {}) const;
   // Of their number, and of some tokens at each of 64 places from the first to the last. Throws as fingerprint does.
   std::string glance() const;
 
@@ -84,6 +86,7 @@ class Corpus {
   std::vector<std::unique_ptr<TokenFile>> files_;
   TokenStream all_, train_, test_;
   int64_t size_ = 0;
+  std::string held_out_;  // the range of a held-out file; empty without one
 };
 
 // What truth.json beside a synthetic corpus says.

@@ -26,9 +26,9 @@ class TokenDataset : public Dataset {
   TokenDataset(const Corpus& corpus, int64_t context) : corpus_(corpus), windows_(corpus.train(), context) {}
   int64_t size() const override { return windows_.size(); }
   std::string fingerprint(const Tick& tick) const override {
-    std::string fingerprint = corpus_.fingerprint(tick);
-    RequireTruthOf(corpus_.path(), fingerprint);
-    return fingerprint;
+    const std::string identity = corpus_.identity(tick);
+    RequireTruthOf(corpus_.path(), identity.substr(0, identity.find(',')));
+    return identity;
   }
   std::string glance(const Tick&) const override { return corpus_.glance(); }
   std::unique_ptr<Sample> Read(const SampleKey& key) const override {
