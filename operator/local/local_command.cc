@@ -323,7 +323,7 @@ int CodeOfDeleted(ControlPlane& plane, const Json& submitted, uint64_t since) {
   plane.api().Next(kube::kTrainingJobs, submitted["metadata"]["namespace"], local::Selector(), since, 0, events);
   std::optional<int> code;
   for (const kube::WatchEvent& event : events) {
-    if (json::Text(json::Field(event.object, "metadata"), "uid") == submitted["metadata"].value("uid", ""))
+    if (json::Text(json::Field(event.object, "metadata"), "name") == submitted["metadata"]["name"])
       code = local::ExitCode(Parse(event.object));
   }
   return code.value_or(kExitStopped);
@@ -332,14 +332,16 @@ int CodeOfDeleted(ControlPlane& plane, const Json& submitted, uint64_t since) {
 // Shows the job until it ends or a signal comes; returns its exit code, if it has ended.
 std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::LiveView& view, Output& output) {
   const std::string ns = submitted["metadata"]["namespace"], name = submitted["metadata"]["name"];
-  uint64_t events_seen = 0, jobs_seen = plane.api().version();
+  uint64_t events_seen = 0, seen = plane.api().version();  // it was there then
   std::optional<int> code;
   while (!code && StopSignals() == 0) {
+    const uint64_t now = plane.api().version();
     const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
     if (!object.ok()) {
       view.Event("the job was deleted");
-      return CodeOfDeleted(plane, submitted, jobs_seen);
+      return CodeOfDeleted(plane, submitted, seen);
     }
+    seen = now;
     const api::TrainingJob job = Parse(object.body);
     std::vector<kube::WatchEvent> events;
     const bool known = plane.api().Next(kube::kEvents, ns, local::Selector(), events_seen, 0, events);

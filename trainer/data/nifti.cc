@@ -188,7 +188,7 @@ std::array<double, 3> VoxelMm(const Header& header, const Affine& affine) {
   std::array<double, 3> size;
   for (size_t d = 0; d < 3; ++d) {
     const double pixdim = std::fabs(static_cast<double>(header.Get<float>(kPixdim + 4 * (d + 1))));
-    size[d] = mm * (sform ? std::hypot(affine[d], affine[4 + d], affine[8 + d]) : pixdim);
+    size[d] = mm * (sform ? std::hypot(std::hypot(affine[d], affine[4 + d]), affine[8 + d]) : pixdim);
   }
   return size;
 }
