@@ -7,12 +7,12 @@
 namespace trainyard::reconcile {
 namespace {
 
-// Two workers whose pods were created ten seconds ago; the second has no node yet.
-Scene Waiting() {
+// Two workers whose pods were created so many seconds ago; the second has no node yet.
+Scene Waiting(double seconds = 10) {
   Scene scene(2);
   for (const int64_t rank : {0, 1}) {
     PodRecord& pod = scene.Pod(rank);
-    pod.created = After(kNow, -10 - static_cast<double>(rank));
+    pod.created = After(kNow, -seconds - static_cast<double>(rank));
     pod.scheduled = rank == 0;
     pod.ready = false;
     pod.node = rank == 0 ? "n0" : "";
@@ -42,10 +42,9 @@ TEST(ScheduleDeadline, CountsFromTheFirstPodAndEndsTheAttempt) {
 
 // The API server's clock is five minutes behind: its stamp is of before the attempt.
 TEST(ScheduleDeadline, NoPodIsOlderThanItsAttempt) {
-  Scene scene = Waiting();
+  Scene scene = Waiting(300);
   scene.spec().deadlines.schedule_seconds = 30;
   scene.status().attempt_time = After(kNow, -5);
-  for (const int64_t rank : {0, 1}) scene.Pod(rank).created = After(kNow, -300);
   EXPECT_EQ(scene.Decide(After(kNow, 24)).status.attempt, 1);
   EXPECT_EQ(scene.Decide(After(kNow, 25)).status.attempt, 2);
 }
