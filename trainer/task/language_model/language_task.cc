@@ -26,7 +26,7 @@ class TokenDataset : public Dataset {
   TokenDataset(const Corpus& corpus, int64_t context) : corpus_(corpus), windows_(corpus.train(), context) {}
   int64_t size() const override { return windows_.size(); }
   std::string fingerprint(const Tick& tick) const override {
-    const std::string identity = corpus_.identity(tick);
+    std::string identity = corpus_.identity(tick);
     RequireTruthOf(corpus_.path(), identity.substr(0, identity.find(',')));
     return identity;
   }
