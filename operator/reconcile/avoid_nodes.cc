@@ -55,12 +55,7 @@ bool FindsNoNode(const Observed& observed, Plan& plan, Time now) {
   const api::AvoidNodes& policy = observed.job.spec.restart.avoid_nodes;
   const auto& nodes = observed.job.status.avoided_nodes;
   if (std::none_of(nodes.begin(), nodes.end(), [&](const auto& node) { return IsAvoided(node, policy); })) return false;
-  std::optional<Time> since;
-  for (const Pod& pod : observed.current) {
-    if (IsUnschedulable(pod) && pod->created) since = std::min(since.value_or(*pod->created), *pod->created);
-  }
-  // As in deadlines.cc: the API server's clock may be behind ours.
-  if (since) since = std::max(*since, observed.job.status.attempt_time.value_or(*since));
+  const std::optional<Time> since = FirstCreated(observed, IsUnschedulable);
   return since && plan.IsDue(After(*since, kNoNodeSeconds), now);
 }
 

@@ -54,7 +54,11 @@ Plan EndAttempt(const Observed& observed, FailedWorker culprit, Plan plan, Time 
 // each restart in a row.
 double RestartWait(const api::JobSpec& spec, const api::JobStatus& status);
 
-// deadlines.cc. Each adds to `plan` when it has to be looked at again.
+// deadlines.cc
+// When the first of the attempt's pods that `counts` was created; nothing: none that we know of was. The API server
+// says when, by a clock that may be behind the one that began the attempt: no pod is older than its attempt.
+std::optional<Time> FirstCreated(const Observed& observed, bool (*counts)(const Pod& pod));
+// Each adds to `plan` when it has to be looked at again.
 // activeSeconds: why the job has had its time; nothing: it has not.
 std::optional<std::string> UsedUp(const Observed& observed, Plan& plan, Time now);
 // scheduleSeconds and startSeconds: the worker that keeps the attempt from starting; nothing: there is time.

@@ -361,14 +361,10 @@ void TellOfOptional(const std::string& where, const SafetensorsFile& file, const
 bool HasRestingParts(const SafetensorsFile& file, const ModelDeclaration& model, const Config& config) {
   const std::vector<Stage> stages = StagesOf(config);
   const auto rests = [&](const ParameterSpec& spec) {
-    return std::ranges::none_of(stages, [&](const Stage& stage) {
-      return stage.trainable.empty() || std::ranges::any_of(stage.trainable, [&](const auto& pattern) {
-               return MatchesPattern(pattern, spec.name);
-             });
-    });
+    return std::ranges::none_of(stages, [&](const Stage& stage) { return IsTrained(spec, stage.trainable); });
   };
   return std::ranges::any_of(model.parameters, [&](const ParameterSpec& spec) {
-    return file.tensors().contains(spec.name) && spec.trainable && rests(spec);
+    return spec.trainable && file.tensors().contains(spec.name) && rests(spec);
   });
 }
 
