@@ -72,7 +72,7 @@ int LaunchCommand(const CommonOptions& options, const std::string& nproc, NodeFl
   launch.rank0_address = StatusAddressFromEnvironment();
   // Where the others look for it. Nobody who names the first node need name it once more.
   if (!nodes.master.empty() && launch.world.nodes > 1 && launch.world.node == 0 && EnvText(env::kPodIp).empty())
-    launch.store_address = LocalAddressTowards(launch.world.master_addr);
+    launch.store_address = LocalAddressTowards(launch.world.master_addr, true);
   const std::string store = launch.store_address.empty() ? launch.rank0_address : launch.store_address;
   launch.status_port = StatusPortFromEnvironment();
   launch.termination_log = EnvText(env::kTerminationLog);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "operator/kube/webhook.h"
+
 namespace trainyard::kube {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr double kDefaultWait = 1, kLongestDelay = 30;
 
 std::optional<double> RetryingClient::WaitAfter(const Status& status, int repeated) {
   const bool asked = status.Is(Code::kUnavailable) && status.retry_after_seconds();
-  if (repeated >= kRepeats || !(status.Is(Code::kThrottled) || asked)) return std::nullopt;
+  if (repeated >= kRepeats || !(status.Is(Code::kThrottled) || asked) || IsOfWebhook(status)) return std::nullopt;
   const MutexLock lock(mutex_);
   std::uniform_real_distribution<double> jitter(1, 1.25);
   return std::clamp(status.retry_after_seconds().value_or(kDefaultWait), 0.1, kLongestDelay) * jitter(random_);

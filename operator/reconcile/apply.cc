@@ -68,7 +68,7 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcom
 
 Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   outcome.more = plan.deletes.size() > kTurn;
-  Status first = DeletePods(job, plan, outcome.problem);
+  Status first = DeletePods(job, plan, outcome);
   Keep(first, Relabel(job, plan, outcome.problem));
   if (plan.drops_groups) Keep(first, groups_.Drop(job));
   if (plan.drops_master) Keep(first, services_.DropMaster(job, [&] { return ConfirmRest(job); }));
@@ -177,25 +177,39 @@ void Executor::Forget(const std::string& key) {
   memory_.erase(key);
 }
 
-Status Executor::DeletePods(const TrainingJob& job, const Plan& plan, Problem& problem) {
+Status Executor::DeletePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   Mutex mutex;
   Status refusal;
   int refused = 0;
-  const Status failed = InParallel(std::min(plan.deletes.size(), kTurn), parallel_, [&](size_t i) {
-    const PodDelete& pod = plan.deletes[i];
-    const std::optional<int64_t> grace = pod.force ? std::optional<int64_t>(0) : std::nullopt;
-    const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = grace});
-    // Another uid has the name: the one we meant is gone.
-    if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return Status::Ok();
-    Status said = status.With("delete pod " + pod.name);
-    if (!status.Is(Code::kForbidden) && !status.Is(Code::kInvalid)) return said;
+  const Instant end = After(clock_.Steady(), kTurnSeconds);
+  const int at_once = plan.gently ? std::min(kGently, parallel_) : parallel_;
+  outcome.deleted = InParallel(std::min(plan.deletes.size(), kTurn), at_once, [&](size_t i) {
+    if (clock_.Steady() >= end) {
+      const MutexLock lock(mutex);
+      outcome.more = true;
+      return Status::Ok();
+    }
+    double seconds = 0;
+    Status status = DeletePod(job, plan.deletes[i], seconds);
     const MutexLock lock(mutex);
-    Keep(refusal, said);
-    return ++refused < kMostRefused ? Status::Ok() : said;
+    outcome.slowest_deletion = std::max(outcome.slowest_deletion, seconds);
+    if (!status.Is(Code::kForbidden) && !status.Is(Code::kInvalid)) return status;
+    Keep(refusal, status);
+    return ++refused < kMostRefused ? Status::Ok() : status;
   });
-  Status first = StayWith(refusal, "Pod", problem);
-  Keep(first, StayWith(failed, "Pod", problem));
+  Status first = StayWith(refusal, "Pod", outcome.problem);
+  Keep(first, StayWith(outcome.deleted, "Pod", outcome.problem));
   return first;
+}
+
+Status Executor::DeletePod(const TrainingJob& job, const PodDelete& pod, double& seconds) {
+  const std::optional<int64_t> grace = pod.force ? std::optional<int64_t>(0) : std::nullopt;
+  const Instant begin = clock_.Steady();
+  const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = grace});
+  seconds = SecondsBetween(begin, clock_.Steady());
+  // Another uid has the name: the one we meant is gone.
+  if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return Status::Ok();
+  return status.With("delete pod " + pod.name);
 }
 
 Status Executor::Relabel(const TrainingJob& job, const Plan& plan, Problem& problem) {

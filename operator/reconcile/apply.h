@@ -31,6 +31,8 @@ struct Outcome {
   IndexSet made;              // workers of the attempt whose pods this process has created or found
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
   double slowest_pod = 0;                  // seconds that the creation of a pod took at most
+  Status deleted;                          // the first error of the deletions, a refusal is none
+  double slowest_deletion = 0;             // seconds
   bool more = false;  // the turn was over before all was done: other jobs come first, then the rest
 };
 
@@ -42,8 +44,8 @@ class Executor {
       : client_(client), clock_(clock), parallel_(parallel), services_(client, clock), groups_(client, clock) {}
 
   // Does what it can and returns the first error, behind which nothing of its kind is begun; a repeated call does the
-  // rest, as it does of what is beyond a turn: 500 pods to delete, or to create, and no pod is begun after 5 s of
-  // creating, lest one job's thousands, or its slow ones, keep a worker from everyone's. Not found on delete and
+  // rest, as it does of what is beyond a turn: 500 pods to delete, or to create, of which none is begun after 5 s of
+  // either, lest one job's thousands, or its slow ones, keep a worker from everyone's. Not found on delete and
   // already-existing-and-ours on create are success. Pods are created 1, 2, 4,
   // ... at a time, after an answer that confirms the attempt (kConflict when the API knows a newer one); it holds for
   // kConfirmedSeconds, also within a batch, so that an operator that was frozen, and may no longer lead, asks again.
@@ -80,7 +82,8 @@ class Executor {
   bool IsHeld(const TrainingJob& job, const Plan& plan, Problem& problem);
   void Remember(const TrainingJob& job, Problem& problem);
   Status CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome);
-  Status DeletePods(const TrainingJob& job, const Plan& plan, Problem& problem);
+  Status DeletePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  Status DeletePod(const TrainingJob& job, const PodDelete& pod, double& seconds);
   Status Relabel(const TrainingJob& job, const Plan& plan, Problem& problem);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);

@@ -8,6 +8,7 @@
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
 #include "operator/base/json_access.h"
+#include "operator/kube/webhook.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/follow_master.h"
 #include "operator/reconcile/list_pods.h"
@@ -69,7 +70,8 @@ Reconciler::Reconciler(kube::Client& client, const Clock& clock, const Caches& c
       log_(log),
       options_(options),
       executor_(client, clock, options.parallel_requests),
-      unanswered_(clock) {}
+      unanswered_(clock),
+      undeleted_(clock) {}
 
 kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const JobStore::Pointer record = caches_.jobs().Get(key);
@@ -110,15 +112,11 @@ kube::ReconcileResult Reconciler::SayUnseen(const TrainingJob& job, const Status
 Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   const TrainingJob& job = observed.job;
   Outcome outcome;
-  const std::string unanswered = plan.creates.empty() ? "" : unanswered_.MayNotAsk(job.ns);
-  if (!unanswered.empty()) {
-    plan.creates.clear();
-    plan.needs_services = plan.needs_group = false;
-  }
-  const bool asks = !plan.creates.empty();
-  plan.gently = unanswered_.IsSlow(job.ns);
+  const std::string unanswered = Withhold(job.ns, plan);
+  const bool creates = !plan.creates.empty(), deletes = !plan.deletes.empty();
   Status status = executor_.Apply(job, plan, outcome);
-  if (asks && !outcome.held) NoteAnswer(job.ns, status, outcome.slowest_pod);
+  if (deletes && !outcome.held) NoteAnswer(undeleted_, job.ns, outcome.deleted, outcome.slowest_deletion);
+  if (creates && !outcome.held && outcome.deleted.ok()) NoteAnswer(unanswered_, job.ns, status, outcome.slowest_pod);
   if (!unanswered.empty() && status.ok() && outcome.problem.reason.empty())
     outcome.problem = {.reason = kRequestFailed, .message = unanswered, .retry_seconds = kAskAgainSeconds};
   // Our copy of the job is old, or another one leads: there is no news of the job.
@@ -151,12 +149,23 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   return status;
 }
 
+std::string Reconciler::Withhold(const std::string& ns, Plan& plan) {
+  plan.gently = unanswered_.IsSlow(ns) || undeleted_.IsSlow(ns);
+  std::string why = plan.deletes.empty() ? "" : undeleted_.MayNotAsk(ns);
+  if (!why.empty()) plan.deletes.clear();
+  if (why.empty() && !plan.creates.empty()) why = unanswered_.MayNotAsk(ns);
+  if (why.empty()) return "";
+  plan.creates.clear();
+  plan.needs_services = plan.needs_group = false;
+  return why;
+}
+
 // A webhook that hangs or fails is its namespace's, and takes a worker of ours for as long as it does; of a server that
 // is away nobody is to blame.
-void Reconciler::NoteAnswer(const std::string& ns, const Status& status, double seconds) {
-  if (status.ok()) return unanswered_.Answered(ns, seconds);
-  if (status.Is(Code::kUnavailable) && status.message().find("webhook") != std::string::npos)
-    unanswered_.NotAnswered(ns, status.message());
+void Reconciler::NoteAnswer(Unanswered& of, const std::string& ns, const Status& status, double seconds) {
+  if (status.ok()) return of.Answered(ns, seconds);
+  const bool failed = status.Is(Code::kUnavailable) || status.Is(Code::kThrottled);
+  if (failed && kube::IsOfWebhook(status)) of.NotAnswered(ns, status.message());
 }
 
 Problem Reconciler::Failed(const TrainingJob& job, const Status& status) {
@@ -345,7 +354,7 @@ void Reconciler::DryRun(Observed& observed) {
   } else if (!answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {
     // A name in use or a quota says nothing about the template; creating the pods will tell.
     observed.template_unknown = "the API server could not check the template: " + answer.status().message();
-    NoteAnswer(job.ns, Status(answer.status().code(), observed.template_unknown), seconds);
+    NoteAnswer(unanswered_, job.ns, Status(answer.status().code(), observed.template_unknown), seconds);
   }
   if (observed.template_unknown.empty()) unanswered_.Answered(job.ns, seconds);
   observed.template_checked = observed.template_error.empty() && observed.template_unknown.empty();

@@ -59,7 +59,9 @@ class Reconciler {
   Status ConfirmStale(const Observed& observed);
   Status ConfirmMissing(Observed& observed);
   Status ConfirmAtRest(const Observed& observed);
-  void NoteAnswer(const std::string& ns, const Status& status, double seconds);
+  // Takes out of the plan what the namespace's pods may not be asked for now, and says why; else empty.
+  std::string Withhold(const std::string& ns, Plan& plan);
+  static void NoteAnswer(Unanswered& of, const std::string& ns, const Status& status, double seconds);
   // Since when this process knows of deletions (Observed::unproven).
   void WatchDeletions(Observed& observed);
   // `answer`, or the job where its status is this one in spite of it.
@@ -79,7 +81,7 @@ class Reconciler {
   const Options options_;
   Executor executor_;
   JobMetrics metrics_;
-  Unanswered unanswered_;
+  Unanswered unanswered_, undeleted_;  // of creations, and of deletions
   Mutex mutex_;
   // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
   struct Written {

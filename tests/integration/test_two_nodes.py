@@ -88,6 +88,20 @@ def test_the_flags_of_the_guides(nodes, job, reference):
     assert harness.records(record) == reference
 
 
+def test_a_first_node_whose_own_name_means_a_loopback_address(nodes, job, reference, tmp_path):
+    """As Debian's installer writes it: the others know the name by an address that leads there."""
+    config, record = job("named")
+    processes = []
+    for i, (name, _) in enumerate(nodes):
+        hosts = tmp_path / f"hosts-{i}"
+        hosts.write_text(f"127.0.0.1 localhost\n{nodes[0][1] if i else '127.0.1.1'} first-node\n")
+        # In the mount namespace that ip-netns(8) makes for the command.
+        processes.append(start_in(name, "sh", "-c", f'mount --bind {hosts} /etc/hosts && exec "$@"', "sh", harness.BIN, "launch", "--nnodes", 2, "--node-rank", i,
+                                  "--master", "first-node", "--nproc", 2, "--config", config, "--record", record))
+    finish(processes)
+    assert harness.records(record) == reference
+
+
 def test_the_environment_of_the_operator(nodes, job, reference):
     config, record = job("environment")
     finish([start_in(name, harness.BIN, "launch", "--config", config, "--record", record, PET_NNODES=2, PET_NODE_RANK=i, PET_NPROC_PER_NODE=2, MASTER_ADDR=nodes[0][1],

@@ -39,6 +39,18 @@ TEST_F(RetryingTest, RepeatsNothingElse) {
   }
 }
 
+// Whoever wrote it chose the code and the wait, and one namespace's pods would keep the workers of all jobs.
+TEST_F(RetryingTest, RepeatsNothingForAWebhook) {
+  for (const Code code : {Code::kThrottled, Code::kUnavailable}) {
+    inner_.list_versions.clear();
+    inner_.lists = {
+        Status(code, "admission webhook \"a.example.com\" denied the request: later").set_retry_after_seconds(30),
+        ListAt(1)};
+    EXPECT_TRUE(List().Is(code));
+    EXPECT_EQ(inner_.list_versions.size(), 1u) << CodeName(code);
+  }
+}
+
 TEST_F(RetryingTest, GivesUpAfterTenTimes) {
   inner_.lists = std::deque<Result<Json>>(20, Asked(Code::kThrottled, 0.001));
   EXPECT_TRUE(List().Is(Code::kThrottled));

@@ -429,6 +429,53 @@ TEST_F(TroubleTest, SlowPodsAreMadeAFewAtATimeAndNoWorkerIsKeptForThem) {
   }
 }
 
+// And so with deletions: a webhook that holds each for its ten seconds would keep workers and connections from all.
+TEST_F(TroubleTest, SlowPodsAreDeletedAFewAtATimeAndNoWorkerIsKeptForThem) {
+  Start(40);
+  Live(5);
+  ASSERT_EQ(Pods(), 40u);
+  client_.answer = [&](const std::string& request) {
+    if (request.starts_with("delete pods")) clock_.Advance(10);
+    return Status::Ok();
+  };
+  Edit({{"suspend", true}});
+  for (size_t left = 40, looks = 0; left > 0; ++looks) {
+    Pump(kJobs);
+    Pump(kPods);
+    (void)Look();
+    EXPECT_LE(left - Pods(), 6u) << "then others have their turn";
+    left = Pods();
+    ASSERT_LT(looks, 50u) << "each look gets on";
+  }
+}
+
+TEST_F(TroubleTest, AWebhookThatFailsForDeletionsIsAskedLessAndLess) {
+  Start(1);
+  Live(5);
+  Refuse("delete pods", kBroken);
+  Edit({{"suspend", true}});
+  Live(600);
+  EXPECT_GE(client_.made["delete pods job-1-0"], 3);
+  EXPECT_LE(client_.made["delete pods job-1-0"], 8) << "after 10 s, 20, 40, ...";
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "RequestFailed");
+  EXPECT_NE(Condition("WorkersReady")["message"].get<std::string>().find("failed calling webhook"), std::string::npos);
+  Allow();
+  Live(310);
+  EXPECT_EQ(Pods(), 0u);
+}
+
+// A webhook's own 429 is a refusal of its namespace's pods, of which the dry run is one.
+TEST_F(TroubleTest, AWebhookThatAsksToComeAgainIsAskedLessAndLess) {
+  Refuse("dry-run pods", Status(Code::kThrottled, "admission webhook \"a.example.com\" denied the request: later"));
+  Start(1);
+  Live(600);
+  EXPECT_GE(client_.made["dry-run pods job-1-0"], 3);
+  EXPECT_LE(client_.made["dry-run pods job-1-0"], 8) << "after 10 s, 20, 40, ...";
+  Allow();
+  Live(310);
+  EXPECT_EQ(Pods(), 1u);
+}
+
 // What becomes of a job is counted and told by whoever wrote it, though nobody told them so.
 TEST_F(TroubleTest, AWriteWhoseAnswerIsLostIsCountedAndTold) {
   for (const Status& answer :

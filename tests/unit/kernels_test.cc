@@ -32,8 +32,21 @@ TEST(Kernels, AdamWIsTheTextbooksUpdate) {
     std::vector<float> param = Draws(128, "p"), m = Draws(128, "m"), v = Draws(128, "v"), grad = Draws(128, "g");
     for (float& x : v) x = x * x;
     const std::vector<float> p0 = param, m0 = m, v0 = v, a0 = Draws(128, "a");
-    AdamWArgs args{param.data(), m.data(), v.data(), nullptr, grad.data(),        0.5f, 0.01f, 0.9f,
-                   0.99f,        1e-8f,    0.1f,     0.19f,   std::sqrt(0.0199f), 0};
+    AdamWArgs args{.param = param.data(),
+                   .exp_avg = m.data(),
+                   .exp_avg_sq = v.data(),
+                   .average = nullptr,
+                   .grad = grad.data(),
+                   .grad_scale = 0.5f,
+                   .lr = 0.01f,
+                   .exp_avg_rate = 0.1f,
+                   .beta2 = 0.99f,
+                   .exp_avg_sq_rate = 0.01f,
+                   .eps = 1e-8f,
+                   .weight_decay = 0.1f,
+                   .bias_correction1 = 0.19f,
+                   .bias_correction2_sqrt = std::sqrt(0.0199f),
+                   .average_rate = 0};
     table->adamw(args, 64, 128);
     const std::vector<float> alone = param;
     std::vector<float> average = a0;

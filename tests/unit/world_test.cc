@@ -256,11 +256,11 @@ TEST_F(WorldTest, WhatNoFlagSaysOfAWorldIsSlurms) {
 }
 
 TEST(Route, TheLocalAddressIsOfTheHostsFamily) {
-  EXPECT_EQ(LocalAddressTowards("127.0.0.1"), "127.0.0.1");
-  EXPECT_EQ(LocalAddressTowards("localhost"), "127.0.0.1");
-  EXPECT_THROW(LocalAddressTowards("no.such.host.invalid"), PeerError);
+  EXPECT_EQ(LocalAddressTowards("127.0.0.1", true), "127.0.0.1");
+  EXPECT_EQ(LocalAddressTowards("localhost", true), "127.0.0.1");
+  EXPECT_THROW(LocalAddressTowards("no.such.host.invalid", true), PeerError);
   if (access("/proc/net/if_inet6", R_OK) != 0) GTEST_SKIP() << "this machine has no IPv6";
-  EXPECT_EQ(LocalAddressTowards("::1"), "::1");
+  EXPECT_EQ(LocalAddressTowards("::1", true), "::1");
 }
 
 TEST_F(WorldTest, NodesHaveARange) {

@@ -91,8 +91,8 @@ __global__ void AdamWKernel(kernels::AdamWArgs a, int64_t begin, int64_t n) {
 #pragma unroll
     for (int i = 0; i < Four::kSize; ++i) {
       const float grad = grads.values[i] * a.grad_scale;
-      const float m = first.values[i] + (grad - first.values[i]) * (1 - a.beta1);
-      const float v = second.values[i] * a.beta2 + grad * grad * (1 - a.beta2);
+      const float m = first.values[i] + (grad - first.values[i]) * a.exp_avg_rate;
+      const float v = second.values[i] * a.beta2 + grad * grad * a.exp_avg_sq_rate;
       first.values[i] = m;
       second.values[i] = v;
       params.values[i] =

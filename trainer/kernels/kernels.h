@@ -98,7 +98,8 @@ struct AdamWArgs {
   float *param, *exp_avg, *exp_avg_sq, *average;
   const float* grad;
   float grad_scale;  // gradients are multiplied by it first
-  float lr, beta1, beta2, eps, weight_decay;
+  // 1 - beta1 and 1 - beta2 of the betas as they are given: in float32 the second would be off by 1e-5 of itself.
+  float lr, exp_avg_rate, beta2, exp_avg_sq_rate, eps, weight_decay;
   float bias_correction1, bias_correction2_sqrt;  // 1 - beta1^t, sqrt(1 - beta2^t)
   float average_rate;
 };

@@ -167,8 +167,8 @@ void AdamWElements(const AdamWArgs& a, int64_t begin, int64_t end) {
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
     const float g = grad[i] * a.grad_scale;
-    m[i] += (1.0f - a.beta1) * (g - m[i]);
-    v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * g * g;
+    m[i] += a.exp_avg_rate * (g - m[i]);
+    v[i] = a.beta2 * v[i] + a.exp_avg_sq_rate * g * g;
     param[i] = param[i] * decay - step * m[i] / (std::sqrt(v[i]) / a.bias_correction2_sqrt + a.eps);
     if constexpr (kAverages) average[i] += a.average_rate * (param[i] - average[i]);
   }

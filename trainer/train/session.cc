@@ -183,7 +183,7 @@ Session JoinWorld(const Config& config, const Dataset& data, const Joining& join
   ConnectOptions options{
       .rank = world.rank,
       .size = world.size,
-      .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr),
+      .interface = !pod_ip.empty() ? pod_ip : LocalAddressTowards(world.master_addr, world.size > world.local_size),
       .rendezvous_timeout = deadline,
       .collective_timeout = collective,
       .who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()] { return WhoIsSilent(*pulse, *hang); },
