@@ -31,8 +31,8 @@ struct Outcome {
   IndexSet made;              // workers of the attempt whose pods this process has created or found
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
   double slowest_pod = 0;                  // seconds that the creation of a pod took at most
-  Status deleted;                          // the first error of the deletions, a refusal is none
-  double slowest_deletion = 0;             // seconds
+  Status deleted;                          // what ended the deletions before all were asked for, if anything did
+  double slowest_deletion = 0;             // seconds that the deletion of a pod took at most
   bool more = false;  // the turn was over before all was done: other jobs come first, then the rest
 };
 
@@ -83,6 +83,7 @@ class Executor {
   void Remember(const TrainingJob& job, Problem& problem);
   Status CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   Status DeletePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  // Ok, too, where it is gone. `seconds`: how long the answer took.
   Status DeletePod(const TrainingJob& job, const PodDelete& pod, double& seconds);
   Status Relabel(const TrainingJob& job, const Plan& plan, Problem& problem);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
