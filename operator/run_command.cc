@@ -30,6 +30,8 @@ namespace {
 constexpr double kRequestsPerSecond = 1000, kRequestBurst = 2000;
 // Well within the ten seconds in which a lease must be renewed.
 constexpr double kLeaseRequestSeconds = 4;
+// What a kubeconfig's plugin asks may be far away.
+constexpr double kPluginSeconds = 30, kFarewellPluginSeconds = 10;
 
 // Steps until it is destroyed; then lets go of the lease. On a connection of its own, outside the bucket: a busy
 // operator must not lose its lease in its own queue.
@@ -37,8 +39,11 @@ class Candidate {
  public:
   Candidate(const kube::Endpoint& endpoint, const Clock& clock, const Logger& log,
             kube::LeaderElection::Options options)
-      : client_(endpoint, clock, stop_, {.max_connections = 1, .request_seconds = kLeaseRequestSeconds}),
-        farewell_(endpoint, clock, never_, {.max_connections = 1, .request_seconds = kLeaseRequestSeconds}),
+      : client_(endpoint, clock, stop_,
+                {.max_connections = 1, .request_seconds = kLeaseRequestSeconds, .plugin_seconds = kPluginSeconds}),
+        farewell_(
+            endpoint, clock, never_,
+            {.max_connections = 1, .request_seconds = kLeaseRequestSeconds, .plugin_seconds = kFarewellPluginSeconds}),
         election_(client_, clock, log, std::move(options)),
         thread_([this] {
           while (stop_.Sleep(wait_)) wait_ = election_.Step();
@@ -104,7 +109,7 @@ int Serve(const RunOptions& options, const ListenPlace& place, const kube::Endpo
   Runtime runtime(clients.retrying, clients.limited, clock, log, stop,
                   {.ns = options.ns,
                    .instance = "trainyard-operator",
-                   .workers = 8,
+                   .workers = 16,
                    .progress_interval_seconds = 10,
                    .poll_seconds = 5,
                    .leads = leads});

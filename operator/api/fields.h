@@ -129,9 +129,9 @@ void Fields(V& v, Deadlines& d) {
 
 template <class V>
 void Fields(V& v, Checkpoint& c) {
-  v.Free("volume", c.volume, Size{.max_bytes = 64 << 10},
+  v.Free("volume", c.volume, Size{.max_bytes = 4 << 10},
          {"A volume source (such as persistentVolumeClaim) that every worker mounts at path; TRAINYARD_CHECKPOINT_DIR "
-          "names it. Absent: the template has its own, or none.",
+          "names it. At most 4 KiB as JSON. Absent: the template has its own, or none.",
           false, kNotWhileRunning});
   v.Text("path", c.path, Allowed{.max_length = 1024},
          {"Where the volume is mounted. Default /checkpoints.", false, kNotWhileRunning});

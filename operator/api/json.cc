@@ -299,6 +299,11 @@ TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors) {
   return job;
 }
 
+TrainingJob JobFromJson(const Json& object) {
+  std::vector<FieldError> ignored;
+  return JobFromJson(object, ignored);
+}
+
 Json StatusToJson(const JobStatus& status) {
   JobStatus copy = status;  // Fields takes what it may change
   Encoder encoder;

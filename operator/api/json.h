@@ -12,6 +12,8 @@ namespace trainyard::api {
 // Reads a whole object. Wrong and unknown fields of the spec are added to `errors` and keep their
 // defaults; status and metadata are ours or the server's and read leniently.
 TrainingJob JobFromJson(const Json& object, std::vector<FieldError>& errors);
+// The same of one that the API has taken, whatever is wrong with it.
+TrainingJob JobFromJson(const Json& object);
 
 // What goes under "status"; fields that hold nothing are left out.
 Json StatusToJson(const JobStatus& status);

@@ -1,5 +1,6 @@
 #include "operator/kube/credentials.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "operator/base/file.h"
@@ -66,7 +67,8 @@ Status Credentials::ReadFiles() {
 
 Status Credentials::AskPlugin(const net::Wait& wait) {
   if (!plugin_failure_.ok() && SecondsBetween(asked_at_, clock_.Steady()) < kPluginPauseSeconds) return plugin_failure_;
-  const Result<ExecCredential> given = RunExecPlugin(*endpoint_.exec, wait);
+  const Instant end = std::max(wait.deadline, After(SteadyNow(), plugin_seconds_));
+  const Result<ExecCredential> given = RunExecPlugin(*endpoint_.exec, {.deadline = end, .stop = wait.stop});
   plugin_failure_ = given.status();
   asked_at_ = clock_.Steady();
   if (!given.ok()) return given.status();

@@ -28,10 +28,13 @@ struct Identity {
       tls;  // another object after a change: connections of the old one are out of date
 };
 
-// Thread-safe. While it runs a plugin, the others wait for it.
+// Thread-safe. While it runs a plugin, the others wait for it, also beyond their deadlines.
 class Credentials {
  public:
-  Credentials(Endpoint endpoint, const Clock& clock) : endpoint_(std::move(endpoint)), clock_(clock) {}
+  // `plugin_seconds`: what a plugin has at least, also beyond the deadline of whoever asks: one that asks a cloud, and
+  // was killed with each request that may not wait so long, would never give anything.
+  Credentials(Endpoint endpoint, const Clock& clock, double plugin_seconds = 0)
+      : endpoint_(std::move(endpoint)), clock_(clock), plugin_seconds_(plugin_seconds) {}
 
   // kInvalid when there never was anything that can be used; what the plugin failed with.
   Result<Identity> Now(const net::Wait& wait);
@@ -45,6 +48,7 @@ class Credentials {
 
   const Endpoint endpoint_;
   const Clock& clock_;
+  const double plugin_seconds_;
   Mutex mutex_;
   Identity now_ GUARDED_BY(mutex_);
   net::TlsIdentity tls_ GUARDED_BY(mutex_);  // what now_.tls was made of

@@ -89,15 +89,14 @@ void LeaderElection::See(const Json& lease, Instant now) {
 // kConflict when another holds it.
 Status LeaderElection::Acquire(Instant now) {
   const Result<Json> lease = client_.Get(kLeases, options_.ns, options_.name);
-  if (lease.status().Is(Code::kNotFound)) {
-    seen_.reset();
-    return Write(client_, options_.identity, true);
-  }
-  if (!lease.ok()) return lease.status();
-  See(*lease, now);
-  if (!seen_->holder.empty() && seen_->holder != options_.identity &&
+  const bool gone = lease.status().Is(Code::kNotFound);
+  if (!lease.ok() && !gone) return lease.status();
+  if (!gone) See(*lease, now);
+  // Someone may have deleted it, and its holder leads until its next step, at which it makes the lease anew.
+  if (seen_ && !seen_->holder.empty() && seen_->holder != options_.identity &&
       SecondsBetween(seen_->since, now) < seen_->seconds)
     return Status(Code::kConflict, seen_->holder + " leads");
+  if (gone) seen_.reset();
   return Write(client_, options_.identity, true);
 }
 

@@ -92,7 +92,10 @@ class Transport::Turn {
 };
 
 Transport::Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options)
-    : endpoint_(std::move(endpoint)), stop_(stop), options_(options), credentials_(endpoint_, clock) {}
+    : endpoint_(std::move(endpoint)),
+      stop_(stop),
+      options_(options),
+      credentials_(endpoint_, clock, options.plugin_seconds) {}
 
 net::HttpRequest Transport::Make(const std::string& method, const std::string& target, const std::string& accept,
                                  const Identity& identity) const {
@@ -157,10 +160,10 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_
 
 Result<Answer> Transport::Request(const std::string& method, const std::string& target, const std::string& accept,
                                   const Body& body, const OnData& on_data) {
-  const net::Wait wait = net::Wait::For(options_.request_seconds, stop_);
   for (bool refused = false;; refused = true) {
-    const Result<Identity> identity = credentials_.Now(wait);
+    const Result<Identity> identity = credentials_.Now(net::Wait::For(options_.request_seconds, stop_));
     if (!identity.ok()) return identity.status();
+    const net::Wait wait = net::Wait::For(options_.request_seconds, stop_);  // a plugin's time is none of the server's
     net::HttpRequest request = Make(method, target, accept, *identity);
     if (!body.type.empty()) request.fields.emplace_back("Content-Type", body.type);
     request.body = body.text;

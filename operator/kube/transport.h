@@ -37,8 +37,9 @@ class Transport {
  public:
   struct Options {
     int max_connections = 24;  // more than one job's turn takes (Executor's `parallel`)
-    // The API server itself gives up after 60 (--request-timeout).
+    // Without those for credentials. The API server itself gives up after 60 (--request-timeout).
     double request_seconds = 65;
+    double plugin_seconds = 0;          // that the credentials' plugin has at least (credentials.h)
     RequestMetrics* metrics = nullptr;  // where each attempt is counted, if anywhere
   };
   // All references must outlive it.

@@ -161,11 +161,6 @@ class ControlPlane {
   uint64_t tended_ = 0;
 };
 
-api::TrainingJob Parse(const Json& object) {
-  std::vector<api::FieldError> ignored;
-  return api::JobFromJson(object, ignored);
-}
-
 // Worker 0 of the last attempt; null when it was cleaned up.
 Json LastRankZero(ControlPlane& plane, const api::TrainingJob& job) {
   const local::ApiResult pods =
@@ -235,7 +230,7 @@ void TellOfIgnored(const api::JobFile& file, local::LiveView& view) {
 // What is wrong with running the job here, beyond what is wrong with it anywhere.
 std::vector<std::string> LocalProblems(const Json& job, bool served) {
   std::vector<std::string> problems = local::JobObstacles(job);
-  const api::JobSpec spec = Parse(job).spec;
+  const api::JobSpec spec = api::JobFromJson(job).spec;
   if (spec.suspend && !served) problems.emplace_back("spec.suspend: true, and without --serve nobody can resume it");
   if (!spec.managed_by.empty() && spec.managed_by != "trainyard.dev/operator")
     problems.push_back("spec.managedBy: " + spec.managed_by + " is not here, and the operator keeps its hands off");
@@ -266,7 +261,7 @@ api::TrainingJob Saved(ControlPlane& plane, const Json& job) {
 void TellOfOthers(ControlPlane& plane, const Json& job, local::LiveView& view, const std::string& what) {
   const local::ApiResult all = plane.api().List(kube::kTrainingJobs, "", {});
   for (const Json& object : all.body["items"]) {
-    const api::TrainingJob other = Parse(object);
+    const api::TrainingJob other = api::JobFromJson(object);
     const bool ours =
         !job.is_null() && other.name == job["metadata"]["name"] && other.ns == job["metadata"]["namespace"];
     if (!ours && !local::ExitCode(other)) view.Event(other.ns + "/" + other.name + " " + what);
@@ -324,7 +319,7 @@ int CodeOfDeleted(ControlPlane& plane, const Json& submitted, uint64_t since) {
   std::optional<int> code;
   for (const kube::WatchEvent& event : events) {
     if (json::Text(json::Field(event.object, "metadata"), "name") == submitted["metadata"]["name"])
-      code = local::ExitCode(Parse(event.object));
+      code = local::ExitCode(api::JobFromJson(event.object));
   }
   return code.value_or(kExitStopped);
 }
@@ -342,7 +337,7 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
       return CodeOfDeleted(plane, submitted, seen);
     }
     seen = now;
-    const api::TrainingJob job = Parse(object.body);
+    const api::TrainingJob job = api::JobFromJson(object.body);
     std::vector<kube::WatchEvent> events;
     const bool known = plane.api().Next(kube::kEvents, ns, local::Selector(), events_seen, 0, events);
     if (!known) events_seen = plane.api().version();

@@ -17,11 +17,6 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 // Beyond the workers' own grace.
 constexpr std::chrono::seconds kSuspendDeadline{60};
 
-api::TrainingJob Parse(const Json& object) {
-  std::vector<api::FieldError> ignored;
-  return api::JobFromJson(object, ignored);
-}
-
 // One job of the API, and the file's.
 class Submission {
  public:
@@ -129,7 +124,7 @@ class Submission {
 
 api::TrainingJob SavedJob(MemoryApi& api, const std::string& ns, const std::string& name) {
   const ApiResult object = api.Get(kube::kTrainingJobs, ns, name);
-  return object.ok() ? Parse(object.body) : api::TrainingJob();
+  return object.ok() ? api::JobFromJson(object.body) : api::TrainingJob();
 }
 
 std::optional<int> ExitCode(const api::TrainingJob& job) {

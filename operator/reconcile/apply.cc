@@ -1,6 +1,7 @@
 #include "operator/reconcile/apply.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -31,6 +32,8 @@ constexpr double kTurnSeconds = 5;
 // Each pod on its way is a tree of some twenty times its text: 16 of 16 KiB at once, and fewer of larger ones.
 constexpr size_t kBytesAtOnce = size_t{256} << 10;
 constexpr int kGently = 6;
+// Where many jobs create pods at the same time, each may have so many on their way.
+constexpr int kLeastShare = 4;
 
 // Nothing was before it.
 constexpr int64_t kFirstAttempt = 1;
@@ -38,8 +41,7 @@ constexpr int64_t kFirstAttempt = 1;
 // Whether `live`, the API's copy of the job, is of this attempt, and its pods may be created.
 bool MayRun(const TrainingJob& job, int64_t attempt, const Json& live) {
   if (json::Whole(json::Field(live, "status"), "attempt") != attempt) return false;
-  std::vector<api::FieldError> ignored;  // of a spec that has become wrong since
-  const TrainingJob read = api::JobFromJson(live, ignored);
+  const TrainingJob read = api::JobFromJson(live);
   return read.uid == job.uid && !read.spec.suspend && !read.deleting && !IsFinished(read.status);
 }
 
@@ -69,7 +71,7 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcom
 Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   outcome.more = plan.deletes.size() > kTurn;
   Status first = DeletePods(job, plan, outcome);
-  Keep(first, Relabel(job, plan, outcome.problem));
+  Keep(first, Relabel(job, plan, outcome));
   if (plan.drops_groups) Keep(first, groups_.Drop(job));
   if (plan.drops_master) Keep(first, services_.DropMaster(job, [&] { return ConfirmRest(job); }));
   if (!first.ok() || !outcome.problem.reason.empty() || outcome.more) return first;
@@ -212,15 +214,22 @@ Status Executor::DeletePod(const TrainingJob& job, const PodDelete& pod, double&
   return status.With("delete pod " + pod.name);
 }
 
-Status Executor::Relabel(const TrainingJob& job, const Plan& plan, Problem& problem) {
-  for (const WorkerName& pod : plan.relabels) {
-    const Json labels = WorkerLabels(job, job.status.attempt, pod.worker);
-    const Json body = {{"metadata", {{"uid", pod.uid}, {"labels", labels}}}};
-    const Status status = client_.MergePatch(kube::kPods, job.ns, pod.name, "", body, {}).status();
-    if (!status.ok() && !status.Is(Code::kNotFound))
-      return StayWith(status.With("label pod " + pod.name), "Pod", problem);
-  }
-  return Status::Ok();
+Status Executor::Relabel(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  const Instant end = After(clock_.Steady(), kTurnSeconds);
+  std::atomic<bool> late = false;
+  const Status status = InParallel(std::min(plan.relabels.size(), kTurn), std::min(kGently, parallel_), [&](size_t i) {
+    late = late || clock_.Steady() >= end;
+    return late ? Status::Ok() : RelabelPod(job, plan.relabels[i]);
+  });
+  outcome.more |= late || plan.relabels.size() > kTurn;
+  return StayWith(status, "Pod", outcome.problem);
+}
+
+Status Executor::RelabelPod(const TrainingJob& job, const WorkerName& pod) {
+  const Json labels = WorkerLabels(job, job.status.attempt, pod.worker);
+  const Json body = {{"metadata", {{"uid", pod.uid}, {"labels", labels}}}};
+  const Status status = client_.MergePatch(kube::kPods, job.ns, pod.name, "", body, {}).status();
+  return status.ok() || status.Is(Code::kNotFound) ? Status::Ok() : status.With("label pod " + pod.name);
 }
 
 bool Executor::IsConfirmed(const TrainingJob& job, const Plan& plan) {
@@ -249,8 +258,7 @@ Status Executor::ConfirmRest(const TrainingJob& job) {
   if (IsFinished(job.status)) return Status::Ok();
   const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return live.status().With("confirm the suspension");
-  std::vector<api::FieldError> ignored;
-  const TrainingJob read = api::JobFromJson(*live, ignored);
+  const TrainingJob read = api::JobFromJson(*live);
   if (read.uid == job.uid && read.spec.suspend && read.status.attempt == job.status.attempt) return Status::Ok();
   return Status(Code::kConflict, "the job has moved on: its cached copy is old");
 }
@@ -273,6 +281,11 @@ void Executor::Hear(const TrainingJob& job, const Json& written, Instant asked) 
 }
 
 Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  struct Creating {
+    explicit Creating(std::atomic<int>& of) : of_(of) { ++of_; }
+    ~Creating() { --of_; }
+    std::atomic<int>& of_;
+  } const creating(creating_);
   const size_t turn = std::min(plan.creates.size(), kTurn);
   outcome.more = plan.creates.size() > turn;
   std::vector<int64_t> ranks(plan.creates.begin(), plan.creates.begin() + static_cast<std::ptrdiff_t>(turn));
@@ -309,9 +322,14 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
 }
 
 int Executor::AtOnce(const TrainingJob& job, const Plan& plan) const {
-  const size_t bytes = job.spec.pod_template.dump(-1, ' ', false, Json::error_handler_t::replace).size();
-  const auto fit = static_cast<int>(std::min<size_t>(kBytesAtOnce / std::max<size_t>(bytes, 1), 1000));
-  return std::clamp(plan.gently ? kGently : fit, 1, parallel_);
+  const auto length = [](const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+  };
+  const size_t bytes = length(job.spec.pod_template) + length(job.spec.config);
+  const int jobs = std::max(1, creating_.load());
+  const auto fit = static_cast<int>(std::min<size_t>(kBytesAtOnce / std::max<size_t>(bytes, 1), 1000)) / jobs;
+  const int share = std::max(parallel_ / jobs, kLeastShare);
+  return std::clamp(std::min(plan.gently ? kGently : share, fit), 1, parallel_);
 }
 
 Status Executor::CreateBatch(const TrainingJob& job, const Plan& plan, const std::vector<int64_t>& ranks, Instant end,
@@ -331,7 +349,7 @@ Status Executor::CreateBatch(const TrainingJob& job, const Plan& plan, const std
     Problem mine;
     Status status = CreatePod(job, plan.status.attempt, ranks[i], outcome.master, mine);
     const MutexLock lock(mutex);
-    outcome.slowest_pod = std::max(outcome.slowest_pod, SecondsBetween(begin, clock_.Steady()));
+    outcome.slowest_pod = std::max(outcome.slowest_pod.value_or(0), SecondsBetween(begin, clock_.Steady()));
     if (!mine.reason.empty() && !refused) outcome.problem = mine;
     refused |= !mine.reason.empty();
     return status;

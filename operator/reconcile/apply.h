@@ -3,6 +3,7 @@
 #define TRAINYARD_OPERATOR_RECONCILE_APPLY_H_
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,16 +31,17 @@ struct Outcome {
   std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
   IndexSet made;              // workers of the attempt whose pods this process has created or found
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
-  double slowest_pod = 0;                  // seconds that the creation of a pod took at most
-  Status deleted;                          // what ended the deletions before all were asked for, if anything did
-  double slowest_deletion = 0;             // seconds that the deletion of a pod took at most
-  bool more = false;  // the turn was over before all was done: other jobs come first, then the rest
+  bool asked_pods = false;                 // the creation of one at least
+  std::optional<double> slowest_pod;  // seconds that the creation of a pod took at most; nothing: none was asked for
+  Status deleted;                     // what ended the deletions before all were asked for, if anything did
+  double slowest_deletion = 0;        // seconds that the deletion of a pod took at most
+  bool more = false;                  // the turn was over before all was done: other jobs come first, then the rest
 };
 
 // Thread-safe for different jobs at once.
 class Executor {
  public:
-  // `parallel`: requests in flight while creating pods, >= 1.
+  // `parallel`: requests in flight while creating pods, >= 1; shared by all jobs, of which each may have four.
   Executor(kube::Client& client, const Clock& clock, int parallel)
       : client_(client), clock_(clock), parallel_(parallel), services_(client, clock), groups_(client, clock) {}
 
@@ -85,7 +87,8 @@ class Executor {
   Status DeletePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   // Ok, too, where it is gone. `seconds`: how long the answer took.
   Status DeletePod(const TrainingJob& job, const PodDelete& pod, double& seconds);
-  Status Relabel(const TrainingJob& job, const Plan& plan, Problem& problem);
+  Status Relabel(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  Status RelabelPod(const TrainingJob& job, const WorkerName& pod);
   bool IsConfirmed(const TrainingJob& job, const Plan& plan);
   Status ConfirmAttempt(const TrainingJob& job, const Plan& plan);
   Status ConfirmRest(const TrainingJob& job);
@@ -104,6 +107,7 @@ class Executor {
   kube::Client& client_;
   const Clock& clock_;
   const int parallel_;
+  std::atomic<int> creating_{0};  // jobs whose pods are being created, which share `parallel_`
   Services services_;
   PodGroups groups_;
   Mutex mutex_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/json.h"
+#include "operator/api/labels.h"
 #include "operator/api/validation.h"
 #include "operator/reconcile/policies.h"
 
@@ -17,9 +18,20 @@ int64_t SizeOf(const TrainingJob& job) {
   return std::clamp<int64_t>(begun ? desired : job.spec.workers, 0, api::kMaxWorkers);
 }
 
+// Of template and config of a job together. Nearly all jobs have less, and hundreds that have more would fill the
+// operator's memory.
+constexpr size_t kMostKept = size_t{16} << 10;
+
 // Empty for null.
 std::string TextOf(const Json& value) {
-  return value.is_null() ? "" : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (value.is_null()) return "";
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.shrink_to_fit();  // it is kept
+  return text;
+}
+
+bool IsOurs(const TrainingJob& job, const PodRecord& pod) {
+  return pod.name == api::PodName(job.name, pod.attempt, pod.rank);
 }
 
 Json ValueOf(const std::string& text) { return text.empty() ? Json() : Json::parse(text); }
@@ -27,6 +39,17 @@ Json ValueOf(const std::string& text) { return text.empty() ? Json() : Json::par
 }  // namespace
 
 JobRecord JobFromApi(const nlohmann::json& object) {
+  JobRecord record = WholeFromApi(object);
+  record.apart = record.pod_template.size() + record.config.size() > kMostKept;
+  if (!record.apart) return record;
+  for (std::string* text : {&record.pod_template, &record.config}) {
+    text->clear();
+    text->shrink_to_fit();
+  }
+  return record;
+}
+
+JobRecord WholeFromApi(const nlohmann::json& object) {
   JobRecord record;
   record.job = api::JobFromJson(object, record.errors);
   api::JobSpec& spec = record.job.spec;
@@ -39,8 +62,10 @@ JobRecord JobFromApi(const nlohmann::json& object) {
     record.pod_template = TextOf(spec.pod_template);
     record.config = TextOf(spec.config);
   }
+  record.volume = TextOf(spec.checkpoint.volume);
   spec.config = nullptr;
   spec.pod_template = nullptr;
+  spec.checkpoint.volume = nullptr;
   return record;
 }
 
@@ -49,6 +74,7 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   observed.job = record.job;
   observed.job.spec.pod_template = ValueOf(record.pod_template);
   observed.job.spec.config = ValueOf(record.config);
+  observed.job.spec.checkpoint.volume = ValueOf(record.volume);
   observed.spec_errors = record.errors;
   const api::JobStatus& status = record.job.status;
   const int64_t workers = SizeOf(record.job);
@@ -57,7 +83,10 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   for (const Pod& pod : pods) {
     if (pod->owner_uid != record.job.uid) continue;
     if (pod->attempt == status.attempt && pod->rank >= 0 && pod->rank < workers) {
-      observed.current[static_cast<size_t>(pod->rank)] = pod;
+      Pod& place = observed.current[static_cast<size_t>(pod->rank)];
+      // Of two the other one is a copy that someone has made, with its labels and its owner.
+      if (place) observed.stale.push_back(IsOurs(record.job, *pod) ? place : pod);
+      if (!place || IsOurs(record.job, *pod)) place = pod;
     } else {
       (IsSpent(*pod) ? observed.spent : observed.stale).push_back(pod);
     }

@@ -12,11 +12,15 @@ namespace trainyard::reconcile {
 // What the operator keeps of a TrainingJob: of one that has ended nothing will be made, and it keeps neither template
 // and config, which are most of its text, nor what is wrong with its spec.
 struct JobRecord {
-  TrainingJob job;                      // but for spec.template and spec.config, which SortPods fills in
-  std::string pod_template, config;     // as JSON: a tree of small values takes up to 25 times as much
-  std::vector<api::FieldError> errors;  // of decoding and validation
+  TrainingJob job;  // but for the following of its spec, which SortPods fills in
+  // As JSON: a tree of small values takes up to 25 times as much.
+  std::string pod_template, config, volume;  // volume: the checkpoint's
+  bool apart = false;                        // template and config are too long to be kept: only the API has them
+  std::vector<api::FieldError> errors;       // of decoding and validation
 };
 JobRecord JobFromApi(const nlohmann::json& object);
+// With template and config, however long.
+JobRecord WholeFromApi(const nlohmann::json& object);
 
 using JobStore = kube::Store<JobRecord>;
 using PodStore = kube::Store<PodRecord>;

@@ -58,6 +58,8 @@ struct Observed {
   // Seconds, by uid, that this process has not yet seen the deletion of a pod for, of the grace and
   // deadlines.terminateSeconds after it: the times of a deletion are the API server's clock, which may be behind.
   std::map<std::string, double> unproven;
+  // Seconds that this process has known of a failed worker of the attempt: the times of ends are the nodes' clocks.
+  double failing_seconds = 0;
   std::optional<Report> report;
   double progress_interval_seconds = 10;  // progress alone is written so often at most
 };

@@ -10,6 +10,7 @@
 #include "operator/base/json_access.h"
 #include "operator/kube/webhook.h"
 #include "operator/reconcile/conditions.h"
+#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/follow_master.h"
 #include "operator/reconcile/list_pods.h"
 #include "operator/reconcile/policies.h"
@@ -31,6 +32,8 @@ constexpr double kSameWordsSeconds = 60;
 constexpr double kUnseenSeconds = 60;
 // While a namespace may not be asked (unanswered.h).
 constexpr double kAskAgainSeconds = 5;
+// While another worker is busy with a job whose spec is not kept.
+constexpr double kLongAgainSeconds = 1;
 // Between two turns of deletions: a watch gets that time to tell what the last one has deleted.
 constexpr double kBetweenTurnsSeconds = 0.2;
 
@@ -71,23 +74,55 @@ Reconciler::Reconciler(kube::Client& client, const Clock& clock, const Caches& c
       options_(options),
       executor_(client, clock, options.parallel_requests),
       unanswered_(clock),
-      undeleted_(clock) {}
+      undeleted_(clock),
+      untold_(clock) {}
 
 kube::ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const JobStore::Pointer record = caches_.jobs().Get(key);
   if (!record) {
-    executor_.Forget(key);
-    const MutexLock lock(mutex_);
-    written_.erase(key);
-    refused_.erase(key);
-    failing_.erase(key);
-    deletions_.erase(key);
+    Forget(key);
     return {};
   }
-  const TrainingJob& job = record->job;
   // Read our own writes: a decision on an older copy would repeat what was decided.
-  if (CacheIsBehind(key, job)) return {Status::Ok(), 1.0};
-  Result<Observed> observed = Observe(*record);
+  if (CacheIsBehind(key, record->job)) return {Status::Ok(), 1.0};
+  return record->apart ? PassOfLong(*record) : Pass(*record);
+}
+
+void Reconciler::Forget(const std::string& key) {
+  executor_.Forget(key);
+  const MutexLock lock(mutex_);
+  written_.erase(key);
+  refused_.erase(key);
+  failing_.erase(key);
+  deletions_.erase(key);
+  failures_.erase(key);
+}
+
+kube::ReconcileResult Reconciler::PassOfLong(const JobRecord& record) {
+  const std::unique_lock turn(long_, std::try_to_lock);
+  if (!turn) return {Status::Ok(), kLongAgainSeconds};
+  // Of a spec that is wrong nothing will be made.
+  if (!record.errors.empty() || HandsOff(record.job)) return Pass(record);
+  const Result<JobRecord> whole = FetchWhole(record);
+  return whole.ok() ? Pass(*whole) : SayUnseen(record.job, whole.status());
+}
+
+Result<JobRecord> Reconciler::FetchWhole(const JobRecord& record) {
+  const TrainingJob& job = record.job;
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  if (!live.ok()) return live.status().With("read the job's spec");
+  JobRecord now = WholeFromApi(*live);
+  if (now.job.uid != job.uid || now.job.generation != job.generation || IsFinished(now.job.status))
+    return Status(Code::kConflict, "the job has moved on: its cached copy is old");
+  JobRecord whole = record;
+  whole.pod_template = std::move(now.pod_template);
+  whole.config = std::move(now.config);
+  return whole;
+}
+
+kube::ReconcileResult Reconciler::Pass(const JobRecord& record) {
+  const TrainingJob& job = record.job;
+  Result<Observed> observed = Observe(record);
   if (!observed.ok()) return SayUnseen(job, observed.status());
   const Time now = clock_.Now();
   Plan plan = MakePlan(*observed, now);
@@ -115,8 +150,10 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   const std::string unanswered = Withhold(job.ns, plan);
   const bool creates = !plan.creates.empty(), deletes = !plan.deletes.empty();
   Status status = executor_.Apply(job, plan, outcome);
-  if (deletes && !outcome.held) NoteAnswer(undeleted_, job.ns, outcome.deleted, outcome.slowest_deletion);
-  if (creates && !outcome.held && outcome.deleted.ok()) NoteAnswer(unanswered_, job.ns, status, outcome.slowest_pod);
+  if (deletes)
+    NoteAnswer(undeleted_, job.ns, outcome.deleted,
+               outcome.held ? std::nullopt : std::optional(outcome.slowest_deletion));
+  if (creates) NoteAnswer(unanswered_, job.ns, status, outcome.slowest_pod);
   if (!unanswered.empty() && status.ok() && outcome.problem.reason.empty())
     outcome.problem = {.reason = kRequestFailed, .message = unanswered, .retry_seconds = kAskAgainSeconds};
   // Our copy of the job is old, or another one leads: there is no news of the job.
@@ -162,10 +199,12 @@ std::string Reconciler::Withhold(const std::string& ns, Plan& plan) {
 
 // A webhook that hangs or fails is its namespace's, and takes a worker of ours for as long as it does; of a server that
 // is away nobody is to blame.
-void Reconciler::NoteAnswer(Unanswered& of, const std::string& ns, const Status& status, double seconds) {
-  if (status.ok()) return of.Answered(ns, seconds);
+void Reconciler::NoteAnswer(Unanswered& of, const std::string& ns, const Status& status,
+                            std::optional<double> seconds) {
   const bool failed = status.Is(Code::kUnavailable) || status.Is(Code::kThrottled);
-  if (failed && kube::IsOfWebhook(status)) of.NotAnswered(ns, status.message());
+  if (failed && kube::IsOfWebhook(status)) return of.NotAnswered(ns, status.message());
+  if (status.ok() && seconds) return of.Answered(ns, *seconds);
+  of.NotAsked(ns);
 }
 
 Problem Reconciler::Failed(const TrainingJob& job, const Status& status) {
@@ -224,6 +263,7 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
   if (Status confirmed = ConfirmStale(observed); !confirmed.ok()) return confirmed;
   if (Status confirmed = ConfirmMissing(observed); !confirmed.ok()) return confirmed;
   if (Status confirmed = ConfirmAtRest(observed); !confirmed.ok()) return confirmed;
+  WatchFailures(observed);
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
   CheckTemplate(observed);
@@ -250,6 +290,21 @@ void Reconciler::WatchDeletions(Observed& observed) {
   } else {
     deletions_[key] = std::move(seen);
   }
+}
+
+void Reconciler::WatchFailures(Observed& observed) {
+  const TrainingJob& job = observed.job;
+  const bool failed = !FailedWorkers(observed, clock_.Now()).empty();
+  const Instant now = clock_.Steady();
+  const MutexLock lock(mutex_);
+  if (!failed) {
+    failures_.erase(job.Key());
+    return;
+  }
+  Failing& first = failures_[job.Key()];
+  if (first.uid != job.uid || first.attempt != job.status.attempt)
+    first = {.uid = job.uid, .attempt = job.status.attempt, .since = now};
+  observed.failing_seconds = SecondsBetween(first.since, now);
 }
 
 // Once per generation, and again and again while it is refused: the verdict stands until there is another.
@@ -384,8 +439,11 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
   // With the version that was read: a stale leader's write is refused, not merged.
   const Json body = {{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}};
   const int64_t rewinds = caches_.job_rewinds();
+  if (const std::string why = untold_.MayNotAsk(job.ns); !why.empty())
+    return Status(Code::kUnavailable, why).With("write status");
   const Instant asked = clock_.Steady();
   Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {});
+  NoteAnswer(untold_, job.ns, written.status(), SecondsBetween(asked, clock_.Steady()));
   if (const Status& s = written.status(); s.Is(Code::kConflict) || s.Is(Code::kUnavailable) || s.Is(Code::kDeadline))
     written = AsWritten(job, after, std::move(written));
   if (written.status().Is(Code::kNotFound)) return Status::Ok();  // deleted meanwhile
@@ -403,8 +461,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
 Result<Json> Reconciler::AsWritten(const TrainingJob& job, const Json& status, Result<Json> answer) {
   Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
   if (!live.ok()) return answer;
-  std::vector<api::FieldError> ignored;
-  const TrainingJob read = api::JobFromJson(*live, ignored);
+  const TrainingJob read = api::JobFromJson(*live);
   return read.uid == job.uid && api::StatusToJson(read.status) == status ? std::move(live) : std::move(answer);
 }
 

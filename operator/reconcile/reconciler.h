@@ -3,6 +3,7 @@
 #define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,11 +37,18 @@ class Reconciler {
   Reconciler(kube::Client& client, const Clock& clock, const Caches& caches, const ReportSource& reports,
              kube::EventRecorder& events, const Logger& log, Options options);
 
+  // Of the jobs whose specs are too long to be kept (JobRecord::apart) one at a time: another comes again in a second.
   kube::ReconcileResult Reconcile(const std::string& key);
   // Thread-safe.
   const JobMetrics& metrics() const { return metrics_; }
 
  private:
+  void Forget(const std::string& key);
+  kube::ReconcileResult Pass(const JobRecord& record);
+  // Takes what a pass holds of the whole spec, as trees of values, once for all workers.
+  kube::ReconcileResult PassOfLong(const JobRecord& record);
+  // `record` with what the cache has not kept. kConflict: the API has another spec by now.
+  Result<JobRecord> FetchWhole(const JobRecord& record);
   Result<Observed> Observe(const JobRecord& record);
   void CheckTemplate(Observed& observed);
   bool IsToBeAsked(const std::string& key);
@@ -61,9 +69,12 @@ class Reconciler {
   Status ConfirmAtRest(const Observed& observed);
   // Takes out of the plan what the namespace's pods may not be asked for now, and says why; else empty.
   std::string Withhold(const std::string& ns, Plan& plan);
-  static void NoteAnswer(Unanswered& of, const std::string& ns, const Status& status, double seconds);
+  // `seconds`: that it took; nothing: nobody was asked after all.
+  static void NoteAnswer(Unanswered& of, const std::string& ns, const Status& status, std::optional<double> seconds);
   // Since when this process knows of deletions (Observed::unproven).
   void WatchDeletions(Observed& observed);
+  // And of a failed worker (Observed::failing_seconds).
+  void WatchFailures(Observed& observed);
   // `answer`, or the job where its status is this one in spite of it.
   Result<kube::Json> AsWritten(const TrainingJob& job, const kube::Json& status, Result<kube::Json> answer);
   Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
@@ -81,7 +92,8 @@ class Reconciler {
   const Options options_;
   Executor executor_;
   JobMetrics metrics_;
-  Unanswered unanswered_, undeleted_;  // of creations, and of deletions
+  Unanswered unanswered_, undeleted_, untold_;  // of creations, of deletions, and of writes of statuses
+  std::mutex long_;                             // held for a pass of a job whose spec is not kept
   Mutex mutex_;
   // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
   struct Written {
@@ -92,7 +104,14 @@ class Reconciler {
   std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
   std::map<std::string, Instant> refused_ GUARDED_BY(mutex_);  // when it was asked about a refused template, by key
   std::map<std::string, std::map<std::string, Instant>> deletions_ GUARDED_BY(mutex_);  // by key and uid of the pod
-  std::set<std::string> failing_ GUARDED_BY(mutex_);  // keys of jobs whose last pass failed, which was said
+  // The first failure of an attempt.
+  struct Failing {
+    std::string uid;  // the job's
+    int64_t attempt = 0;
+    Instant since{};
+  };
+  std::map<std::string, Failing> failures_ GUARDED_BY(mutex_);  // by key
+  std::set<std::string> failing_ GUARDED_BY(mutex_);            // keys of jobs whose last pass failed, which was said
   std::set<std::string> checked_ GUARDED_BY(mutex_);  // templates that the server has found good, by namespace
 };
 

@@ -77,22 +77,12 @@ std::string Describe(const FailedWorker& culprit) {
   return failure.message.empty() ? text : text + ": " + Shorten(failure.message, kMaxCause);
 }
 
-// When the first failure of this attempt was seen, as far as it is known: a pod that vanished or never
-// ran has no time of its own, so the provisional culprit in the status keeps it.
-Time FirstFailureTime(const Observed& observed, const std::vector<FailedWorker>& failed, Time now) {
-  Time first = now;
-  for (const FailedWorker& worker : failed) first = std::min(first, worker.failure.time.value_or(now));
-  const std::optional<api::Failure>& known = observed.job.status.last_failure;
-  if (known && known->attempt == observed.job.status.attempt) first = std::min(first, known->time.value_or(now));
-  return first;
-}
-
-bool EvidenceIsComplete(const Observed& observed, const std::vector<FailedWorker>& failed, Time now, double& left) {
+bool EvidenceIsComplete(const Observed& observed, Time now, double& left) {
   const bool all_ended = observed.coming.empty() &&
                          std::all_of(observed.current.begin(), observed.current.end(),
                                      [&](const Pod& pod) { return !pod || pod->end || IsLost(observed, *pod, now); });
   if (all_ended) return true;
-  left = kEvidenceSeconds - SecondsBetween(FirstFailureTime(observed, failed, now), now);
+  left = kEvidenceSeconds - observed.failing_seconds;
   return left <= 0;
 }
 
@@ -158,7 +148,7 @@ Plan Restart(const Observed& observed, Plan plan, const FailedWorker& culprit, R
 }  // namespace
 
 Plan RestartOrFail(const Observed& observed, const std::vector<FailedWorker>& failed, Plan plan, Time now) {
-  if (double left = 0; !EvidenceIsComplete(observed, failed, now, left))
+  if (double left = 0; !EvidenceIsComplete(observed, now, left))
     return AwaitEvidence(observed, failed, left, std::move(plan), now);
   const std::vector<FailedWorker> suspects = Suspects(observed, failed, now);
   return EndAttempt(observed, Culprit(suspects, api::RulesInForce(observed.job.spec.restart)), std::move(plan), now);

@@ -17,9 +17,10 @@ std::string Unanswered::MayNotAsk(const std::string& ns) {
   const auto found = silences_.find(ns);
   if (found == silences_.end()) return "";
   Silence& silence = found->second;
-  const double wait = silence.delay > 0 ? silence.delay : silence.asked ? kTurnSeconds : 0;
-  if (SecondsBetween(silence.since, clock_.Steady()) < wait) return silence.why;
-  silence.since = clock_.Steady();
+  const Instant now = clock_.Steady();
+  if (silence.asked && SecondsBetween(silence.asked_at, now) < kTurnSeconds) return silence.why;
+  if (SecondsBetween(silence.since, now) < silence.delay) return silence.why;
+  silence.asked_at = now;
   silence.asked = true;
   return "";
 }
@@ -30,6 +31,11 @@ bool Unanswered::IsSlow(const std::string& ns) const {
   return found != silences_.end() && found->second.delay == 0;
 }
 
+void Unanswered::NotAsked(const std::string& ns) {
+  const MutexLock lock(mutex_);
+  if (const auto found = silences_.find(ns); found != silences_.end()) found->second.asked = false;
+}
+
 void Unanswered::Answered(const std::string& ns, double seconds) {
   const MutexLock lock(mutex_);
   if (seconds < kSlowSeconds) {
@@ -38,10 +44,11 @@ void Unanswered::Answered(const std::string& ns, double seconds) {
   }
   if (silences_.size() >= kMostNamespaces && !silences_.contains(ns)) silences_.clear();
   silences_[ns] = {.why = "the API server takes " + std::to_string(static_cast<int>(seconds)) +
-                          " s for a pod of this namespace: one job at a time creates some",
+                          " s for a request of this namespace: one job at a time makes some",
                    .delay = 0,
                    .asked = false,
-                   .since = clock_.Steady()};
+                   .since = clock_.Steady(),
+                   .asked_at = {}};
 }
 
 void Unanswered::NotAnswered(const std::string& ns, const std::string& why) {

@@ -1,5 +1,5 @@
-// Whom the API server could not answer about a template, so that one namespace's webhook that hangs does not hold the
-// workers that look after everyone's jobs.
+// Whom the API server could not answer about a kind of request, so that one namespace's webhook that hangs does not
+// hold the workers that look after everyone's jobs.
 #ifndef TRAINYARD_OPERATOR_RECONCILE_UNANSWERED_H_
 #define TRAINYARD_OPERATOR_RECONCILE_UNANSWERED_H_
 
@@ -17,20 +17,22 @@ class Unanswered {
  public:
   explicit Unanswered(const Clock& clock) : clock_(clock) {}
   // Why it may not be asked now; else empty: the caller asks, and then says how it went. Where the last one had no
-  // answer, or a slow one, no other asks meanwhile (of the slow: for at most 30 s, in case that it never says).
+  // answer, or a slow one, no other asks meanwhile (for at most 30 s, in case that it never says).
   std::string MayNotAsk(const std::string& ns);
   // Whether its last answer was slow.
   bool IsSlow(const std::string& ns) const;
   // After so long: 5 s and more are slow.
   void Answered(const std::string& ns, double seconds);
   void NotAnswered(const std::string& ns, const std::string& why);
+  // Not after all: another one may.
+  void NotAsked(const std::string& ns);
 
  private:
   struct Silence {
     std::string why;
     double delay = 0;    // seconds; 0: it answers, slowly
     bool asked = false;  // since the delay was over, by the one who may
-    Instant since{};
+    Instant since{}, asked_at{};
   };
 
   const Clock& clock_;

@@ -2,9 +2,11 @@
 #ifndef TRAINYARD_TESTS_OPERATOR_BUILDERS_H_
 #define TRAINYARD_TESTS_OPERATOR_BUILDERS_H_
 
+#include <algorithm>
 #include <string>
 
 #include "operator/api/json.h"
+#include "operator/reconcile/culprit.h"
 #include "operator/reconcile/observe.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -100,12 +102,22 @@ class Scene {
     JobRecord record = record_;
     record.pod_template = record.job.spec.pod_template.dump();
     record.config = record.job.spec.config.is_null() ? "" : record.job.spec.config.dump();
+    record.volume = record.job.spec.checkpoint.volume.is_null() ? "" : record.job.spec.checkpoint.volume.dump();
     // The attempt was made from this spec, unless the test says otherwise.
     if (record.job.status.attempt > 0 && record.job.status.spec_hash.empty())
       record.job.status.spec_hash = SpecHash(record.job);
     return SortPods(record, {pods_.begin(), pods_.end()});
   }
-  Plan Decide(Time now = kNow) const { return MakePlan(Observe(), now); }
+  // As an operator does that saw each worker's end when it came, and at kNow what has no time.
+  Plan Decide(Time now = kNow) const {
+    Observed observed = Observe();
+    Time first = kNow;
+    for (const auto& pod : observed.current) {
+      if (pod && pod->end && IsFailure(*pod)) first = std::min(first, pod->end->time.value_or(kNow));
+    }
+    observed.failing_seconds = SecondsBetween(first, now);
+    return MakePlan(observed, now);
+  }
 
  private:
   JobRecord record_;

@@ -306,6 +306,14 @@ TEST_F(PluginTest, OneWhoseEndNobodyKnowsGaveNothing) {
   ExpectNames(given.status().message(), "its end is unknown");
 }
 
+// A leader's requests wait for a few seconds only, and a plugin that asks a cloud takes as many.
+TEST_F(PluginTest, OneThatTakesLongerThanARequestMayIsWaitedFor) {
+  Credentials credentials(WithPlugin("sleep 1\n" + Credential("{\"token\": \"late\"}")), clock_, 30);
+  const Result<Identity> identity = credentials.Now(net::Wait::For(0.1, stop_));
+  ASSERT_TRUE(identity.ok()) << identity.status().ToString();
+  EXPECT_EQ(identity->token, "late");
+}
+
 TEST_F(PluginTest, AFailureNamesTheCommandItsCodeAndItsHint) {
   Credentials credentials(WithPlugin("exit 7"), clock_);
   const std::string message = credentials.Now(Soon()).status().message();

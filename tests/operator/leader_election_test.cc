@@ -140,6 +140,24 @@ TEST_F(ElectionTest, ADeletedLeaseIsMadeAnewByWhoIsFirst) {
   EXPECT_TRUE(a_.Lost());
 }
 
+// Or two would lead until the first one's next step.
+TEST_F(ElectionTest, ADeletedLeaseIsItsHoldersForAsLongAsItRan) {
+  clock_.Pass(a_.Step());
+  b_.Step();  // has seen whose it is
+  client_.lease = nullptr;
+  clock_.Pass(b_.Step());
+  EXPECT_FALSE(b_.Leads());
+  EXPECT_TRUE(a_.Leads());
+  clock_.Pass(a_.Step());
+  EXPECT_EQ(client_.holder(), "a");
+  b_.Step();
+  client_.lease = nullptr;
+  const Instant start = clock_.Steady();
+  while (!b_.Leads()) clock_.Pass(b_.Step());  // a has stopped
+  EXPECT_FALSE(a_.Leads());
+  EXPECT_LT(SecondsBetween(start, clock_.Steady()), 20);
+}
+
 TEST_F(ElectionTest, ALostAnswerIsNoLostLease) {
   a_.Step();
   client_.answers = false;

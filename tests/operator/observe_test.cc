@@ -60,7 +60,7 @@ TEST(JobFromApi, WhatIsTooLargeIsNotKept) {
     const JobRecord record = JobFromApi(object);
     EXPECT_TRUE(record.config.empty());
     EXPECT_TRUE(record.pod_template.empty());
-    EXPECT_TRUE(record.job.spec.checkpoint.volume.is_null());
+    EXPECT_TRUE(record.volume.empty());
     EXPECT_EQ(record.errors.size(), wrong ? 4u : 3u);
     EXPECT_LT(BytesOf(record), 10'000);
   }
@@ -77,7 +77,7 @@ TEST(JobFromApi, OneTenantsTemplateTakesNoMoreThanItsText) {
       const JobRecord record = JobFromApi(object);
       EXPECT_LE(record.errors.size(), api::kMostFieldErrors + 1) << "nobody reads more";
       EXPECT_EQ(record.errors.size() > api::kMostFieldErrors, count < 10'000) << "one that is too large is one mistake";
-      EXPECT_LT(BytesOf(record), 300'000);
+      EXPECT_LT(BytesOf(record), 50'000);
       EXPECT_TRUE(record.job.spec.pod_template.is_null());
     }
   Json object = JobObject("job", 2);
@@ -85,6 +85,37 @@ TEST(JobFromApi, OneTenantsTemplateTakesNoMoreThanItsText) {
   const TrainingJob whole = SortPods(JobFromApi(object), {}).job;
   EXPECT_EQ(whole.spec.pod_template, object["spec"]["template"]);
   EXPECT_EQ(whole.spec.config, object["spec"]["config"]);
+}
+
+// Hundreds of jobs with specs as long as the API takes them.
+// A copy that someone has made of a worker's pod, with its labels and its owner.
+TEST(SortPods, OfTwoPodsOfOneRankTheOneWithTheNameIsTheWorker) {
+  for (const bool first : {false, true}) {
+    Scene scene(1);
+    if (first) scene.Pod(0).name = "job-1-0x";
+    scene.Pod(0);
+    if (!first) scene.Pod(0).name = "job-1-0x";
+    const Observed observed = scene.Observe();
+    ASSERT_TRUE(observed.current[0]);
+    EXPECT_EQ(observed.current[0]->name, "job-1-0");
+    ASSERT_EQ(observed.stale.size(), 1u);
+    EXPECT_EQ(observed.stale[0]->name, "job-1-0x");
+  }
+}
+
+TEST(JobFromApi, OfALongSpecNoMoreIsKeptThanThatItIsLong) {
+  for (const size_t length : {size_t{10'000}, size_t{60'000}}) {
+    Json object = JobObject("job", 2);
+    object["spec"]["config"]["note"] = std::string(length, 'x');
+    object["spec"]["checkpoint"]["volume"] = {{"persistentVolumeClaim", {{"claimName", "c"}}}};
+    const JobRecord record = JobFromApi(object), whole = WholeFromApi(object);
+    EXPECT_EQ(record.apart, length > 20'000);
+    EXPECT_TRUE(record.errors.empty());
+    EXPECT_LT(BytesOf(record), 20'000);
+    EXPECT_EQ(SortPods(record, {}).job.spec.checkpoint.volume, object["spec"]["checkpoint"]["volume"]);
+    EXPECT_EQ(SortPods(whole, {}).job.spec.config, object["spec"]["config"]);
+    EXPECT_FALSE(whole.apart);
+  }
 }
 
 TEST(JobFromApi, OfAJobThatHasEndedNoTemplateIsKept) {

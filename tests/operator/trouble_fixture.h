@@ -66,7 +66,8 @@ class RefusingClient : public local::MemoryClient {
 };
 
 inline const Status kNotAllowed(Code::kForbidden, "no such right"),
-    kDenied(Code::kInvalid, "admission webhook denied it"), kBroken(Code::kUnavailable, "failed calling webhook");
+    kDenied(Code::kInvalid, "admission webhook denied it"), kBroken(Code::kUnavailable, "failed calling webhook"),
+    kAway(Code::kUnavailable, "connection refused");
 
 // Not the API server's.
 class AheadClock : public Clock {
@@ -158,7 +159,7 @@ class TroubleTest : public testing::Test {
     Pump(kPods);
     client_.answer = [&](const std::string& request) {
       const bool late = client_.made["create pods job-1-0"] > 0 && request.starts_with("patch trainingjobs");
-      return late ? kBroken : Status::Ok();
+      return late ? kAway : Status::Ok();
     };
     while (Pods() < 2) {
       (void)Look();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "operator/base/json_access.h"
 #include "operator/reconcile/conditions.h"
@@ -465,6 +466,21 @@ TEST_F(TroubleTest, AWebhookThatFailsForDeletionsIsAskedLessAndLess) {
 }
 
 // A webhook's own 429 is a refusal of its namespace's pods, of which the dry run is one.
+// Of everything in a namespace, for instance: each write would take a worker for as long as it hangs.
+TEST_F(TroubleTest, AWebhookThatFailsForStatusesIsAskedLessAndLess) {
+  Start(1);
+  Live(2);
+  client_.made.clear();
+  Refuse("patch trainingjobs", kBroken);
+  RunPod("job-1-0");
+  Live(400);
+  EXPECT_LE(client_.made["patch trainingjobs job"], 8) << "after 10, 20, 40, ... s";
+  EXPECT_GE(client_.made["patch trainingjobs job"], 4);
+  Allow();
+  Live(310);
+  EXPECT_EQ(StatusOfJob()["phase"], "Running");
+}
+
 TEST_F(TroubleTest, AWebhookThatAsksToComeAgainIsAskedLessAndLess) {
   Refuse("dry-run pods", Status(Code::kThrottled, "admission webhook \"a.example.com\" denied the request: later"));
   Start(1);
@@ -525,6 +541,69 @@ TEST_F(TroubleTest, AClockThatIsAheadForcesNoDeletion) {
   Live(30);
   EXPECT_EQ(Pods(), 0u) << "and then it goes";
   EXPECT_EQ(Events("ForceDeleted"), 1);
+}
+
+// A node's clock dates the end of its worker: one that is behind ends no wait for the others, and one that is ahead
+// makes none longer.
+TEST_F(TroubleTest, TheWaitForEvidenceGoesByTheOperatorsOwnClock) {
+  for (const double ahead : {0, 7200, -7200}) {
+    ahead_.seconds = ahead;
+    Start(2);
+    Live(2);
+    EndPod("job-1-1", 69);
+    Live(12);
+    EXPECT_EQ(StatusOfJob()["attempt"], 1) << ahead;
+    EndPod("job-1-0", 73);
+    Live(2);
+    EXPECT_EQ(StatusOfJob()["attempt"], 2) << ahead;
+    EXPECT_EQ(StatusOfJob()["lastFailure"]["exitCode"], 73) << ahead << ": the cause, which came last";
+    Remove();
+    Start(2);
+    Live(2);
+    EndPod("job-1-1", 69);
+    Live(16);
+    EXPECT_EQ(StatusOfJob()["attempt"], 2) << ahead << ": the other never ends";
+    Remove();
+  }
+}
+
+// Hundreds of them would fill the operator's memory: their specs are read when they are needed.
+TEST_F(TroubleTest, AJobWithALongSpecRunsAsAnyOther) {
+  const Json config = {{"note", std::string(40'000, 'x')}};
+  Start(2, {{"config", config}});
+  Live(3);
+  ASSERT_EQ(Pods(), 2u);
+  EXPECT_TRUE(caches_.jobs().Get("default/job")->apart);
+  EXPECT_TRUE(caches_.jobs().Get("default/job")->config.empty());
+  const Json pod = api_.Get(kube::kPods, "default", "job-1-1").body;
+  EXPECT_EQ(Json::parse(pod["metadata"]["annotations"]["trainyard.dev/config"].get<std::string>()), config);
+  RunPod("job-1-0");
+  RunPod("job-1-1");
+  Live(10);
+  EXPECT_EQ(StatusOfJob()["phase"], "Running");
+  // What a pass holds of it it holds once: another worker comes again.
+  kube::ReconcileResult other;
+  client_.answer = [&](const std::string& request) {
+    if (request == "get trainingjobs job") std::thread([&] { other = Look(); }).join();
+    return Status::Ok();
+  };
+  (void)Look();
+  EXPECT_EQ(other.requeue_after_seconds, 1);
+  // While it cannot be read nothing is decided, and that is said.
+  Refuse("get trainingjobs", kBroken);
+  EndPod("job-1-0", 70);
+  EndPod("job-1-1", 69);
+  Live(10);
+  EXPECT_EQ(StatusOfJob()["attempt"], 1);
+  EXPECT_EQ(Events("RequestFailed"), 1);
+  Allow();
+  Live(100);
+  EXPECT_EQ(StatusOfJob()["attempt"], 2);
+  EXPECT_EQ(Pods(), 2u);
+  EndPod("job-2-0", 0);
+  EndPod("job-2-1", 0);
+  Live(5);
+  EXPECT_EQ(StatusOfJob()["phase"], "Succeeded");
 }
 
 // The watch never tells of it, and each pass would say that our pods are old.

@@ -33,6 +33,20 @@ TEST(Unanswered, IsAskedAgainLessAndLessOften) {
   EXPECT_EQ(unanswered.MayNotAsk("a"), "");
 }
 
+// A webhook may hang for thirty seconds, which is longer than the first wait.
+TEST(Unanswered, NoOtherAsksUntilTheOneWhoDoesHasHeard) {
+  TestClock clock;
+  Unanswered unanswered(clock);
+  unanswered.NotAnswered("a", "a webhook hangs");
+  clock.now = After(clock.now, 10);
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "");
+  clock.now = After(clock.now, 29);
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "a webhook hangs");
+  unanswered.NotAsked("a");  // it had something else to do first
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "") << "another may, at once";
+  EXPECT_EQ(unanswered.MayNotAsk("a"), "a webhook hangs");
+}
+
 TEST(Unanswered, FourThatAskedTogetherAreOneSilence) {
   TestClock clock;
   Unanswered unanswered(clock);

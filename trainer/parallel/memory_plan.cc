@@ -1,6 +1,7 @@
 #include "trainer/parallel/memory_plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "trainer/comm/gloo.h"
 #include "trainer/parallel/flat_layout.h"
@@ -50,13 +51,18 @@ int64_t InFlight(const ModelDeclaration& declaration, const ParallelShape& shape
 }
 
 // What autograd holds before the engine gets it: it makes a parameter's gradient whole, once for each use, of which
-// tied weights have two. Of the others there is little at a time.
+// tied weights have two. The others of a unit are let go one by one, but of different sizes they have places of their
+// own, which the heap keeps.
 int64_t InBackward(const ModelDeclaration& declaration, Precision precision,
                    const std::vector<std::string>& trainable) {
-  int64_t largest = 0;
-  for (const ParameterSpec& spec : Trained(declaration, trainable))
-    largest = std::max(largest, spec.numel() * ElementBytes(spec.dtype, precision));
-  return 2 * largest;
+  int64_t largest = 0, largest_unit = 0;
+  std::map<int, int64_t> units;
+  for (const ParameterSpec& spec : Trained(declaration, trainable)) {
+    const int64_t bytes = spec.numel() * ElementBytes(spec.dtype, precision);
+    largest = std::max(largest, bytes);
+    largest_unit = std::max(largest_unit, units[spec.unit.index] += bytes);
+  }
+  return 2 * largest + largest_unit;
 }
 
 int64_t TileBytes(const FlatLayout& layout, const ParallelShape& shape, at::ScalarType type, bool sharded) {

@@ -27,6 +27,7 @@ from cluster import JOBS, PODS, SERVICES, Cluster, PodWatch, cpu_of, requests_of
 OPERATOR = os.environ["TRAINYARD_OPERATOR_BIN"]
 PORT = 18090
 MANAGED = "trainyard.dev/managed%3Dtrue"
+RANK = "trainyard.dev/rank"
 LONGEST = 1800
 
 
@@ -111,10 +112,12 @@ def a_pod(cluster):
 
 
 def copies(services, i):
-    """Requests for a job's services, under other names and for nobody's pods."""
+    """Requests for a job's services, under other names, which stand for job i of the pods created directly: the scheduler
+    spreads what a service selects."""
     for service in services:
         spec = {key: value for key, value in service["spec"].items() if key not in ("clusterIP", "clusterIPs") or value in ("None", ["None"])}
-        yield "POST", SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"direct-{service['metadata']['name']}-{i}"}, "spec": spec | {"selector": {"nobody": "s"}}}
+        selector = {"direct": str(i)} | {key: value for key, value in spec["selector"].items() if key == RANK}
+        yield "POST", SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"direct-{service['metadata']['name']}-{i}"}, "spec": spec | {"selector": selector}}
 
 
 def measure_direct(cluster, pod, jobs, workers, services=()):
@@ -130,7 +133,8 @@ def measure_direct(cluster, pod, jobs, workers, services=()):
     for i in range(total):
         if i % workers == 0:
             requests += copies(services, i // workers)
-        requests.append(("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": f"direct-{i}", "labels": labels, "annotations": pod["metadata"].get("annotations", {})}}))
+        mine = labels | {"direct": str(i // workers), RANK: str(i % workers)}
+        requests.append(("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": f"direct-{i}", "labels": mine, "annotations": pod["metadata"].get("annotations", {})}}))
     cluster.send_all(requests)
     watch.wait(LONGEST)
     print(f"{jobs} x {workers}: direct{', and services' if services else ''}:   exist {show(since(start, watch.exist_at))}, running {show(since(start, watch.run_at))}\n{show_cpu(cluster, others)}", flush=True)
