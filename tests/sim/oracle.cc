@@ -253,7 +253,7 @@ std::vector<Workers> Oracle::MayBeLost(const JobView& job) const {
   return remembers ? std::vector<Workers>{lost} : std::vector<Workers>{lost, Workers()};
 }
 
-// All have ended, or the first failure is 15 s old.
+// All have ended, or the first failure is 15 s old, by the clock of the simulation.
 bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, const Workers& lost, Time now) const {
   if (std::all_of(pods.begin(), pods.end(),
                   [&](const auto& pod) { return pod.second.end.has_value() || IsOverdue(before, pod.second, now); }))
@@ -261,6 +261,12 @@ bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, const Work
   Time first = Time::max();
   for (const Casualty& casualty : Casualties(before, pods, lost, clock_.Now())) first = std::min(first, casualty.time);
   if (before.culprit_attempt == before.attempt && before.culprit_time) first = std::min(first, *before.culprit_time);
+  // A pod that went has no time of its own, and an operator may have seen that before it could say so.
+  if (const auto log = logs_.find({before.uid, before.attempt}); log != logs_.end()) {
+    for (const Change& change : log->second.changes) {
+      if (!change.pod && lost.contains(change.worker)) first = std::min(first, change.time);
+    }
+  }
   return SecondsBetween(first, clock_.Now()) >= kEvidenceSeconds - kSecond;
 }
 
