@@ -31,7 +31,6 @@ struct Outcome {
   std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
   IndexSet made;              // workers of the attempt whose pods this process has created or found
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
-  bool asked_pods = false;                 // the creation of one at least
   std::optional<double> slowest_pod;  // seconds that the creation of a pod took at most; nothing: none was asked for
   Status deleted;                     // what ended the deletions before all were asked for, if anything did
   double slowest_deletion = 0;        // seconds that the deletion of a pod took at most

@@ -153,7 +153,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   if (deletes)
     NoteAnswer(undeleted_, job.ns, outcome.deleted,
                outcome.held ? std::nullopt : std::optional(outcome.slowest_deletion));
-  if (creates) NoteAnswer(unanswered_, job.ns, status, outcome.slowest_pod);
+  if (creates) NoteAnswer(unanswered_, job.ns, outcome.deleted.ok() ? status : Status::Ok(), outcome.slowest_pod);
   if (!unanswered.empty() && status.ok() && outcome.problem.reason.empty())
     outcome.problem = {.reason = kRequestFailed, .message = unanswered, .retry_seconds = kAskAgainSeconds};
   // Our copy of the job is old, or another one leads: there is no news of the job.

@@ -259,12 +259,16 @@ bool Oracle::EvidenceIsIn(const JobView& before, const Attempt& pods, const Work
                   [&](const auto& pod) { return pod.second.end.has_value() || IsOverdue(before, pod.second, now); }))
     return true;
   Time first = Time::max();
-  for (const Casualty& casualty : Casualties(before, pods, lost, clock_.Now())) first = std::min(first, casualty.time);
+  Workers failed;
+  for (const Casualty& casualty : Casualties(before, pods, lost, clock_.Now())) {
+    first = std::min(first, casualty.time);
+    failed.insert(casualty.worker);
+  }
   if (before.culprit_attempt == before.attempt && before.culprit_time) first = std::min(first, *before.culprit_time);
-  // A pod that went has no time of its own, and an operator may have seen that before it could say so.
+  // Some have no time of their own, and an operator may have seen them before it could say so.
   if (const auto log = logs_.find({before.uid, before.attempt}); log != logs_.end()) {
     for (const Change& change : log->second.changes) {
-      if (!change.pod && lost.contains(change.worker)) first = std::min(first, change.time);
+      if ((!change.pod || change.pod->end) && failed.contains(change.worker)) first = std::min(first, change.time);
     }
   }
   return SecondsBetween(first, clock_.Now()) >= kEvidenceSeconds - kSecond;
