@@ -31,8 +31,11 @@ void ParallelBlocks(int64_t size, int64_t block, const std::function<void(int64_
   });
 }
 
-OneLibraryThread::OneLibraryThread()
-    : mkl_before_(MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(1) : 0), openmp_before_(omp_get_max_threads()) {
+OneLibraryThread::OneLibraryThread() {
+  // The first question or operation of a thread sets both of its numbers to the process's: not behind these.
+  (void)at::get_num_threads();
+  if (MKL_Set_Num_Threads_Local) mkl_before_ = MKL_Set_Num_Threads_Local(1);
+  openmp_before_ = omp_get_max_threads();
   omp_set_num_threads(1);  // of this thread's own loops: where oneDNN takes its number from
 }
 

@@ -31,7 +31,7 @@ class OneLibraryThread {
   OneLibraryThread& operator=(const OneLibraryThread&) = delete;
 
  private:
-  int mkl_before_, openmp_before_;
+  int mkl_before_ = 0, openmp_before_ = 0;
 };
 
 }  // namespace trainyard
