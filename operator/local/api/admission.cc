@@ -84,7 +84,8 @@ std::vector<Cause> CheckMetadata(const Json& metadata) {
 void DefaultPodSpec(Json& spec) {
   for (const auto& [key, value] : {std::pair<const char*, Json>{"restartPolicy", "Always"},
                                    {"terminationGracePeriodSeconds", 30},
-                                   {"schedulerName", "default-scheduler"}}) {
+                                   {"schedulerName", "default-scheduler"},
+                                   {"securityContext", Json::object()}}) {
     if (!spec.contains(key)) spec[key] = value;
   }
   for (const char* list : {"initContainers", "containers"}) {
