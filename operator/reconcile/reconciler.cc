@@ -33,7 +33,7 @@ constexpr double kUnseenSeconds = 60;
 // While a namespace may not be asked (unanswered.h).
 constexpr double kAskAgainSeconds = 5;
 // While another worker is busy with a job whose spec is not kept.
-constexpr double kLongAgainSeconds = 1;
+constexpr double kLongAgainSeconds = 0.2;
 // Between two turns of deletions: a watch gets that time to tell what the last one has deleted.
 constexpr double kBetweenTurnsSeconds = 0.2;
 

@@ -37,7 +37,7 @@ class Reconciler {
   Reconciler(kube::Client& client, const Clock& clock, const Caches& caches, const ReportSource& reports,
              kube::EventRecorder& events, const Logger& log, Options options);
 
-  // Of the jobs whose specs are too long to be kept (JobRecord::apart) one at a time: another comes again in a second.
+  // Of the jobs whose specs are too long to be kept (JobRecord::apart) one at a time: another comes again soon.
   kube::ReconcileResult Reconcile(const std::string& key);
   // Thread-safe.
   const JobMetrics& metrics() const { return metrics_; }

@@ -588,7 +588,7 @@ TEST_F(TroubleTest, AJobWithALongSpecRunsAsAnyOther) {
     return Status::Ok();
   };
   (void)Look();
-  EXPECT_EQ(other.requeue_after_seconds, 1);
+  EXPECT_LT(other.requeue_after_seconds.value_or(9), 1);
   // While it cannot be read nothing is decided, and that is said.
   Refuse("get trainingjobs", kBroken);
   EndPod("job-1-0", 70);
