@@ -84,6 +84,7 @@ verify: build ## Format, clang-tidy, and generated files up to date
 	@diff -u manifests/crd.yaml charts/trainyard/crd.yaml || { echo "charts/trainyard/crd.yaml is out of date: run make generate"; exit 1; }
 	@charts/render.sh --check
 	@$(PYTHON) charts/values_table.py
+	@$(PYTHON) tests/planted/plant.py --check
 
 tidy: build ## clang-tidy over every source, LibTorch's translation units too: about ten minutes more than in verify
 	@# Not kernels_impl.cc, which has flags of GCC, and parallel_for.cc, which needs GCC's omp.h

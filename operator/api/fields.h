@@ -397,6 +397,10 @@ void Fields(V& v, JobStatus& s) {
             {"The generation of the spec that this status speaks of.", false, kByOperator});
   v.Text("specHash", s.spec_hash, Allowed{},
          {"Hash of the spec that the current attempt was made from.", false, kByOperator});
+  v.Text("checkpointHash", s.checkpoint_hash, Allowed{},
+         {"Hash of where that spec says that checkpoints lie. With another one, the steps that the job had reached and "
+          "saved are forgotten.",
+          false, kByOperator});
   v.Text("phase", s.phase, Allowed{},
          {"Pending, Starting, Running, Restarting, Suspending, Suspended, Invalid, Succeeded or Failed: a summary of "
           "the conditions.",

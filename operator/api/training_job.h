@@ -208,7 +208,7 @@ struct AvoidedNode {
 
 struct JobStatus {
   int64_t observed_generation = 0;
-  std::string spec_hash, phase;
+  std::string spec_hash, checkpoint_hash, phase;
   std::vector<Condition> conditions;
   int64_t attempt = 0;
   std::optional<Time> attempt_time;

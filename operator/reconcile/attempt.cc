@@ -4,6 +4,20 @@
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
+namespace {
+
+// An older operator has not told where they lie.
+void ForgetCheckpointsElsewhere(const TrainingJob& job, api::JobStatus& status) {
+  const std::string hash = CheckpointHash(job);
+  if (!status.checkpoint_hash.empty() && status.checkpoint_hash != hash) {
+    status.checkpoint = {};
+    status.restarts.durable_step.reset();
+    status.goodput.furthest_step.reset();
+  }
+  status.checkpoint_hash = hash;
+}
+
+}  // namespace
 
 void NextAttempt(const Observed& observed, Plan& plan, Time now) {
   api::JobStatus& status = plan.status;
@@ -26,6 +40,7 @@ void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now) 
   status.startup = {};
   status.goodput.step.reset();
   status.spec_hash = SpecHash(job);
+  ForgetCheckpointsElsewhere(job, status);
   status.workers = {};
   status.workers.desired = job.spec.workers;
   status.world = {.size = job.spec.workers * api::ProcsPerWorker(job.spec)};

@@ -52,7 +52,8 @@ int64_t BytesOf(const PodRecord& pod) {
 
 int64_t BytesOf(const JobRecord& record) {
   const api::TrainingJob& job = record.job;
-  size_t bytes = sizeof record + OutsideOf(job.name, job.ns, job.uid, job.resource_version, job.status.spec_hash);
+  size_t bytes = sizeof record + OutsideOf(job.name, job.ns, job.uid, job.resource_version, job.status.spec_hash,
+                                           job.status.checkpoint_hash);
   bytes += Outside(job.labels) + OutsideOf(record.pod_template, record.config, record.volume);
   for (const api::Condition& condition : job.status.conditions)
     bytes += sizeof condition + OutsideOf(condition.type, condition.reason, condition.message);

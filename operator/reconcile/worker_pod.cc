@@ -202,6 +202,13 @@ void AvoidNodes(const TrainingJob& job, Json& spec) {
   }
 }
 
+std::string HashText(const Json& parts) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));
+  return text;
+}
+
 }  // namespace
 
 Json OwnerReference(const TrainingJob& job) {
@@ -242,10 +249,14 @@ std::string SpecHash(const TrainingJob& job) {
   // The template's is a part of it already.
   if (const std::string queue = json::Text(job.labels, api::kLabelQueue); !queue.empty())
     parts.push_back(Json{{api::kLabelQueue, queue}});
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(Hash(parts.dump(-1, ' ', false, Json::error_handler_t::replace))));
-  return text;
+  return HashText(parts);
+}
+
+std::string CheckpointHash(const TrainingJob& job) {
+  const api::Checkpoint& checkpoint = job.spec.checkpoint;
+  const Json& config = job.spec.config;
+  return HashText({checkpoint.volume, checkpoint.path, json::Field(json::Field(config, "checkpoint"), "dir"),
+                   json::Field(json::Field(config, "run"), "dir")});
 }
 
 Json WorkerLabels(const TrainingJob& job, int64_t attempt, int64_t rank) {

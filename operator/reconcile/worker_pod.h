@@ -40,6 +40,9 @@ int64_t MasterPort(const std::string& uid, int64_t attempt);
 
 // Of what makes the pods: the parts of the spec, and the queue in the job's labels, which may change at any time.
 std::string SpecHash(const TrainingJob& job);
+// Of where the spec says that checkpoints lie: the volume, where it is mounted, and the folders that the trainer's
+// configuration names.
+std::string CheckpointHash(const TrainingJob& job);
 
 }  // namespace trainyard::reconcile
 

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
+#include "operator/reconcile/worker_pod.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -92,6 +96,42 @@ TEST(Suspend, TheResumedAttemptIsMadeFromTheSpecOfThen) {
   EXPECT_EQ(scene.status().workers.desired, 4);
   EXPECT_EQ(scene.status().world.size, 4);
   EXPECT_EQ(scene.Decide().creates.size(), 4u);
+}
+
+// Or each failure would be charged, and each step called a replay, until the new run gets as far as the old one.
+TEST(Suspend, StepsThatWereSavedElsewhereAreForgotten) {
+  const auto resumed = [](const std::function<void(api::JobSpec&)>& edit) {
+    Scene scene(2, 2);
+    api::JobStatus& status = scene.status();
+    status.checkpoint_hash = CheckpointHash(scene.job());
+    status.workers.created = 0;
+    status.checkpoint = {.step = 900, .time = kNow, .path = "/checkpoints/run/step-900", .bytes = 5};
+    status.restarts.durable_step = 800;
+    status.goodput.furthest_step = 950;
+    SetCondition(status, kSuspendedCondition, true, "Requested", "", kNow, 1);
+    edit(scene.spec());
+    return scene.Decide().status;
+  };
+  const std::vector<std::function<void(api::JobSpec&)>> moves = {
+      [](auto& spec) {
+        spec.checkpoint.volume = {{"persistentVolumeClaim", {{"claimName", "another"}}}};
+      },
+      [](auto& spec) { spec.checkpoint.path = "/elsewhere"; },
+      [](auto& spec) { spec.config["checkpoint"]["dir"] = "/elsewhere"; },
+      [](auto& spec) { spec.config["run"]["dir"] = "/elsewhere"; },
+  };
+  for (const auto& move : moves) {
+    const api::JobStatus status = resumed(move);
+    EXPECT_FALSE(status.checkpoint.step || status.restarts.durable_step || status.goodput.furthest_step);
+    EXPECT_EQ(status.checkpoint.path, "");
+  }
+  const api::JobStatus status = resumed([](api::JobSpec& spec) {
+    spec.workers = 3;
+    spec.config["checkpoint"]["every_steps"] = 7;
+  });
+  EXPECT_EQ(status.checkpoint.step, 900);
+  EXPECT_EQ(status.restarts.durable_step, 800);
+  EXPECT_EQ(status.goodput.furthest_step, 950);
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 the tests that should catch it have to fail; without a fault they have to pass.
 
 usage: plant.py [NAME ...]
+       plant.py --check
 
 Names of faults, all of them when none is given; trainer, operator: all of one of them. The compiler's cache makes a build
 of the rest quick; all of them take ten minutes of two cores. Exit code 1 when a fault was not caught, or a test fails
-without any.
+without any. --check builds nothing: it says whether each fault's lines still stand in the sources, as `make verify` asks.
 """
 
 import contextlib
@@ -90,7 +91,7 @@ CONFIRM = ("reconcile/apply.cc", "  if (IsConfirmed(job, plan)) return Status::O
 CONFIRM_STALE = ("reconcile/reconciler.cc", "  if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();\n", "  return (void)ahead, Status::Ok();\n")
 CONFIRM_MISSING = ("reconcile/reconciler.cc", "  if (observed.missing.empty()) return Status::Ok();\n", "  return Status::Ok();\n")
 OPERATOR = (
-    simulated("stale-cache", "reconcile/reconciler.cc", "  if (CacheIsBehind(key, job)) return {Status::Ok(), 1.0};\n", "", CONFIRM, CONFIRM_STALE, CONFIRM_MISSING),
+    simulated("stale-cache", "reconcile/reconciler.cc", "  if (CacheIsBehind(key, record->job)) return {Status::Ok(), 1.0};\n", "", CONFIRM, CONFIRM_STALE, CONFIRM_MISSING),
     simulated("attempt-not-confirmed", *CONFIRM),
     simulated("not-confirmed-in-a-batch", "reconcile/apply.cc", "const bool confirmed = IsConfirmed(job, plan);", "const bool confirmed = true;",
               ("reconcile/apply.cc", "    status = ConfirmAttempt(job, plan);  // asks again when the last answer is old\n", "")),
@@ -140,14 +141,20 @@ def passes(tree, fault):
     return result.returncode == 0, ""
 
 
-@contextlib.contextmanager
-def planted(tree, fault):
+def edited(tree, fault):
+    """What the fault's files say without it, and with it."""
     before = {file: (tree / file).read_text() for file, _, _ in fault.edits}
     after = dict(before)
     for file, old, new in fault.edits:
         if before[file].count(old) != 1:
             sys.exit(f"{fault.name}: {file} has its line {before[file].count(old)} times, not once")
         after[file] = after[file].replace(old, new)
+    return before, after
+
+
+@contextlib.contextmanager
+def planted(tree, fault):
+    before, after = edited(tree, fault)
     for file, text in after.items():
         (tree / file).write_text(text)
     try:
@@ -170,6 +177,10 @@ def worktree():
 
 
 def main():
+    if sys.argv[1:] == ["--check"]:
+        for fault in FAULTS:
+            edited(ROOT, fault)
+        return 0
     names = {fault.name for fault in FAULTS} | set(GROUPS)
     if unknown := [name for name in sys.argv[1:] if name not in names]:
         sys.exit(f"{unknown[0]}: the faults are {', '.join(sorted(names))}")
