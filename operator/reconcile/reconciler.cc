@@ -32,7 +32,7 @@ constexpr double kSameWordsSeconds = 60;
 constexpr double kUnseenSeconds = 60;
 // While a namespace may not be asked (unanswered.h).
 constexpr double kAskAgainSeconds = 5;
-// While another worker is busy with a job whose spec is not kept.
+// While other workers are busy with jobs whose specs are not kept.
 constexpr double kLongAgainSeconds = 0.2;
 // Between two turns of deletions: a watch gets that time to tell what the last one has deleted.
 constexpr double kBetweenTurnsSeconds = 0.2;
@@ -99,8 +99,8 @@ void Reconciler::Forget(const std::string& key) {
 }
 
 kube::ReconcileResult Reconciler::PassOfLong(const JobRecord& record) {
-  const std::unique_lock turn(long_, std::try_to_lock);
-  if (!turn) return {Status::Ok(), kLongAgainSeconds};
+  const LongTurns::Turn turn(long_turns_, record.job.ns);
+  if (!turn.mine()) return {Status::Ok(), kLongAgainSeconds};
   // Of a spec that is wrong nothing will be made.
   if (!record.errors.empty() || HandsOff(record.job)) return Pass(record);
   const Result<JobRecord> whole = FetchWhole(record);

@@ -3,7 +3,6 @@
 #define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "operator/reconcile/apply.h"
 #include "operator/reconcile/caches.h"
 #include "operator/reconcile/job_metrics.h"
+#include "operator/reconcile/long_turns.h"
 #include "operator/reconcile/unanswered.h"
 
 namespace trainyard::reconcile {
@@ -37,7 +37,7 @@ class Reconciler {
   Reconciler(kube::Client& client, const Clock& clock, const Caches& caches, const ReportSource& reports,
              kube::EventRecorder& events, const Logger& log, Options options);
 
-  // Of the jobs whose specs are too long to be kept (JobRecord::apart) one at a time: another comes again soon.
+  // Of the jobs whose specs are too long to be kept a few at a time (long_turns.h): another comes again soon.
   kube::ReconcileResult Reconcile(const std::string& key);
   // Thread-safe.
   const JobMetrics& metrics() const { return metrics_; }
@@ -45,7 +45,7 @@ class Reconciler {
  private:
   void Forget(const std::string& key);
   kube::ReconcileResult Pass(const JobRecord& record);
-  // Takes what a pass holds of the whole spec, as trees of values, once for all workers.
+  // Of a job whose spec is not kept.
   kube::ReconcileResult PassOfLong(const JobRecord& record);
   // `record` with what the cache has not kept. kConflict: the API has another spec by now.
   Result<JobRecord> FetchWhole(const JobRecord& record);
@@ -93,7 +93,7 @@ class Reconciler {
   Executor executor_;
   JobMetrics metrics_;
   Unanswered unanswered_, undeleted_, untold_;  // of creations, of deletions, and of writes of statuses
-  std::mutex long_;                             // held for a pass of a job whose spec is not kept
+  LongTurns long_turns_;
   Mutex mutex_;
   // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
   struct Written {

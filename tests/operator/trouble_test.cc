@@ -468,7 +468,7 @@ TEST_F(TroubleTest, AJobWithALongSpecRunsAsAnyOther) {
   RunPod("job-1-1");
   Live(10);
   EXPECT_EQ(StatusOfJob()["phase"], "Running");
-  // What a pass holds of it it holds once: another worker comes again.
+  // Of a namespace one is looked at: another worker comes again.
   kube::ReconcileResult other;
   client_.answer = [&](const std::string& request) {
     if (request == "get trainingjobs job") std::thread([&] { other = Look(); }).join();
