@@ -39,7 +39,9 @@ extern const Resource kPods, kServices, kClaims, kEvents, kLeases, kTrainingJobs
 extern const Resource kPodGroups, kVolcanoPodGroups, kCoschedulingPodGroups;
 
 // Fields that the caller does not read, as the keys that lead there from the object, whatever lists lie between:
-// "spec.containers.resources". One that is a list or an object may come empty.
+// "spec.containers.resources". One that is a list or an object may come empty. With a text behind it, as in
+// "spec.containers.env=NAME", a list of objects of which the caller reads those that hold "NAME": for another, null may
+// come. metadata.annotations is never one: those of a bookmark tell of the end of what there is.
 using FieldPaths = std::vector<std::string>;
 
 struct ListOptions {
@@ -74,8 +76,9 @@ inline constexpr char kInitialEventsEnd[] = "k8s.io/initial-events-end";
 
 struct WriteOptions {
   bool dry_run = false;
-  bool strict = false;  // refuse unknown and duplicate fields, instead of dropping them
-  bool answer = true;   // false: the object as stored is of no interest; any other may come, or null
+  bool strict = false;     // refuse unknown and duplicate fields, instead of dropping them
+  bool answer = true;      // false: the object as stored is of no interest; any other may come, or null
+  FieldPaths unread = {};  // of that object
 };
 
 struct DeleteOptions {

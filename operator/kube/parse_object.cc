@@ -1,5 +1,7 @@
 #include "operator/kube/parse_object.h"
 
+#include <algorithm>
+
 #include "common/json.h"
 #include "operator/base/json_access.h"
 
@@ -39,8 +41,11 @@ size_t ValueEnd(std::string_view text, size_t begin) {
 ObjectParser::ObjectParser(int around, const FieldPaths& unread) : limit_(kJsonDepth - 1 + around), around_(around) {
   FieldPaths all = unread;
   all.emplace_back("metadata.managedFields");
-  for (const std::string& path : all) {
-    std::vector<std::string>& keys = paths_.emplace_back();
+  for (std::string path : all) {
+    const size_t equals = path.find('=');
+    auto& [keys, read] = paths_.emplace_back();
+    if (equals != std::string::npos) read = '"' + path.substr(equals + 1) + '"';
+    path.resize(std::min(equals, path.size()));
     if (around_ == 1) keys.emplace_back("object");
     for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
       end = path.find('.', begin);
@@ -53,17 +58,17 @@ ObjectParser::ObjectParser(int around, const FieldPaths& unread) : limit_(kJsonD
 ObjectParser::Alive ObjectParser::Follow(const Open& in, std::string_view key) const {
   Alive alive = 0;
   for (size_t i = 0; i < paths_.size() && in.alive != 0; ++i) {
-    if ((in.alive >> i & 1) == 1 && in.level <= paths_[i].size() && paths_[i][in.level - 1] == key)
-      alive |= Alive{1} << i;
+    const std::vector<std::string>& keys = paths_[i].keys;
+    if ((in.alive >> i & 1) == 1 && in.level <= keys.size() && keys[in.level - 1] == key) alive |= Alive{1} << i;
   }
   return alive;
 }
 
-bool ObjectParser::Ends(Alive alive, size_t level) const {
+const ObjectParser::Path* ObjectParser::Ended(Alive alive, size_t level) const {
   for (size_t i = 0; i < paths_.size() && alive != 0; ++i) {
-    if ((alive >> i & 1) == 1 && paths_[i].size() == level) return true;
+    if ((alive >> i & 1) == 1 && paths_[i].keys.size() == level) return &paths_[i];
   }
-  return false;
+  return nullptr;
 }
 
 bool ObjectParser::Shorten(std::string_view text) {
@@ -82,19 +87,24 @@ bool ObjectParser::Shorten(std::string_view text) {
       key = false;
       i = end - 1;
     } else if (c == '{' || c == '[') {
-      const bool unread = !open_.empty() && open_.back().is_object && Ends(next.alive, open_.back().level);
+      const Open* in = open_.empty() ? nullptr : &open_.back();
+      const Path* path = in && in->is_object ? Ended(next.alive, in->level) : nullptr;
+      const bool some = path && c == '[' && !path->read.empty(), unread = path && !some;
       const bool deep = open_.size() == static_cast<size_t>(limit_);
-      if (unread || deep) {
+      if (unread || deep || (in && in->of)) {
         const size_t end = ValueEnd(text, i);
         if (end == std::string_view::npos) return false;
-        shorter_.append(text, kept, i - kept).append(unread ? (c == '{' ? "{}" : "[]") : "null");
-        cut_ |= !unread;
-        kept = end;
-        i = end - 1;
-        continue;
+        const bool passed = in && in->of && text.substr(i, end - i).find(in->of->read) == std::string_view::npos;
+        if (unread || deep || passed) {
+          shorter_.append(text, kept, i - kept).append(unread ? (c == '{' ? "{}" : "[]") : "null");
+          cut_ |= !unread && !passed;
+          kept = end;
+          i = end - 1;
+          continue;
+        }
       }
-      const size_t level = (open_.empty() ? 0 : open_.back().level) + (c == '{' ? 1 : 0);
-      open_.push_back({.is_object = c == '{', .level = level, .alive = next.alive});
+      const size_t level = (in ? in->level : 0) + (c == '{' ? 1 : 0);
+      open_.push_back({.is_object = c == '{', .level = level, .alive = next.alive, .of = some ? path : nullptr});
       key = c == '{';
     } else if (c == '}' || c == ']') {
       if (open_.empty()) return false;

@@ -16,7 +16,7 @@ namespace trainyard::kube {
 class ObjectParser {
  public:
   // `around`: the objects around the API's one; 0: it is the text, 1: it is "object" of the text, a watch event.
-  // REQUIRES: at most 31 paths.
+  // REQUIRES: at most 63 paths.
   ObjectParser(int around, const FieldPaths& unread);
 
   // The value of `text`, discarded when it is no JSON. metadata.managedFields (who wrote which field) and `unread` are
@@ -26,22 +26,29 @@ class ObjectParser {
   nlohmann::json Parse(std::string_view text);
 
  private:
-  using Alive = uint32_t;  // a bit for each path whose begin leads here
+  using Alive = uint64_t;  // a bit for each path whose begin leads here
+  struct Path {
+    std::vector<std::string> keys;
+    std::string read;  // in quotes, what the items hold that are read; empty: none is
+  };
 
   // A list or an object that is open. `level`: the objects around it and itself; a list has that of what it is in.
+  // `of`: whose list it is, of which some items are read.
   struct Open {
     bool is_object;
     size_t level;
     Alive alive;
+    const Path* of = nullptr;
   };
 
   // Reads the text once, into shorter_ as far as anything was left out. False: something never closes.
   bool Shorten(std::string_view text);
   Alive Follow(const Open& in, std::string_view key) const;
-  bool Ends(Alive alive, size_t level) const;
+  // The path that ends here; nullptr: none does.
+  const Path* Ended(Alive alive, size_t level) const;
 
   const int limit_, around_;
-  std::vector<std::vector<std::string>> paths_;
+  std::vector<Path> paths_;
   std::vector<Open> open_;
   std::string shorter_;
   bool cut_ = false;

@@ -69,10 +69,10 @@ Result<Answer> RestClient::Exchange(const std::string& method, const std::string
 }
 
 Result<Json> RestClient::Send(const std::string& method, const std::string& target, const std::string& content_type,
-                              const std::string& body) {
+                              const std::string& body, const FieldPaths& unread) {
   const Result<Answer> answer = Exchange(method, target, content_type, body);
   if (!answer.ok()) return answer.status();
-  Json object = ObjectParser(0, {}).Parse(answer->body);
+  Json object = ObjectParser(0, unread).Parse(answer->body);
   if (object.is_discarded()) return Status(Code::kInternal, method + " " + target + ": the answer is no JSON");
   return object;
 }
@@ -112,6 +112,9 @@ Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns
 
 namespace {
 
+// Words of others, in a condition, may be no UTF-8.
+std::string Dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::string WriteQuery(const WriteOptions& options) {
   Query query;
   query.Add("fieldManager", kFieldManager)
@@ -125,15 +128,15 @@ std::string WriteQuery(const WriteOptions& options) {
 Result<Json> RestClient::Create(const Resource& resource, const std::string& ns, const Json& object,
                                 const WriteOptions& options) {
   const std::string target = resource.Path(ns) + WriteQuery(options);
-  if (options.answer) return Send("POST", target, "application/json", object.dump());
-  const Status status = Exchange("POST", target, "application/json", object.dump()).status();
+  if (options.answer) return Send("POST", target, "application/json", Dumped(object), options.unread);
+  const Status status = Exchange("POST", target, "application/json", Dumped(object)).status();
   return status.ok() ? Result<Json>(Json()) : Result<Json>(status);
 }
 
 Result<Json> RestClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
                                     const std::string& subresource, const Json& patch, const WriteOptions& options) {
   const std::string path = resource.Path(ns) + "/" + Encoded(name) + (subresource.empty() ? "" : "/" + subresource);
-  return Send("PATCH", path + WriteQuery(options), "application/merge-patch+json", patch.dump());
+  return Send("PATCH", path + WriteQuery(options), "application/merge-patch+json", Dumped(patch), options.unread);
 }
 
 Status RestClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,

@@ -31,7 +31,7 @@ class RestClient : public Client {
   Result<Answer> Exchange(const std::string& method, const std::string& target, const std::string& content_type,
                           const std::string& body);
   Result<Json> Send(const std::string& method, const std::string& target, const std::string& content_type = "",
-                    const std::string& body = "");
+                    const std::string& body = "", const FieldPaths& unread = {});
   Transport transport_;
 };
 

@@ -196,7 +196,8 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   return record;
 }
 
-// IsSidecar, TrainerOf and StatusPort read of the containers name, restartPolicy and env.
+// IsSidecar, TrainerOf and StatusPort read of the containers name, restartPolicy and one variable; ReadContainers and
+// AllEnded of their statuses name and state.
 kube::FieldPaths UnreadOfPods() {
   kube::FieldPaths paths = {"spec.affinity", "spec.securityContext", "spec.tolerations",
                             "spec.topologySpreadConstraints", "spec.volumes"};
@@ -205,7 +206,12 @@ kube::FieldPaths UnreadOfPods() {
                               "resources", "securityContext", "startupProbe", "volumeMounts"})
       paths.push_back(std::string(containers) + field);
   }
+  for (const char* statuses : {"status.containerStatuses.", "status.initContainerStatuses."}) {
+    for (const char* field : {"allocatedResources", "lastState", "resources", "user", "volumeMounts"})
+      paths.push_back(std::string(statuses) + field);
+  }
   paths.emplace_back("spec.initContainers.env");
+  paths.push_back("spec.containers.env=" + std::string(env::kStatusPort));
   return paths;
 }
 

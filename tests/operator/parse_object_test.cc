@@ -108,11 +108,19 @@ void Empty(Json& value, const std::string& at, const FieldPaths& unread) {
   } else if (value.is_object()) {
     for (auto& [key, field] : value.items()) {
       const std::string path = at + (at.empty() ? "" : ".") + key;
-      if (field.is_structured() && std::find(unread.begin(), unread.end(), path) != unread.end()) {
+      const auto found = std::find_if(unread.begin(), unread.end(), [&](const std::string& each) {
+        return each == path || each.starts_with(path + "=");
+      });
+      const std::string read = found == unread.end() || *found == path ? "" : found->substr(path.size() + 1);
+      if (found != unread.end() && field.is_structured() && (read.empty() || field.is_object())) {
         field.clear();
-      } else {
-        Empty(field, path, unread);
+        continue;
       }
+      for (Json& item : field) {
+        const bool passed = found != unread.end() && field.is_array() && item.is_structured();
+        if (passed && item.dump().find('"' + read + '"') == std::string::npos) item = nullptr;
+      }
+      Empty(field, path, unread);
     }
   }
 }
@@ -127,7 +135,7 @@ TEST(ParseObject, IsWhatAWalkThroughTheWholeValueGives) {
     for (unsigned i = random() % 4; i > 0; --i) {
       std::string path(1, "abc"[random() % 3]);
       for (unsigned more = random() % 3; more > 0; --more) path += std::string(".") + "abc"[random() % 3];
-      unread.push_back(path);
+      unread.push_back(path + (random() % 2 ? "=c" : ""));
     }
     Json value = {{"a", Anything(random, 4)}, {"b", Anything(random, 4)}};
     const std::string text = value.dump(random() % 2 ? -1 : 1);

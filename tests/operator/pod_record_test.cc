@@ -72,7 +72,9 @@ TEST(PodRecord, WhenAForcedDeletionWasAskedForIsUnknown) {
 // Everything that the record has comes from a pod that was read without what is not read, too.
 TEST(PodRecord, WhatIsNotReadDecidesNothing) {
   Json init = {{"name", "wait"}, {"image", "x"}, {"restartPolicy", "Always"}};
-  Json trainer = {{"name", "trainer"}, {"env", Json::array({{{"name", "TRAINYARD_STATUS_PORT"}, {"value", "9400"}}})}};
+  Json trainer = {{"name", "trainer"},
+                  {"env", Json::array({{{"name", "OTHER"}, {"value", "unread"}},
+                                       {{"name", "TRAINYARD_STATUS_PORT"}, {"value", "9400"}}})}};
   for (Json* container : {&init, &trainer}) {
     for (const char* list : {"args", "command", "envFrom", "ports", "volumeMounts"}) (*container)[list] = {"unread"};
     for (const char* part : {"lifecycle", "livenessProbe", "readinessProbe", "resources", "securityContext"})
@@ -90,7 +92,9 @@ TEST(PodRecord, WhatIsNotReadDecidesNothing) {
        {{"phase", "Running"},
         {"initContainerStatuses", Json::array({{{"name", "wait"}, {"state", {{"terminated", {{"exitCode", 3}}}}}}})},
         {"containerStatuses", Json::array({{{"name", "first"}, {"state", {{"terminated", {{"exitCode", 9}}}}}},
-                                           {{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", 7}}}}}}})}}}};
+                                           {{"name", "trainer"},
+                                            {"lastState", {{"terminated", {{"reason", "unread"}}}}},
+                                            {"state", {{"terminated", {{"exitCode", 7}}}}}}})}}}};
   const Json read = kube::ObjectParser(0, UnreadOfPods()).Parse(pod.dump());
   EXPECT_EQ(read.dump().find("unread"), std::string::npos) << read;
   for (const Json& each : {pod, read}) {
@@ -166,6 +170,17 @@ TEST(PodRecord, AContainerThatAWebhookPutsFirstIsNotTheTrainer) {
   ASSERT_TRUE(record.end);
   EXPECT_EQ(record.end->exit_code, 65);
   EXPECT_EQ(record.started_at, kNow);
+}
+
+// By its annotation the reflector knows that the first list is whole.
+TEST(PodRecord, OfABookmarkEverythingIsRead) {
+  const Json bookmark = {
+      {"type", "BOOKMARK"},
+      {"object",
+       {{"kind", "Pod"},
+        {"metadata", {{"annotations", {{kube::kInitialEventsEnd, "true"}}}, {"resourceVersion", "7"}}},
+        {"spec", {{"containers", nullptr}}}}}};
+  EXPECT_EQ(kube::ObjectParser(1, UnreadOfPods()).Parse(bookmark.dump()), bookmark);
 }
 
 // A kubelet tells of the ends first, and of the phase when it has taken the pod apart: seconds later on a busy machine.
