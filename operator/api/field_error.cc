@@ -4,6 +4,12 @@
 #include <numeric>
 
 namespace trainyard::api {
+namespace {
+
+constexpr size_t kLongestName = 64;  // that someone may have meant to type
+
+}  // namespace
+
 std::string FieldError::ToString() const {
   switch (kind) {
     case Kind::kUnknown:
@@ -25,6 +31,7 @@ std::string Join(const std::vector<FieldError>& errors) {
 }
 
 std::string Nearest(const std::string& name, const std::vector<std::string>& known) {
+  if (name.size() > kLongestName) return "";
   std::string best;
   size_t best_distance = name.size() / 3 + 2;
   for (const std::string& candidate : known) {

@@ -111,11 +111,18 @@ class Decoder {
       if (Whole((*value)[i], range, At(name, i))) member.push_back((*value)[i].get<int64_t>());
     }
   }
-  void Texts(const char* name, std::vector<std::string>& member, const Allowed&, const FieldText& text) {
+  void Texts(const char* name, std::vector<std::string>& member, const Allowed& allowed, const FieldText& text) {
     const Json* value = Find(name, text, "a list of strings");
-    if (!value || !value->is_array()) return;
-    for (const Json& item : *value) {
-      if (item.is_string()) member.push_back(item.get<std::string>());
+    if (!value || !value->is_array() || IsTooLong(*value, name, text)) return;
+    for (size_t i = 0; i < value->size(); ++i) {
+      if (!(*value)[i].is_string()) continue;
+      const auto& content = (*value)[i].get_ref<const std::string&>();
+      // Of bytes, whatever the server counts: they are kept.
+      if (allowed.max_length > 0 && content.size() > static_cast<size_t>(allowed.max_length)) {
+        Wrong(At(name, i), (*value)[i], "at most " + std::to_string(allowed.max_length) + " characters");
+      } else {
+        member.push_back(content);
+      }
     }
   }
   template <class T>
@@ -137,6 +144,7 @@ class Decoder {
     const Json* value = Find(name, text, "a list");
     if (!value) return;
     if (!value->is_array()) return Wrong(At(name), *value, "a list");
+    if (IsTooLong(*value, name, text)) return;
     member.clear();
     for (size_t i = 0; i < value->size(); ++i) {
       if (!(*value)[i].is_object()) {
@@ -150,6 +158,7 @@ class Decoder {
   // After all fields: keys that nobody asked for.
   void RefuseUnknown() {
     for (const auto& [key, value] : object_.items()) {
+      if (errors_.size() > kMostFieldErrors) return;
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       const std::string nearest = Nearest(key, known_);
       errors_.push_back({FieldError::Kind::kUnknown, path_ + "." + key, Shown(value),
@@ -176,6 +185,12 @@ class Decoder {
   }
   void Wrong(const std::string& field, const Json& value, const std::string& allowed) {
     errors_.push_back({FieldError::Kind::kInvalid, field, Shown(value), allowed});
+  }
+  bool IsTooLong(const Json& list, const char* name, const FieldText& text) {
+    if (list.size() <= static_cast<size_t>(text.most_items)) return false;
+    errors_.push_back({FieldError::Kind::kInvalid, At(name), std::to_string(list.size()) + " items",
+                       "at most " + std::to_string(text.most_items) + " items"});
+    return true;
   }
   static bool InRange(const Json& value, Range range) {
     if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(range.max)) return false;

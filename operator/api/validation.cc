@@ -113,6 +113,11 @@ void CheckTemplate(const JobSpec& spec, std::vector<FieldError>& errors) {
 }
 
 void CheckRules(const Restart& restart, std::vector<FieldError>& errors) {
+  if (const size_t bytes = RuleBytes(restart.rules); bytes > kMostRuleBytes)
+    errors.push_back(
+        {Kind::kInvalid, "spec.restart.rules", std::to_string(bytes) + " bytes",
+         "at most " + std::to_string(kMostRuleBytes) +
+             " bytes in all: a condition's length, 8 for each exit code, and 32 for each reason and its length"});
   for (size_t i = 0; i < restart.rules.size(); ++i) {
     const RestartRule& rule = restart.rules[i];
     const std::string path = "spec.restart.rules[" + std::to_string(i) + "]";
@@ -265,6 +270,15 @@ std::vector<FieldError> CheckMetadata(const Json& metadata) {
     errors.push_back({Kind::kInvalid, "metadata.namespace", Shown(ns),
                       "at most 63 characters of a-z, 0-9 and -, with a letter or digit at both ends"});
   return errors;
+}
+
+size_t RuleBytes(const std::vector<RestartRule>& rules) {
+  size_t bytes = 0;
+  for (const RestartRule& rule : rules) {
+    bytes += sizeof(int64_t) * rule.on_exit_codes.size() + rule.on_pod_condition.size();
+    for (const std::string& reason : rule.on_reasons) bytes += sizeof(std::string) + reason.size();
+  }
+  return bytes;
 }
 
 std::vector<FieldError> Validate(const TrainingJob& job) {

@@ -10,6 +10,10 @@
 
 namespace trainyard::api {
 
+// Of what a job's restart rules take, which are kept as long as the job.
+inline constexpr size_t kMostRuleBytes = size_t{16} << 10;
+size_t RuleBytes(const std::vector<RestartRule>& rules);
+
 // Everything that is wrong with `job`, in the order of the fields. Empty: the operator may act on it.
 std::vector<FieldError> Validate(const TrainingJob& job);
 

@@ -19,6 +19,14 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
+// What a peer has sent, for people: any byte may be in it.
+std::string Printable(const std::string& value) {
+  std::string text = value.substr(0, 64);
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text;
+}
+
 Status Wrong(const std::string& what) { return Status(Code::kInternal, "the answer is no HTTP: " + what); }
 
 template <class Number>
@@ -38,14 +46,14 @@ Status ParseFirstLine(std::string_view line, HttpHead& head) {
 Status Interpret(const std::string& name, const std::string& value, HttpHead& head) {
   if (name == "content-length") {
     uint64_t length = 0;
-    if (!Digits(std::string_view(value), length)) return Wrong("Content-Length " + value.substr(0, 64));
+    if (!Digits(std::string_view(value), length)) return Wrong("Content-Length " + Printable(value));
     if (head.length && *head.length != length) return Wrong("two different lengths");
     head.length = length;
   } else if (name == "transfer-encoding") {
-    if (Lower(value) != "chunked") return Wrong("Transfer-Encoding " + value.substr(0, 64));
+    if (Lower(value) != "chunked") return Wrong("Transfer-Encoding " + Printable(value));
     head.chunked = true;
   } else if (name == "content-encoding" && Lower(value) != "identity") {
-    return Wrong("Content-Encoding " + value.substr(0, 64) + ", which was not asked for");
+    return Wrong("Content-Encoding " + Printable(value) + ", which was not asked for");
   } else if (name == "connection") {
     const std::string options = Lower(value);
     if (options.find("close") != std::string::npos) head.keep_alive = false;

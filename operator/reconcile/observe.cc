@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "operator/api/json.h"
 #include "operator/api/labels.h"
 #include "operator/api/validation.h"
+#include "operator/base/json_access.h"
 #include "operator/reconcile/policies.h"
 
 namespace trainyard::reconcile {
@@ -21,6 +23,7 @@ int64_t SizeOf(const TrainingJob& job) {
 // Of template and config of a job together. Nearly all jobs have less, and hundreds that have more would fill the
 // operator's memory.
 constexpr size_t kMostKept = size_t{16} << 10;
+constexpr size_t kLongestWords = 512;  // of each part of what is said of a wrong field
 
 // Empty for null.
 std::string TextOf(const Json& value) {
@@ -34,13 +37,22 @@ bool IsOurs(const TrainingJob& job, const PodRecord& pod) {
   return pod.name == api::PodName(job.name, pod.attempt, pod.rank);
 }
 
+// Whether the template or the config was too large to be taken.
+bool IsMissing(const Json& object, const JobRecord& record) {
+  const Json& spec = json::Field(object, "spec");
+  return !IsFinished(record.job.status) &&
+         ((record.pod_template.empty() && json::Field(spec, "template").is_object()) ||
+          (record.config.empty() && json::Field(spec, "config").is_object()));
+}
+
 Json ValueOf(const std::string& text) { return text.empty() ? Json() : Json::parse(text); }
 
 }  // namespace
 
 JobRecord JobFromApi(const nlohmann::json& object) {
   JobRecord record = WholeFromApi(object);
-  record.apart = record.pod_template.size() + record.config.size() > kMostKept;
+  // Of one that is larger than any may be nothing is kept either way, and each look at it in the API takes as much.
+  record.apart = record.pod_template.size() + record.config.size() > kMostKept || IsMissing(object, record);
   if (!record.apart) return record;
   for (std::string* text : {&record.pod_template, &record.config}) {
     text->clear();
@@ -59,6 +71,11 @@ JobRecord WholeFromApi(const nlohmann::json& object) {
     // Checks that build on well-formed fields come only when the fields are.
     if (record.errors.empty()) record.errors = api::Validate(record.job);
     if (record.errors.size() > api::kMostFieldErrors + 1) record.errors.resize(api::kMostFieldErrors + 1);
+    for (api::FieldError& error : record.errors) {
+      for (std::string* text : {&error.field, &error.value, &error.allowed}) *text = Shorten(*text, kLongestWords);
+    }
+    // What was refused for its length is not kept for that.
+    if (api::RuleBytes(spec.restart.rules) > api::kMostRuleBytes) spec.restart.rules.clear();
     record.pod_template = TextOf(spec.pod_template);
     record.config = TextOf(spec.config);
   }

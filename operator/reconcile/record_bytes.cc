@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "operator/api/validation.h"
+
 namespace trainyard::reconcile {
 namespace {
 
@@ -57,6 +59,9 @@ int64_t BytesOf(const JobRecord& record) {
   bytes += Outside(job.labels) + OutsideOf(record.pod_template, record.config, record.volume);
   for (const api::Condition& condition : job.status.conditions)
     bytes += sizeof condition + OutsideOf(condition.type, condition.reason, condition.message);
+  bytes += api::RuleBytes(job.spec.restart.rules);
+  for (const api::FieldError& error : record.errors)
+    bytes += sizeof error + OutsideOf(error.field, error.value, error.allowed);
   if (job.status.last_failure)
     bytes += Outside(job.status.last_failure->message) + Outside(job.status.last_failure->tail);
   return static_cast<int64_t>(bytes);

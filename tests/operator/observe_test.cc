@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 #include "operator/reconcile/record_bytes.h"
@@ -145,6 +146,53 @@ TEST(PodFromJson, TimesOfOthersOverflowNothing) {
     ASSERT_TRUE(record.gone_by) << grace;
     ASSERT_EQ(record.deleted_at.has_value(), !record.forced) << grace << ": of a forced one it is unknown";
     EXPECT_LE(record.deleted_at.value_or(*record.gone_by), *record.gone_by) << grace;
+  }
+}
+
+// Whoever may create jobs may create hundreds of them, with whatever the schema lets through: it counts characters,
+// and no unknown field of a template.
+TEST(JobRecord, OfOneThatIsWrongLittleIsKept) {
+  const auto record = [](const std::function<void(Json&)>& edit) {
+    Json object = {{"metadata", {{"name", "job"}, {"namespace", "default"}, {"uid", "u"}}},
+                   {"spec",
+                    {{"workers", 1},
+                     {"template", {{"spec", {{"containers", {{{"name", "trainer"}, {"image", "x"}}}}}}}},
+                     {"restart", {{"rules", Json::array()}}}}}};
+    edit(object["spec"]);
+    return JobFromApi(object);
+  };
+  const int64_t usual = BytesOf(record([](Json&) {}));
+  std::string wide;  // 128 characters of four bytes
+  for (int i = 0; i < 128; ++i) wide += "\xf0\x9f\x98\x80";
+  const auto rules = [](const std::string& reason, int reasons) {
+    return [=](Json& spec) {
+      for (int i = 0; i < 32; ++i)
+        spec["restart"]["rules"].push_back(
+            {{"onReasons", Json(std::vector<std::string>(reasons, reason))}, {"action", "Fail"}});
+    };
+  };
+  for (const auto& edit : {rules(wide, 32), rules(std::string(128, 'r'), 32), rules("r", 32), rules("r", 300)}) {
+    const JobRecord refused = record(edit);
+    EXPECT_FALSE(refused.errors.empty());
+    EXPECT_LT(BytesOf(refused), usual + 32 * 1024);
+    for (const api::FieldError& error : refused.errors) EXPECT_EQ(error.field.find("spec.restart.rules"), 0u);
+  }
+  EXPECT_TRUE(record(rules("OOMKilled", 4)).errors.empty());
+  const JobRecord unknown = record([](Json& spec) { spec["template"][std::string(250'000, 'x')] = 1; });
+  ASSERT_EQ(unknown.errors.size(), 1u);
+  EXPECT_LT(BytesOf(unknown), usual + 4096);
+  EXPECT_TRUE(unknown.apart);
+}
+
+// Its template was dropped for its size: each look at it takes as much as at one that is only long.
+TEST(JobRecord, WhatIsTooLargeToBeTakenIsApart) {
+  for (const char* part : {"template", "config"}) {
+    Json object = {{"metadata", {{"name", "job"}}},
+                   {"spec", {{"workers", 1}, {"template", {{"spec", Json::object()}}}}}};
+    object["spec"][part]["z"] = Json(20'000, Json::object());
+    const JobRecord record = JobFromApi(object);
+    EXPECT_FALSE(record.errors.empty());
+    EXPECT_TRUE(record.apart) << part;
   }
 }
 
