@@ -85,7 +85,10 @@ void Runtime::Supervise() {
       AddAll();
       resync = After(clock_.Steady(), options_.resync_seconds);
     }
-    for (auto& [reflector, log] : logs) log.Look(reflector->trouble(), clock_.Steady());
+    for (auto& [reflector, log] : logs) {
+      log.Look(reflector->trouble(), clock_.Steady());
+      log.LookAtList(reflector->synced(), clock_.Steady());
+    }
   }
 }
 

@@ -4,6 +4,7 @@ namespace trainyard {
 namespace {
 
 constexpr double kFirstSeconds = 2, kSecondSeconds = 60, kLaterSeconds = 300;
+constexpr double kListSeconds = 30;
 
 std::string Remedy(const Status& status, const kube::Resource& resource) {
   const std::string what = resource.plural + (resource.group.empty() ? "" : "." + resource.group);
@@ -49,6 +50,18 @@ void TroubleLog::Look(const std::optional<kube::Trouble>& trouble, Instant now) 
                 {"for", FormatDuration(SecondsBetween(trouble->since, now))},
                 {"error", Explain(*trouble, resource_)}});
   next_ = After(now, ++said_ == 1 ? kSecondSeconds : kLaterSeconds);
+}
+
+void TroubleLog::LookAtList(bool whole, Instant now) {
+  if (whole || said_ > 0) return;
+  if (!waits_since_) {
+    waits_since_ = now;
+    next_of_list_ = After(now, kListSeconds);
+  }
+  if (now < next_of_list_) return;
+  log_.Warning("the first list is not whole yet; no job is looked at before it is",
+               {{"resource", resource_.plural}, {"for", FormatDuration(SecondsBetween(*waits_since_, now))}});
+  next_of_list_ = After(now, kLaterSeconds);
 }
 
 }  // namespace trainyard

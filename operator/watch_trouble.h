@@ -23,12 +23,16 @@ class TroubleLog {
   TroubleLog(const kube::Resource& resource, const Logger& log) : resource_(resource), log_(log) {}
   // Called now and then with what the reflector says.
   void Look(const std::optional<kube::Trouble>& trouble, Instant now);
+  // The same of a first list, which nothing fails and which is not whole: after half a minute, and then every five.
+  void LookAtList(bool whole, Instant now);
 
  private:
   const kube::Resource resource_;
   const Logger& log_;
   int said_ = 0;
   Instant next_{};
+  std::optional<Instant> waits_since_;  // for the first list
+  Instant next_of_list_{};
 };
 
 }  // namespace trainyard

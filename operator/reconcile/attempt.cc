@@ -6,10 +6,12 @@
 namespace trainyard::reconcile {
 namespace {
 
-// An older operator has not told where they lie.
+// An older operator has not told where they lie. While the job is suspended they are what its pods leave behind.
 void ForgetCheckpointsElsewhere(const TrainingJob& job, api::JobStatus& status) {
+  if (job.spec.suspend) return;
   const std::string hash = CheckpointHash(job);
   if (!status.checkpoint_hash.empty() && status.checkpoint_hash != hash) {
+    status.progress = {};
     status.checkpoint = {};
     status.restarts.durable_step.reset();
     status.goodput.furthest_step.reset();

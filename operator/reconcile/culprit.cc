@@ -188,8 +188,16 @@ const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std:
 
 std::optional<int64_t> DurableStep(const Observed& observed) {
   std::optional<int64_t> step;
-  for (const Pod& pod : observed.current) {
+  const auto hear = [&](const Pod& pod) {
     if (pod && pod->end) step = std::max(step, pod->end->words.checkpoint_step);
+  };
+  for (const Pod& pod : observed.current) hear(pod);
+  if (observed.job.spec.suspend) {
+    for (const std::vector<Pod>* pods : {&observed.stale, &observed.spent}) {
+      for (const Pod& pod : *pods) {
+        if (pod->attempt == observed.job.status.attempt - 1) hear(pod);
+      }
+    }
   }
   return step;
 }

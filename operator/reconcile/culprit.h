@@ -39,7 +39,8 @@ std::vector<FailedWorker> Suspects(const Observed& observed, std::vector<FailedW
 // Permanent are the codes that a Fail rule of `rules` names. REQUIRES: workers is not empty.
 const FailedWorker& Culprit(const std::vector<FailedWorker>& workers, const std::vector<api::RestartRule>& rules);
 
-// The highest step that a termination message of the attempt calls durable.
+// The highest step that a termination message of the attempt calls durable; of a suspended job, also one of the pods
+// that the suspension ends.
 std::optional<int64_t> DurableStep(const Observed& observed);
 
 }  // namespace trainyard::reconcile

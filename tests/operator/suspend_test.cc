@@ -108,6 +108,7 @@ TEST(Suspend, StepsThatWereSavedElsewhereAreForgotten) {
     status.checkpoint = {.step = 900, .time = kNow, .path = "/checkpoints/run/step-900", .bytes = 5};
     status.restarts.durable_step = 800;
     status.goodput.furthest_step = 950;
+    status.progress = {.step = 950, .total_steps = 2000, .percent = 47};
     SetCondition(status, kSuspendedCondition, true, "Requested", "", kNow, 1);
     edit(scene.spec());
     return scene.Decide().status;
@@ -124,6 +125,7 @@ TEST(Suspend, StepsThatWereSavedElsewhereAreForgotten) {
     const api::JobStatus status = resumed(move);
     EXPECT_FALSE(status.checkpoint.step || status.restarts.durable_step || status.goodput.furthest_step);
     EXPECT_EQ(status.checkpoint.path, "");
+    EXPECT_FALSE(status.progress.step || status.progress.percent);
   }
   const api::JobStatus status = resumed([](api::JobSpec& spec) {
     spec.workers = 3;
@@ -132,6 +134,25 @@ TEST(Suspend, StepsThatWereSavedElsewhereAreForgotten) {
   EXPECT_EQ(status.checkpoint.step, 900);
   EXPECT_EQ(status.restarts.durable_step, 800);
   EXPECT_EQ(status.goodput.furthest_step, 950);
+  EXPECT_EQ(status.progress.step, 950);
+  const api::JobStatus suspended = resumed([](api::JobSpec& spec) {
+    spec.checkpoint.path = "/elsewhere";
+    spec.suspend = true;
+  });
+  EXPECT_EQ(suspended.checkpoint.step, 900) << "it is what the last attempt has left";
+}
+
+// A checkpoint at SIGTERM is newer than what rank 0 was last asked about, and who suspends a job wants to know of it.
+TEST(Suspend, WhatThePodsSavedAtTheirEndIsTold) {
+  for (const bool suspend : {true, false}) {
+    Scene scene(2, 2);
+    scene.spec().suspend = suspend;
+    scene.status().workers.created = 0;
+    scene.status().checkpoint.step = 450;
+    scene.OldPod(0, 1).end =
+        PodEnd{.exit_code = 75, .words = ReadLastWords(R"({"v":1,"step":542,"checkpoint_step":542})")};
+    EXPECT_EQ(scene.Decide().status.checkpoint.step, suspend ? 542 : 450);
+  }
 }
 
 }  // namespace

@@ -50,6 +50,23 @@ TEST(TroubleLog, IsSaidAfterTwoSecondsAMinuteAndThenEveryFive) {
   EXPECT_NE(line.find("grant the operator get, list and watch on pods"), std::string::npos) << line;
 }
 
+TEST(TroubleLog, AFirstListThatIsNeverWholeIsSaid) {
+  CountedLog file;
+  TroubleLog log(kube::kPods, file.log());
+  TurnedClock clock;
+  std::vector<int> said;  // at which second
+  for (int second = 0; second <= 400; ++second, clock.Pass(1)) {
+    const size_t before = file.Lines().size();
+    log.LookAtList(false, clock.Steady());
+    if (file.Lines().size() > before) said.push_back(second);
+  }
+  EXPECT_EQ(said, (std::vector<int>{30, 330}));
+  clock.Pass(1000);
+  log.LookAtList(true, clock.Steady());
+  EXPECT_EQ(file.Lines().size(), 2u);
+  EXPECT_NE(file.Lines().front().find("\"pods\""), std::string::npos);
+}
+
 TEST(TroubleLog, ItsEndIsSaidOnceAndANewOneBeginsAnew) {
   CountedLog file;
   TroubleLog log(kube::kPods, file.log());
