@@ -273,10 +273,11 @@ std::vector<FieldError> CheckMetadata(const Json& metadata) {
 }
 
 size_t RuleBytes(const std::vector<RestartRule>& rules) {
+  constexpr size_t kCode = 8, kReason = 32;  // part of the API: whatever they are in this build
   size_t bytes = 0;
   for (const RestartRule& rule : rules) {
-    bytes += sizeof(int64_t) * rule.on_exit_codes.size() + rule.on_pod_condition.size();
-    for (const std::string& reason : rule.on_reasons) bytes += sizeof(std::string) + reason.size();
+    bytes += rule.on_pod_condition.size() + kCode * rule.on_exit_codes.size();
+    for (const std::string& reason : rule.on_reasons) bytes += kReason + reason.size();
   }
   return bytes;
 }

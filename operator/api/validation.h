@@ -10,8 +10,10 @@
 
 namespace trainyard::api {
 
-// Of what a job's restart rules take, which are kept as long as the job.
+// The most that RuleBytes may say of a job's rules, which are kept as long as the job.
 inline constexpr size_t kMostRuleBytes = size_t{16} << 10;
+// About what they take in memory, in bytes: a condition's length, 8 for each exit code, 32 and its length for each
+// reason.
 size_t RuleBytes(const std::vector<RestartRule>& rules);
 
 // Everything that is wrong with `job`, in the order of the fields. Empty: the operator may act on it.

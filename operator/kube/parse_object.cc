@@ -90,18 +90,16 @@ bool ObjectParser::Shorten(std::string_view text) {
       const Open* in = open_.empty() ? nullptr : &open_.back();
       const Path* path = in && in->is_object ? Ended(next.alive, in->level) : nullptr;
       const bool some = path && c == '[' && !path->read.empty(), unread = path && !some;
-      const bool deep = open_.size() == static_cast<size_t>(limit_);
-      if (unread || deep || (in && in->of)) {
-        const size_t end = ValueEnd(text, i);
-        if (end == std::string_view::npos) return false;
-        const bool passed = in && in->of && text.substr(i, end - i).find(in->of->read) == std::string_view::npos;
-        if (unread || deep || passed) {
-          shorter_.append(text, kept, i - kept).append(unread ? (c == '{' ? "{}" : "[]") : "null");
-          cut_ |= !unread && !passed;
-          kept = end;
-          i = end - 1;
-          continue;
-        }
+      const bool deep = open_.size() == static_cast<size_t>(limit_), item = in && in->of;
+      const size_t end = unread || deep || item ? ValueEnd(text, i) : i;
+      if (end == std::string_view::npos) return false;
+      const bool passed = item && text.substr(i, end - i).find(in->of->read) == std::string_view::npos;
+      if (unread || deep || passed) {
+        shorter_.append(text, kept, i - kept).append(unread ? (c == '{' ? "{}" : "[]") : "null");
+        cut_ |= !unread && !passed;
+        kept = end;
+        i = end - 1;
+        continue;
       }
       const size_t level = (in ? in->level : 0) + (c == '{' ? 1 : 0);
       open_.push_back({.is_object = c == '{', .level = level, .alive = next.alive, .of = some ? path : nullptr});

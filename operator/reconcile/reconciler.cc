@@ -443,7 +443,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
     return Status(Code::kUnavailable, why).With("write status");
   const Instant asked = clock_.Steady();
   Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body,
-                                            {.unread = {"metadata.annotations", "spec.config", "spec.template"}});
+                                            {.unread = {"spec.config", "spec.template"}});
   NoteAnswer(untold_, job.ns, written.status(), SecondsBetween(asked, clock_.Steady()));
   if (const Status& s = written.status(); s.Is(Code::kConflict) || s.Is(Code::kUnavailable) || s.Is(Code::kDeadline))
     written = AsWritten(job, after, std::move(written));
