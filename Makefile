@@ -27,7 +27,7 @@ demo: deps build/release/build.ninja ## Runs a TrainingJob on this machine: two 
 	@tests/demo.sh
 
 test: build ## Every test that needs no GPU and no cluster
-	@ctest --test-dir build/release --output-on-failure --no-tests=error -j 4
+	@ctest --test-dir build/release --output-on-failure --no-tests=error -j 4 || { python3 tests/failed.py build/release; exit 1; }
 
 test-thorough: build ## The same with every case of every kind, and 5,000 seeds of the simulation
 	@TRAINYARD_THOROUGH=1 TRAINYARD_SIM_SEEDS=1:5000 ctest --test-dir build/release --output-on-failure --no-tests=error -j 3

@@ -12,7 +12,6 @@
 
 #include "operator/base/exit_codes.h"
 #include "operator/base/file.h"
-#include "operator/kube/fenced_client.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/limited_client.h"
 #include "operator/kube/rest_client.h"
@@ -87,14 +86,12 @@ int Refuse(const Status& status, int code) {
 // The client's layers, from the one that reconciles use to the one that speaks HTTP.
 struct Clients {
   Clients(const kube::Endpoint& endpoint, const Clock& clock, const StopFlag& stop, std::function<bool()> leads)
-      : rest(endpoint, clock, stop, {.metrics = &requests}),
-        fenced(rest, std::move(leads)),
+      : rest(endpoint, clock, stop, {.metrics = &requests, .may_write = std::move(leads)}),
         bucket(kRequestsPerSecond, kRequestBurst, clock),
-        limited(fenced, bucket, stop),
+        limited(rest, bucket, stop),
         retrying(limited, stop, std::random_device()()) {}
   kube::RequestMetrics requests;
   kube::RestClient rest;
-  kube::FencedClient fenced;
   kube::TokenBucket bucket;
   kube::LimitedClient limited;
   kube::RetryingClient retrying;

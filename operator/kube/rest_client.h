@@ -12,7 +12,7 @@ class RestClient : public Client {
  public:
   // Whatever is in flight ends with `stop`. All references must outlive it.
   RestClient(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Transport::Options options = {})
-      : transport_(std::move(endpoint), clock, stop, options) {}
+      : transport_(std::move(endpoint), clock, stop, std::move(options)) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
   Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,

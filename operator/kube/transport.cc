@@ -94,8 +94,8 @@ class Transport::Turn {
 Transport::Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options)
     : endpoint_(std::move(endpoint)),
       stop_(stop),
-      options_(options),
-      credentials_(endpoint_, clock, options.plugin_seconds) {}
+      options_(std::move(options)),
+      credentials_(endpoint_, clock, options_.plugin_seconds) {}
 
 net::HttpRequest Transport::Make(const std::string& method, const std::string& target, const std::string& accept,
                                  const Identity& identity) const {
@@ -147,6 +147,10 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_
       Result<std::unique_ptr<net::Connection>> opened = Open(identity, wait);
       if (!opened.ok()) return opened.status();
       connection = std::move(*opened);
+    }
+    if (request.method != "GET" && options_.may_write && !options_.may_write()) {
+      PutBack(std::move(connection), identity);
+      return Status(Code::kStopped, "this operator does not lead: nothing was written");
     }
     Reached reached;
     Result<Answer> answer = Exchange(*connection, request, on_data, wait, reached);

@@ -5,6 +5,8 @@
 //   - What a broken connection cannot have done is sent once more: a GET of which nothing was delivered yet, and a
 //     request that was not sent whole.
 //   - After a 401 the credentials are read again, and the request is sent once more.
+//   - Nothing is written by an operator that does not lead: a write that waited, for a token, a connection or after a
+//     429, is judged when it is sent.
 //   - Every exchange has a deadline, from looking up the host to the last byte, and ends with the stop.
 #ifndef TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
 #define TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
@@ -41,6 +43,10 @@ class Transport {
     double request_seconds = 65;
     double plugin_seconds = 0;          // that the credentials' plugin has at least (credentials.h)
     RequestMetrics* metrics = nullptr;  // where each attempt is counted, if anywhere
+    // Asked of each request but a GET, when a connection is ready for it; false: it is kStopped, and not sent. Nothing:
+    // all are. What is on its way when the lead is lost is not called back: each write of ours is idempotent, or
+    // carries what it expects (a uid, a resourceVersion).
+    std::function<bool()> may_write;
   };
   // All references must outlive it.
   Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options);

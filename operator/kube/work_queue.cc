@@ -31,9 +31,17 @@ bool WorkQueue::Enqueue(const std::string& key, Wait wait) {
   const auto [entry, added] = dirty_.try_emplace(key, wait);
   if (!added && (wait.behind || !entry->second.behind)) return false;
   entry->second.behind = wait.behind;
-  if (!processing_.contains(key)) (wait.behind ? behind_ : order_).push_back(key);
+  if (!processing_.contains(key)) Append(key, wait.behind);
   DropStale();
   return true;
+}
+
+void WorkQueue::Append(const std::string& key, bool behind) {
+  if (behind) {
+    behind_.push_back(key);
+  } else {
+    order_.Push(key);
+  }
 }
 
 void WorkQueue::DropStale() {
@@ -85,22 +93,26 @@ void WorkQueue::MoveDue() {
   }
 }
 
-std::deque<std::string>* WorkQueue::Next() {
-  if (order_.empty()) return behind_.empty() ? nullptr : &behind_;
-  return behind_.empty() || ahead_ < kAhead ? &order_ : &behind_;
+std::optional<std::string> WorkQueue::TakeNext() {
+  if (!order_.empty() && (behind_.empty() || ahead_ < kAhead)) {
+    ahead_ = behind_.empty() ? 0 : ahead_ + 1;
+    return order_.Pop();
+  }
+  if (behind_.empty()) return std::nullopt;
+  ahead_ = 0;
+  std::string key = std::move(behind_.front());
+  behind_.pop_front();
+  return key;
 }
 
 std::optional<std::string> WorkQueue::Pop() {
   MoveDue();
-  std::deque<std::string>* const next = Next();
-  if (!next || stopping_) return std::nullopt;
-  ahead_ = next == &order_ && !behind_.empty() ? ahead_ + 1 : 0;
-  std::string key = std::move(next->front());
-  next->pop_front();
-  const auto waited = dirty_.find(key);
+  std::optional<std::string> key = stopping_ ? std::nullopt : TakeNext();
+  if (!key) return std::nullopt;
+  const auto waited = dirty_.find(*key);
   waits_.Observe(SecondsBetween(waited->second.since, clock_.Steady()));
   dirty_.erase(waited);
-  processing_.insert(key);
+  processing_.insert(*key);
   DropStale();
   return key;
 }
@@ -126,7 +138,7 @@ void WorkQueue::Done(const std::string& key) {
   processing_.erase(key);
   const auto again = dirty_.find(key);
   if (again == dirty_.end()) return;
-  (again->second.behind ? behind_ : order_).push_back(key);
+  Append(key, again->second.behind);
   changed_.NotifyOne();
 }
 

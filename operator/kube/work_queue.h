@@ -1,6 +1,6 @@
 // Keys that wait for a worker.
 //
-//   - Fair: keys come out in the order in which they went in.
+//   - Fair: keys come out by turns of their namespaces, and of one in the order in which they went in.
 //   - What happens now goes before what was listed: a key of AddBehind comes when no key of Add waits, and in any case
 //     after ten of those. A key of both is one of Add.
 //   - Stingy: a key that waits is not added twice, and one that is being worked on is added again only
@@ -23,6 +23,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/histogram.h"
 #include "operator/base/mutex.h"
+#include "operator/kube/fair_order.h"
 
 namespace trainyard::kube {
 
@@ -64,15 +65,16 @@ class WorkQueue {
   // False: it waits already, and as near to the front as is asked for.
   bool Enqueue(const std::string& key, Wait wait) REQUIRES_LOCK(mutex_);
   void MoveDue() REQUIRES_LOCK(mutex_);
-  // The queue whose front comes next; null: none has one. No front of behind_ is of a key that has come forward.
-  std::deque<std::string>* Next() REQUIRES_LOCK(mutex_);
+  void Append(const std::string& key, bool behind) REQUIRES_LOCK(mutex_);
+  // Nothing: none waits. No front of behind_ is of a key that has come forward.
+  std::optional<std::string> TakeNext() REQUIRES_LOCK(mutex_);
   void DropStale() REQUIRES_LOCK(mutex_);
   std::optional<std::string> Pop() REQUIRES_LOCK(mutex_);
 
   const Clock& clock_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<std::string> order_ GUARDED_BY(mutex_);      // every element is dirty and not processing
+  FairOrder order_ GUARDED_BY(mutex_);                    // every element is dirty and not processing
   std::deque<std::string> behind_ GUARDED_BY(mutex_);     // so too, but for keys that have come forward or out since
   std::map<std::string, Wait> dirty_ GUARDED_BY(mutex_);  // to be worked on
   std::set<std::string> processing_ GUARDED_BY(mutex_);   // being worked on

@@ -49,7 +49,13 @@ Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
     if (status.phase == api::kInvalid) status.phase = api::kPending;
     return plan;
   }
-  if (status.attempt == 0) status.phase = api::kInvalid;
+  const bool rests = IsTrue(status, kSuspendedCondition);
+  if (rests && !observed.job.spec.suspend)
+    SetCondition(status, kSuspendedCondition, true, kInvalidSpecCondition,
+                 "spec.suspend is false, and the spec is not one to go on with: InvalidSpec says why", now,
+                 observed.job.generation);
+  // One that is suspended still is called that (suspend.cc).
+  if (status.attempt == 0 || rests) status.phase = api::kInvalid;
   if (observed.spec_errors.empty()) plan.RequeueIn(kAskRefusedSeconds);
   return plan;
 }

@@ -33,6 +33,12 @@ std::string TextOf(const Json& value) {
   return text;
 }
 
+// Of a job of the same name that was deleted, also if it left its pods behind as nobody's.
+bool IsOfEarlier(const PodRecord& pod) {
+  const bool worker = pod.attempt > 0 && pod.rank >= 0;
+  return worker && (pod.of_job || pod.owner_uid.empty()) && !pod.over && !pod.forced;
+}
+
 bool IsOurs(const TrainingJob& job, const PodRecord& pod) {
   return pod.name == api::PodName(job.name, pod.attempt, pod.rank);
 }
@@ -98,7 +104,10 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   observed.current.resize(static_cast<size_t>(workers));
   observed.done = ParseIndexSet(status.workers.done, workers);
   for (const Pod& pod : pods) {
-    if (pod->owner_uid != record.job.uid) continue;
+    if (pod->owner_uid != record.job.uid) {
+      if (IsOfEarlier(*pod)) observed.earlier.push_back(pod);
+      continue;
+    }
     if (pod->attempt == status.attempt && pod->rank >= 0 && pod->rank < workers) {
       Pod& place = observed.current[static_cast<size_t>(pod->rank)];
       // Of two the other one is a copy that someone has made, with its labels and its owner.

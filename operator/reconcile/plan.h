@@ -40,7 +40,7 @@ struct PodDelete {
 };
 
 // One job and everything that belongs to it. Every pod of the job is in exactly one place; one that only carries its
-// labels, and belongs to another owner, is in none, and is never touched.
+// labels, and belongs to an owner of another kind, is in none, and is never touched.
 struct Observed {
   TrainingJob job;
   std::vector<Pod> current;                  // by rank, of the job's attempt; null: there is none. Size: its workers
@@ -51,6 +51,7 @@ struct Observed {
   std::vector<WorkerName> unlabelled;        // pods of the attempt whose labels say otherwise: someone changed them
   std::vector<Pod> stale;                    // of other attempts, or of ranks that the job does not have
   std::vector<Pod> spent;                    // of those, the ones that are gone but for a finalizer
+  std::vector<Pod> earlier;                  // of another job, which had this one's name, and not over yet
   std::vector<api::FieldError> spec_errors;  // of this generation
   std::string template_error;                // what the strict dry run of rank 0's pod said
   std::string template_unknown;              // why it could not be asked

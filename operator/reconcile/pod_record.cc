@@ -159,8 +159,10 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   record.uid = Text(metadata, "uid");
   for (const Json& owner : List(metadata, "ownerReferences")) {
     // The server asks of a uid that it is not empty: one of a megabyte, on a pod that anyone may label, is no job's.
-    if (const std::string uid = Text(owner, "uid"); Flag(owner, "controller") && uid.size() <= kLongestUid)
-      record.owner_uid = texts.Keep(uid);
+    const std::string uid = Text(owner, "uid");
+    if (!Flag(owner, "controller") || uid.size() > kLongestUid) continue;
+    record.owner_uid = texts.Keep(uid);
+    record.of_job = Text(owner, "apiVersion") == api::kApiVersion && Text(owner, "kind") == api::kKind;
   }
   record.job_key = texts.Keep(Text(metadata, "namespace") + "/" + Entry(pod, "labels", api::kLabelJobName));
   record.attempt = Number(Entry(pod, "labels", api::kLabelAttempt)).value_or(0);

@@ -36,6 +36,10 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now);
 void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now);
 Plan DrainStale(const Observed& observed, Plan plan, Time now);
 
+// earlier.cc: whether the attempt's first pod waits for the pods of a deleted job of this name, and says so. They have
+// the same checkpoints, most likely, and nobody counts the new job's attempts against the old one's.
+bool AwaitsEarlier(const Observed& observed, Plan& plan, Time now);
+
 // start.cc: creates the workers that are missing, says what is waited for.
 Plan CreateMissing(const Observed& observed, Plan plan, Time now);
 // Says how many workers of the attempt there have been. `made`: those whose pods were created, or found, just now and

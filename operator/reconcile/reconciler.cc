@@ -276,7 +276,7 @@ void Reconciler::WatchDeletions(Observed& observed) {
   const MutexLock lock(mutex_);
   std::map<std::string, Instant> seen;
   const auto known = deletions_.find(key);
-  for (const std::vector<Pod>* pods : {&observed.current, &observed.stale}) {
+  for (const std::vector<Pod>* pods : {&observed.current, &observed.stale, &observed.earlier}) {
     for (const Pod& pod : *pods) {
       const std::optional<double> needed = pod ? DeletionSeconds(observed, *pod) : std::nullopt;
       if (!needed) continue;

@@ -18,7 +18,7 @@ import harness
 def job(tmp_path, data):
     """A configuration that would train; returns a function that runs it with changes."""
 
-    def launch(*extra, nproc=2, env=None, data_path=None, timeout=90, **sections):
+    def launch(*extra, nproc=2, env=None, data_path=None, timeout=120, **sections):
         config = harness.merged(harness.SMALL, data={"path": str(data_path or data)}, run={"dir": str(tmp_path / "run")}, **sections)
         path = harness.write_config(tmp_path / "job.json", config)
         return harness.run("launch", "--nproc", nproc, "--config", path, *extra, timeout=timeout, **(env or {}))
@@ -100,8 +100,8 @@ def test_yaml_that_kills(tmp_path, text, words):
     """Both programs: a message within moments, whatever the text."""
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    expect(harness.run("launch", "--config", path, timeout=20), 64, *words)
-    result = subprocess.run([harness.OPERATOR, "validate", "-f", str(path)], capture_output=True, text=True, timeout=20)
+    expect(harness.run("launch", "--config", path), 64, *words)
+    result = subprocess.run([harness.OPERATOR, "validate", "-f", str(path)], capture_output=True, text=True, timeout=120)
     assert result.returncode not in (0, -11, 139), result
     if "documents" not in words[0]:  # of which a job file may hold several
         assert all(word in result.stderr for word in words), result.stderr
@@ -132,8 +132,8 @@ def test_dry_run_and_launch_refuse_the_same(tmp_path, data, sets, words):
     path = harness.write_config(tmp_path / "job.json", config)
     arguments = [word for text in sets for word in ("--set", text)]
     before = sorted(tmp_path.rglob("*"))
-    expect(harness.run("train", "--dry-run", "--config", path, *arguments, timeout=30), 64, *words)
-    expect(harness.run("launch", "--nproc", 2, "--config", path, *arguments, timeout=30), 64, *words)
+    expect(harness.run("train", "--dry-run", "--config", path, *arguments), 64, *words)
+    expect(harness.run("launch", "--nproc", 2, "--config", path, *arguments), 64, *words)
     assert sorted(p for p in tmp_path.rglob("*") if p.name != "logs") == before or "samples" in words[-1]
     assert not pathlib.Path("/nope").exists()
 
@@ -143,7 +143,7 @@ def test_a_model_beyond_the_machine(tmp_path, data):
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, model={"dim": 65536, "layers": 1024})
     path = harness.write_config(tmp_path / "job.json", config)
     for command in (["train", "--dry-run"], ["train"]):
-        result = harness.run(*command, "--config", path, timeout=30)
+        result = harness.run(*command, "--config", path)
         expect(result, 71, "parameters need", "TiB", "smaller model")
         assert len(result.stderr.splitlines()) == 1, result.stderr
         assert not (tmp_path / "run").exists()
@@ -153,7 +153,7 @@ def test_an_allocation_that_fails_is_told_without_frames(tmp_path, data):
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, model={"dim": 8192, "layers": 1})
     path = harness.write_config(tmp_path / "job.json", config)
     limited = ["bash", "-c", 'ulimit -v 3000000; exec "$0" "$@"', harness.BIN, "train", "--dry-run", "--config", str(path)]
-    result = subprocess.run(limited, capture_output=True, text=True, timeout=60, env=harness.environment())
+    result = subprocess.run(limited, capture_output=True, text=True, timeout=120, env=harness.environment())
     expect(result, 71)
     assert "frame #" not in result.stderr and len(result.stderr.splitlines()) <= 2, result.stderr
     assert re.search(r"^trainyard: out of memory: \d+\.\d [MG]iB more could not be had$", result.stderr, re.M), result.stderr
@@ -217,7 +217,7 @@ def test_a_configuration_from_a_pipe(tmp_path, by):
     """The launcher would read it, and leave its ranks nothing; nobody even waits for a writer."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    result = harness.run("launch", "--config", pipe, timeout=30) if by == "flag" else harness.run("launch", timeout=30, TRAINYARD_CONFIG=pipe)
+    result = harness.run("launch", "--config", pipe) if by == "flag" else harness.run("launch", TRAINYARD_CONFIG=pipe)
     expect(result, 64, f"--config: {pipe} is a pipe", "write it to a file and name that")
 
 
@@ -227,7 +227,7 @@ def test_data_that_never_ends(job, tmp_path, kind):
     file = folder / "env-000" / "states.npy"
     file.unlink()
     os.mkfifo(file) if kind == "fifo" else file.symlink_to("/dev/zero")
-    expect(job(data_path=folder, timeout=30), 65, "env-000", "not a file")
+    expect(job(data_path=folder), 65, "env-000", "not a file")
 
 
 def test_a_micro_batch_is_at_most_a_share(job):
@@ -311,7 +311,7 @@ def test_a_termination_log_that_is_a_pipe(job, tmp_path):
     os.mkfifo(pipe)
     words = f"cannot write the termination message to {pipe}: it is not a regular file"
     expect(job("--set", "train.steps=2", env={"TRAINYARD_TERMINATION_LOG": pipe}), 0, words)
-    expect(harness.run("train", "--config", tmp_path / "none.yaml", timeout=90, TRAINYARD_TERMINATION_LOG=pipe), 64, "cannot read", words)
+    expect(harness.run("train", "--config", tmp_path / "none.yaml", timeout=120, TRAINYARD_TERMINATION_LOG=pipe), 64, "cannot read", words)
 
 
 def test_a_home_directory_is_the_shells(tmp_path, data, job):
@@ -435,7 +435,7 @@ def test_a_file_of_the_run_that_is_a_pipe(job, name):
     expect(job(), 0)
     (job.directory / name).unlink()
     os.mkfifo(job.directory / name)
-    expect(job(train={"steps": 12}, timeout=60), 74, f"cannot read {job.directory / name}: not a regular file")
+    expect(job(train={"steps": 12}, timeout=120), 74, f"cannot read {job.directory / name}: not a regular file")
 
 
 def test_a_run_directory_that_somebody_has_edited(job):
@@ -469,12 +469,12 @@ def test_a_port_that_nobody_set_is_chosen_anew(job, tmp_path):
     paths = [harness.write_config(tmp_path / f"{i}.json", harness.merged(config, run={"dir": str(tmp_path / f"run{i}")})) for i in range(2)]
     launchers = [harness.start("launch", "--nproc", 2, "--config", path) for path in paths]
     for launcher in launchers:
-        output = launcher.communicate(timeout=90)[0]
+        output = launcher.communicate(timeout=120)[0]
         assert launcher.returncode == 0, output
 
 
 def test_a_rank_that_never_comes(job):
-    env = {"PET_NNODES": 2, "PET_NODE_RANK": 0, "PET_NPROC_PER_NODE": 1, "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": 20000 + os.getpid() % 10000}
+    env = {"PET_NNODES": 2, "PET_NODE_RANK": 0, "PET_NPROC_PER_NODE": 1, "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": harness.free_port()}
     result = job(nproc=1, env=env, parallel={"rendezvous_seconds": 3})
     expect(result, 69, "waited 3.0s for all ranks to join", "rank 1 of 2 is not there")
 
@@ -498,7 +498,7 @@ def test_a_rank_that_dies(tmp_path, data, phase):
     elif phase != "rendezvous":
         harness.wait_until(lambda: (run / "log.jsonl").exists() and (run / "log.jsonl").stat().st_size > 0, 90, "steps")
     harness.kill(victim)
-    output = process.communicate(timeout=90)[0]
+    output = process.communicate(timeout=120)[0]
     assert process.returncode == 137, output
     assert "rank 1 of 2: killed by signal 9" in output
     assert '"rank":1' in (tmp_path / "termination").read_text()
@@ -514,7 +514,7 @@ def test_a_rank_that_freezes(tmp_path, data):
     victim = harness.ranks_of(process.pid)[1]
     harness.kill(victim, signal.SIGSTOP)
     try:
-        output = process.communicate(timeout=90)[0]
+        output = process.communicate(timeout=120)[0]
     finally:
         harness.kill(victim, signal.SIGCONT)
     assert process.returncode == 69, output
@@ -526,7 +526,7 @@ def test_a_rank_that_freezes(tmp_path, data):
 def test_a_rank_that_stands_still(tmp_path, data):
     """Its process lives, so that only what it has entered tells of it: it is named, and ends with 73; the other one says the same, with 69."""
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 30}, parallel={"collective_seconds": 1})
-    result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), timeout=90,
+    result = harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "job.json", config), timeout=120,
                          TRAINYARD_TEST_FAULT="slow_forward:1:5", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
     assert result.returncode == 73, result.stdout + result.stderr
     end = json.loads((tmp_path / "termination").read_text())
@@ -550,7 +550,7 @@ def test_a_launcher_that_freezes(tmp_path, data):
             harness.wait_until(lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z", 60, "the end of a rank")
     finally:
         harness.kill(process.pid, signal.SIGCONT)
-    output = process.communicate(timeout=30)[0]
+    output = process.communicate(timeout=120)[0]
     assert process.returncode == 69, output
     assert "the rendezvous store did not answer for 5.0s" in json.loads((tmp_path / "termination").read_text())["message"]
 
@@ -560,13 +560,13 @@ def test_a_rank_that_throws(tmp_path, data, place, call, code):
     """The rank that throws explains the attempt; the other leaves by itself, with 69. A rank reads four samples a step."""
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, train={"steps": 30, "eval_every": 4}, checkpoint={"every": 3})
     path = harness.write_config(tmp_path / "job.json", config)
-    result = harness.run("launch", "--nproc", 2, "--config", path, timeout=90, TRAINYARD_TEST_FAULT=f"{place}:1:{call}", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
+    result = harness.run("launch", "--nproc", 2, "--config", path, timeout=120, TRAINYARD_TEST_FAULT=f"{place}:1:{call}", TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
     expect(result, code, f"rank 1 of 2: injected fault in {place}")
     other = (tmp_path / "run" / "logs" / "attempt-1-rank-0.log").read_text()
     assert "failed" in other or "a collective failed" in other
     nothing_half_written(tmp_path / "run")
     # The state that was saved before is good.
-    again = harness.run("launch", "--nproc", 2, "--config", path, timeout=90)
+    again = harness.run("launch", "--nproc", 2, "--config", path, timeout=120)
     expect(again, 0, "resuming from")
 
 
@@ -593,7 +593,7 @@ def test_a_rank_that_cannot_serve_its_status_says_so_to_all(tmp_path, data):
         harness.wait_until(store_is_there, 90, "the store")
         with socket.create_server(("127.0.0.1", 0)) as taken:
             second = harness.run("train", "--config", path, RANK=1, **world, TRAINYARD_STATUS_PORT=taken.getsockname()[1], TRAINYARD_TERMINATION_LOG=tmp_path / "termination")
-        output = first.communicate(timeout=90)[0]
+        output = first.communicate(timeout=120)[0]
     finally:
         harness.kill(first.pid)
     expect(second, 69, "trainyard: rank 1: the status port (TRAINYARD_STATUS_PORT)")
@@ -627,10 +627,10 @@ def test_a_bad_sample_may_keep_its_place(tmp_path, data):
     """faults.bad_sample: skip. The sample counts nothing, its place stays, and the log names it."""
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"bad_sample": "skip"})
     path = harness.write_config(tmp_path / "job.json", config)
-    result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "skipped", timeout=60, TRAINYARD_TEST_FAULT="loader:0:9")
+    result = harness.run("launch", "--nproc", 2, "--config", path, "--record", tmp_path / "skipped", timeout=120, TRAINYARD_TEST_FAULT="loader:0:9")
     expect(result, 0, "counts nothing: injected fault in loader (faults.bad_sample: skip)")
     whole = harness.merged(config, run={"dir": str(tmp_path / "whole")})
-    expect(harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "whole.json", whole), "--record", tmp_path / "all", timeout=60), 0)
+    expect(harness.run("launch", "--nproc", 2, "--config", harness.write_config(tmp_path / "whole.json", whole), "--record", tmp_path / "all", timeout=120), 0)
     skipped, complete = harness.records(tmp_path / "skipped"), harness.records(tmp_path / "all")
     assert [line["samples"] for line in skipped] == [line["samples"] for line in complete]
     assert skipped[:2] == complete[:2] and skipped[2]["loss"] != complete[2]["loss"]
@@ -640,7 +640,7 @@ def test_a_data_set_that_is_gone_is_not_skipped_for_ever(tmp_path, data):
     """Every sample of a step is bad: that is no step."""
     config = harness.merged(harness.SMALL, data={"path": str(data)}, run={"dir": str(tmp_path / "run")}, faults={"bad_sample": "skip"})
     path = harness.write_config(tmp_path / "job.json", config)
-    result = harness.run("launch", "--nproc", 1, "--config", path, "--record", tmp_path / "record", timeout=60, TRAINYARD_TEST_FAULT="disk:0:24")
+    result = harness.run("launch", "--nproc", 1, "--config", path, "--record", tmp_path / "record", timeout=120, TRAINYARD_TEST_FAULT="disk:0:24")
     expect(result, 65, "no sample of this step could be read")
     assert len(harness.records(tmp_path / "record")) == 3
 
@@ -724,7 +724,7 @@ def test_synth_says_that_it_was_stopped(tmp_path):
     process = harness.start("synth", "algorithm_distillation", "--source", "ppo", "--size", "small", "--out", tmp_path / "data")
     harness.wait_until(lambda: (tmp_path / "data" / "synth.json").exists(), 60, "the first file")
     process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=60)[0]
+    output = process.communicate(timeout=120)[0]
     assert process.returncode == 130 and "is not whole. The same command writes it again" in output, output
 
 

@@ -3,7 +3,6 @@
 
 #include <thread>
 
-#include "operator/kube/fenced_client.h"
 #include "operator/kube/limited_client.h"
 #include "operator/kube/retrying_client.h"
 #include "tests/operator/scripted_client.h"
@@ -108,36 +107,6 @@ TEST(LimitedClient, EveryCallTakesATokenAndAWaitEndsWithTheStop) {
   });
   EXPECT_TRUE(client.Get(kPods, "", "a").status().Is(Code::kStopped)) << "and not after a thousand seconds";
   stopper.join();
-}
-
-TEST(FencedClient, NothingIsWrittenWithoutTheLead) {
-  TurnedClock clock;
-  ScriptedClient inner(clock);
-  bool leads = true;
-  FencedClient client(inner, [&] { return leads; });
-  for (const Code wanted : {Code::kOk, Code::kStopped}) {
-    leads = wanted == Code::kOk;
-    EXPECT_EQ(client.Create(kPods, "", {}, {}).status().code(), wanted);
-    EXPECT_EQ(client.MergePatch(kPods, "", "a", "", {}, {}).status().code(), wanted);
-    EXPECT_EQ(client.Delete(kPods, "", "a", {}).code(), wanted);
-    EXPECT_TRUE(client.Get(kPods, "", "a").ok()) << "a read does no harm";
-    EXPECT_TRUE(client.List(kPods, "", {}, [](const Json&) {}).ok());
-  }
-}
-
-// A write that had to wait for its turn is judged when it is sent.
-TEST(FencedClient, TheLeadMayBeLostInTheQueue) {
-  StopFlag stop;
-  TurnedClock script;
-  const SystemClock clock;
-  ScriptedClient inner(script);
-  bool leads = true;
-  FencedClient fenced(inner, [&] { return leads; });
-  TokenBucket bucket(10, 1, clock);
-  LimitedClient limited(fenced, bucket, stop);
-  EXPECT_TRUE(limited.Create(kPods, "", {}, {}).ok());
-  leads = false;
-  EXPECT_TRUE(limited.Create(kPods, "", {}, {}).status().Is(Code::kStopped));
 }
 
 }  // namespace

@@ -64,6 +64,22 @@ TEST_F(BadEdit, SuspendGoesOn) {
   EXPECT_EQ(scene_.Decide().status.phase, api::kSuspending);
 }
 
+TEST_F(BadEdit, AResumedJobIsInvalidAndNotSuspended) {
+  SetCondition(scene_.status(), kSuspendedCondition, true, "Requested", "spec.suspend is true", kNow, 1);
+  scene_.status().phase = api::kSuspended;
+  scene_.spec().suspend = true;
+  EXPECT_EQ(scene_.Decide().status.phase, api::kSuspended);
+  scene_.spec().suspend = false;
+  const Plan plan = scene_.Decide();
+  EXPECT_EQ(plan.status.phase, api::kInvalid);
+  EXPECT_EQ(FindCondition(plan.status, kSuspendedCondition)->reason, "InvalidSpec");
+  EXPECT_TRUE(IsTrue(plan.status, kSuspendedCondition)) << "no worker is left";
+  scene_.status() = plan.status;
+  EXPECT_TRUE(scene_.Decide().events.empty()) << "it is said once";
+  scene_.record().errors.clear();
+  EXPECT_EQ(scene_.Decide().status.phase, api::kPending);
+}
+
 TEST_F(BadEdit, AFailureEndsTheAttemptAndTheNextOneWaits) {
   scene_.Ended(0, 70);
   scene_.Ended(1, 69);

@@ -31,6 +31,20 @@ TEST_F(WorkQueueTest, Fair) {
   EXPECT_EQ(queue_.TryGet(), std::nullopt);
 }
 
+// One tenant's hundred large jobs, each a worker's for seconds, and again, would be before everybody else's.
+TEST_F(WorkQueueTest, NamespacesTakeTurns) {
+  for (int i = 0; i < 100; ++i) queue_.Add("large/" + std::to_string(i));
+  EXPECT_EQ(queue_.TryGet(), "large/0");
+  for (const char* key : {"a/1", "a/2", "b/1"}) queue_.Add(key);
+  for (const char* key : {"large/1", "a/1", "b/1", "large/2", "a/2", "large/3", "large/4"})
+    EXPECT_EQ(queue_.TryGet(), key);
+  queue_.Add("large/0");  // it is being worked on, and comes behind the others of its own
+  queue_.Done("large/0");
+  for (int i = 5; i < 100; ++i) EXPECT_EQ(queue_.TryGet(), "large/" + std::to_string(i));
+  EXPECT_EQ(queue_.TryGet(), "large/0");
+  EXPECT_EQ(queue_.TryGet(), std::nullopt);
+}
+
 TEST_F(WorkQueueTest, WhatHappensGoesBeforeWhatWasListed) {
   for (const char* key : {"a", "b", "c"}) queue_.AddBehind(key);
   queue_.Add("d");

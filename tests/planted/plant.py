@@ -99,7 +99,8 @@ OPERATOR = (
     simulated("not-cached-is-vanished", *CONFIRM_MISSING),
     simulated("deleting-ignored", "reconcile/pod_record.cc", 'record.deleting = !Text(metadata, "deletionTimestamp").empty();', "record.deleting = false;"),
     simulated("restart-not-idempotent", "reconcile/observe.cc", "pod->attempt == status.attempt", "pod->attempt <= status.attempt"),
-    simulated("owner-not-looked-at", "reconcile/observe.cc", "    if (pod->owner_uid != record.job.uid) continue;\n"),
+    simulated("owner-not-looked-at", "reconcile/observe.cc", "if (pod->owner_uid != record.job.uid) {", "if (false) {"),
+    simulated("earlier-not-awaited", "reconcile/start.cc", "  if (AwaitsEarlier(observed, plan, now)) return plan;\n"),
     simulated("no-resource-version", "reconcile/reconciler.cc", '{{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}}', '{{"status", patch}}'),
     # The simulation does not find it in 3,000 seeds: whatever is under way is looked at again after some seconds anyway.
     Fault("lost-wake-up", "operator/kube/work_queue.cc", "  const auto [entry, added] = dirty_.try_emplace(key, wait);\n",

@@ -30,7 +30,20 @@ void Invariants::PodChanged(const PodView* before, const PodView* after) {
     Break("the operator deleted pod " + before->name + " of the current attempt");
 }
 
+// What its operator had seen when it began to decide counts: by their names alone the API would not keep two jobs
+// apart.
+void Invariants::LookForEarlier(const PodView& pod) {
+  created_[pod.uid] = mirror_.version();
+  if (!have_begun_.insert({pod.owner_uid, pod.attempt}).second || !writer_) return;
+  for (const auto& [uid, other] : mirror_.pods()) {
+    const bool earlier = other.job_name == pod.job_name && other.owner_uid != pod.owner_uid;
+    if (earlier && created_[uid] <= writer_->pods && !other.over() && !other.forced())
+      Break("pod " + pod.name + " was created beside " + other.name + " of an earlier job");
+  }
+}
+
 void Invariants::PodCreated(const PodView& pod) {
+  LookForEarlier(pod);
   if (pod.fence_attempt != pod.attempt) Break("pod " + pod.name + " is told another attempt than its label says");
   for (const auto& [uid, other] : mirror_.pods()) {
     if (uid == pod.uid || other.owner_uid != pod.owner_uid) continue;

@@ -34,6 +34,7 @@ class Invariants {
  private:
   void PodChanged(const PodView* before, const PodView* after);
   void PodCreated(const PodView& pod);
+  void LookForEarlier(const PodView& pod);
   void JobChanged(const JobView* before, const JobView* after);
   void TimeChanged(const JobView& before, const JobView& after);
   bool alone() const { return operators_ == 1; }
@@ -45,7 +46,9 @@ class Invariants {
   const Basis* writer_ = nullptr;
   size_t refused_ = 0;  // of the fence's refusals, those that were looked at
   std::string broken_;
-  std::set<std::string> suspended_;  // jobs that ever were, by uid
+  std::set<std::string> suspended_;                       // jobs that ever were, by uid
+  std::map<std::string, uint64_t> created_;               // pods, by uid: the version they came with
+  std::set<std::pair<std::string, int64_t>> have_begun_;  // attempts that ever had a pod, by their job's uid
   // When each operator last asked the API for a job, by instance and job.
   std::map<std::string, std::map<std::string, Time>> confirmed_;
 };

@@ -61,6 +61,7 @@ PodView ViewOfPod(const Json& pod) {
   const Json &metadata = Field(pod, "metadata"), &labels = Field(metadata, "labels"), &spec = Field(pod, "spec");
   PodView view{.name = Text(metadata, "name"),
                .uid = Text(metadata, "uid"),
+               .job_name = Text(labels, "trainyard.dev/job-name"),
                .job_uid = Text(labels, "trainyard.dev/job-uid"),
                .node = Text(spec, "nodeName"),
                .attempt = Number(Text(labels, "trainyard.dev/attempt")),

@@ -36,7 +36,7 @@ struct ContainerEnd {
 };
 
 struct PodView {
-  std::string name, uid, job_uid, owner_uid, node, phase;
+  std::string name, uid, job_name, job_uid, owner_uid, node, phase;
   int64_t attempt = 0, rank = 0;  // as labelled
   int64_t fence_attempt = 0;      // what the process calls itself by: TRAINYARD_ATTEMPT
   int64_t workers = 0;            // PET_NNODES
