@@ -1,6 +1,8 @@
 #include "operator/api/pod_checks.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -24,7 +26,10 @@ class Checker {
 
   void Check(const Json& spec, const std::string& path) {
     const Json& volumes = json::List(spec, "volumes");
-    for (size_t i = 0; i < volumes.size(); ++i) CheckName(volumes[i], At(path + ".volumes", i), volumes_);
+    for (size_t i = 0; i < volumes.size(); ++i) {
+      CheckName(volumes[i], At(path + ".volumes", i), volumes_);
+      CheckKind(volumes[i], At(path + ".volumes", i));
+    }
     std::set<std::string> names;
     // The regular ones come first: of two, the other one is told.
     for (const char* list : {"containers", "initContainers"}) {
@@ -51,7 +56,23 @@ class Checker {
                         "a name that stands once"});
   }
 
+  // Each further one is told, in the server's order.
+  void CheckKind(const Json& volume, const std::string& path) {
+    static constexpr std::array kKinds{"emptyDir",    "hostPath",  "gitRepo",   "gcePersistentDisk",
+                                       "secret",      "nfs",       "iscsi",     "persistentVolumeClaim",
+                                       "downwardAPI", "fc",        "configMap", "cephfs",
+                                       "projected",   "ephemeral", "csi",       "image"};
+    int kinds = 0;
+    for (const char* kind : kKinds) {
+      if (!volume.contains(kind) || volume[kind].is_null() || kinds++ == 0) continue;
+      causes.push_back({"FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", path + "." + kind,
+                        "a second kind of volume", "one kind"});
+    }
+  }
+
   void CheckContainer(const Json& container, const std::string& path) {
+    if (json::Text(container, "image").empty())
+      causes.push_back({"FieldValueRequired", "Required value", path + ".image", "", "an image's name"});
     const Json& variables = json::List(container, "env");
     for (size_t i = 0; i < variables.size(); ++i) {
       const std::string name = json::Text(variables[i], "name");
@@ -79,6 +100,11 @@ class Checker {
     return "one of the pod's volumes: " + names;
   }
 
+  // Only the node's own resources, which have no domain, may be promised to several.
+  static bool IsDevice(const std::string& name) {
+    return name.find('/') != std::string::npos && !name.starts_with("kubernetes.io/");
+  }
+
   void CheckResources(const Json& resources, const std::string& path) {
     const Json& limits = json::Field(resources, "limits");
     for (const char* list : {"limits", "requests"}) {
@@ -90,15 +116,19 @@ class Checker {
                             Shown(value), kQuantity});
         } else if (*quantity < 0) {
           Wrong(field, value, "greater than or equal to 0");
+        } else if (IsDevice(name) && std::fmod(*quantity, kOne) != 0) {
+          Wrong(field, value, "an integer");
         }
       }
     }
     for (const auto& [name, value] : json::Field(resources, "requests").items()) {
       const Json& limit = json::Field(limits, name.c_str());
       const std::optional<long double> wanted = Quantity(value), most = Quantity(limit);
+      const bool device = IsDevice(name);
+      if (device && limit.is_null())
+        causes.push_back({"FieldValueRequired", "Required value: Limit must be set for non overcommitable resources",
+                          path + ".limits", "", "a limit of " + name + ", equal to what is requested"});
       if (!wanted || !most) continue;
-      // Only the node's own resources, which have no domain, may be promised to several.
-      const bool device = name.find('/') != std::string::npos && !name.starts_with("kubernetes.io/");
       const std::string text = limit.is_string() ? limit.get<std::string>() : Shown(limit);
       if (device && *wanted != *most) Wrong(path + ".requests", value, "equal to " + name + " limit of " + text);
       if (!device && *wanted > *most)

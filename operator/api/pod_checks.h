@@ -1,5 +1,6 @@
 // What kube-apiserver refuses in a pod beyond the types of its fields, as far as people get it wrong: names that stand
-// twice, names of variables, mounts of volumes that are not there, quantities, requests above limits.
+// twice, names of variables, volumes of two kinds, mounts of volumes that are not there, containers without an image,
+// quantities, requests above limits.
 // Source: Kubernetes' pkg/apis/core/validation.
 #ifndef TRAINYARD_OPERATOR_API_POD_CHECKS_H_
 #define TRAINYARD_OPERATOR_API_POD_CHECKS_H_

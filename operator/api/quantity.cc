@@ -9,8 +9,6 @@
 namespace trainyard::api {
 namespace {
 
-constexpr long double kOne = 1e9L;  // nanos
-
 // What the suffix multiplies by; nothing when there is no such suffix.
 std::optional<long double> Scale(std::string_view suffix) {
   static const std::map<std::string_view, long double> scales = {{"n", 1},

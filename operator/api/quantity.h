@@ -10,6 +10,7 @@ namespace trainyard::api {
 
 // In billionths, so that 500m is whole; to be compared with another. Nothing when the value is no quantity.
 std::optional<long double> Quantity(const nlohmann::json& value);
+inline constexpr long double kOne = 1e9L;  // in billionths
 
 }  // namespace trainyard::api
 

@@ -169,6 +169,17 @@ void AddCauses(const std::vector<Cause>& causes, std::vector<FieldError>& errors
   }
 }
 
+// The operator mounts spec.checkpoint.volume in the trainer's container, and a place takes one volume.
+void CheckCheckpointMount(const JobSpec& spec, std::vector<FieldError>& errors) {
+  const Json* trainer = TrainerContainer(spec.pod_template);
+  if (spec.checkpoint.volume.is_null() || !trainer) return;
+  for (const Json& mount : json::List(*trainer, "volumeMounts")) {
+    if (json::Text(mount, "mountPath") != spec.checkpoint.path) continue;
+    errors.push_back({Kind::kInvalid, "spec.checkpoint.path", Shown(spec.checkpoint.path),
+                      "a place where the template mounts nothing; volume " + json::Text(mount, "name") + " is there"});
+  }
+}
+
 // A kubelet takes a relative path from /; people who write one mean another place.
 void CheckMountPaths(const Json& pod, std::vector<FieldError>& errors) {
   for (const char* list : {"initContainers", "containers"}) {
@@ -253,6 +264,7 @@ std::vector<FieldError> CheckPodFields(const JobSpec& spec) {
   if (errors.empty())
     AddCauses(CheckPodSpec(json::Field(spec.pod_template, "spec"), "spec.template.spec", OwnVolumes(spec)), errors);
   if (errors.empty()) CheckMountPaths(json::Field(spec.pod_template, "spec"), errors);
+  if (errors.empty()) CheckCheckpointMount(spec, errors);
   if (!spec.checkpoint.volume.is_null()) {
     Json volume = spec.checkpoint.volume;
     volume["name"] = "checkpoint";

@@ -195,6 +195,12 @@ def test_labels_and_annotations(api, name, metadata, field):
     ({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}}]}, "spec.containers[0].resources.requests",
      "must be equal to nvidia.com/gpu limit of 2"),
     ({"containers": [{"name": "c", "image": "x", "resources": {"limits": {"memory": -1}}}]}, "spec.containers[0].resources.limits[memory]", "must be greater than or equal to 0"),
+    ({"containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1500m"}}}]}, "spec.containers[0].resources.limits[nvidia.com/gpu]", "must be an integer"),
+    ({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"nvidia.com/gpu": 1}}}]}, "spec.containers[0].resources.limits",
+     "Limit must be set for non overcommitable resources"),
+    ({"containers": [{"name": "c"}]}, "spec.containers[0].image", "Required value"),
+    ({"volumes": [{"name": "a", "emptyDir": {}, "hostPath": {"path": "/a"}}]}, "spec.volumes[0].hostPath", "may not specify more than 1 volume type"),
+    ({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}, "emptyDir": {}}]}, "spec.volumes[0].persistentVolumeClaim", "may not specify more than 1 volume type"),
 ])
 def test_a_pod_that_does_not_fit(api, name, spec, field, text):
     assert field in api.post(PODS, pod(name, **spec)).refused(422, "Invalid", text).fields

@@ -1005,7 +1005,7 @@ def test_a_body_is_read_up_to_the_limit(tmp_path):
             raw.send(end)
             return raw.answer()
 
-        pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}).encode()
+        pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}).encode()
         before, close = resident_mib(api.pid), "Content-Type: application/json\r\nConnection: close\r\n"
         chunked = b"".join(b"1\r\n%c\r\n" % byte for byte in pod)
         assert ask(close + "Transfer-Encoding: chunked\r\n\r\n", chunked, 1, b"0\r\n\r\n").startswith("HTTP/1.1 201 ")

@@ -114,7 +114,7 @@ TEST_F(ApplyTest, SomeoneElsesNameIsLeftAlone) {
   const Json pod = {{"apiVersion", "v1"},
                     {"kind", "Pod"},
                     {"metadata", {{"name", "job-1-0"}}},
-                    {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+                    {"spec", {{"containers", Json::array({{{"name", "c"}, {"image", "x"}}})}}}};
   const std::string uid = api_.Create(kube::kPods, "default", pod, {}).body["metadata"]["uid"];
   ASSERT_TRUE(executor_.Apply(job_, Creates(1), outcome_).ok());
   EXPECT_EQ(outcome_.problem.reason, "NameInUse");

@@ -440,7 +440,7 @@ TEST_F(ServerTest, ALogWithoutAnEndHoldsUpNoStop) {
               {{"apiVersion", "v1"},
                {"kind", "Pod"},
                {"metadata", {{"name", "p"}}},
-               {"spec", {{"containers", nlohmann::json::array({{{"name", "c"}}})}}}},
+               {"spec", {{"containers", nlohmann::json::array({{{"name", "c"}, {"image", "x"}}})}}}},
               {});
   std::atomic<size_t> bytes{0};
   std::jthread reader([&] {

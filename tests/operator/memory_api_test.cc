@@ -25,7 +25,7 @@ class MemoryApiTest : public testing::Test {
     Json pod = {{"apiVersion", "v1"},
                 {"kind", "Pod"},
                 {"metadata", {{"name", name}}},
-                {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+                {"spec", {{"containers", Json::array({{{"name", "c"}, {"image", "x"}}})}}}};
     pod.merge_patch(extra);
     return api_.Create(kube::kPods, "default", pod, {});
   }

@@ -44,14 +44,39 @@ TEST(Validation, PodsThatAClusterWouldRefuse) {
        R"(volumeMounts[0].mountPath: "data")"},
       {R"({"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"/d"},{"name":"v","mountPath":"/d"}]}],"volumes":[{"name":"v"}]})",
        "volumeMounts[1].mountPath"},
+      {R"({"containers":[{"name":"a","image":""}]})", "containers[0].image: missing"},
+      {R"({"containers":[{"name":"a"}],"volumes":[{"name":"v","emptyDir":{},"hostPath":{"path":"/a"}}]})",
+       "volumes[0].hostPath: a second kind of volume"},
+      {R"({"containers":[{"name":"a","resources":{"limits":{"nvidia.com/gpu":1.5}}}]})",
+       "limits[nvidia.com/gpu]: 1.5 is not allowed; allowed: an integer"},
+      {R"({"containers":[{"name":"a","resources":{"requests":{"nvidia.com/gpu":1}}}]})",
+       "resources.limits: missing; allowed: a limit of nvidia.com/gpu"},
   };
   for (const auto& c : cases) {
     Json job = reconcile::JobObject("job", 2);
-    job["spec"]["template"]["spec"] = Json::parse(c.pod);
+    Json& pod = job["spec"]["template"]["spec"] = Json::parse(c.pod);
+    for (const char* list : {"containers", "initContainers"}) {
+      for (size_t i = 0; pod.contains(list) && i < pod[list].size(); ++i) pod[list][i].emplace("image", "x");
+    }
     const std::vector<std::string> problems = CheckJob(job);
     ASSERT_EQ(problems.size(), 1u) << c.pod;
     EXPECT_NE(problems[0].find(c.says), std::string::npos) << problems[0];
   }
+}
+
+TEST(Validation, OnePlaceTakesOneVolume) {
+  Json job = reconcile::JobObject("job", 2);
+  Json& pod = job["spec"]["template"]["spec"];
+  pod["volumes"] = Json::array({{{"name", "v"}, {"emptyDir", Json::object()}}});
+  pod["containers"][0]["volumeMounts"] = Json::array({{{"name", "v"}, {"mountPath", "/trainyard/checkpoints"}}});
+  EXPECT_TRUE(CheckJob(job).empty()) << "the template's own, where the job has none";
+  job["spec"]["checkpoint"] = {{"path", "/trainyard/checkpoints"}, {"volume", {{"emptyDir", Json::object()}}}};
+  const std::vector<std::string> problems = CheckJob(job);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(
+      problems[0],
+      "spec.checkpoint.path: \"/trainyard/checkpoints\" is not allowed; allowed: a place where the template mounts "
+      "nothing; volume v is there");
 }
 
 // The API's parser refuses it; whoever builds an object otherwise gets an error, not an exception.
@@ -134,7 +159,8 @@ TEST(Validation, OtherContainersMayMountTheOperatorsVolumes) {
   Json mounts = Json::array();
   for (const char* name : {"trainyard-info", "trainyard-checkpoints", "trainyard-shm"})
     mounts.push_back({{"name", name}, {"mountPath", std::string("/") + name}});
-  job["spec"]["template"]["spec"]["containers"].push_back({{"name", "uploader"}, {"volumeMounts", mounts}});
+  job["spec"]["template"]["spec"]["containers"].push_back(
+      {{"name", "uploader"}, {"image", "x"}, {"volumeMounts", mounts}});
   EXPECT_TRUE(CheckJob(job).empty()) << CheckJob(job)[0];
   job["spec"].erase("config");
   EXPECT_EQ(CheckJob(job).size(), 1u);
