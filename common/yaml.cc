@@ -28,8 +28,37 @@ std::string TooDeep(const YamlLimits& limits) {
   return "lists and objects lie more than " + std::to_string(limits.depth) + " deep in each other";
 }
 
-// A number as the core schema writes it (YAML 1.2.2, 10.3.2), decimal only.
+// 0x1f, 0o17, 0b11 and 017, as Kubernetes' own reader takes them: `defaultMode: 0644` is 420 to kubectl.
+// Source: Go's strconv.ParseInt with base 0.
+std::optional<Json> OfAnotherBase(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  if (text.size() < 2 || text[0] != '0') return std::nullopt;
+  text.remove_prefix(1);
+  int base = 8;
+  switch (text[0]) {
+    case 'x':
+    case 'X':
+      base = 16;
+      break;
+    case 'b':
+    case 'B':
+      base = 2;
+      break;
+    default:
+      break;
+  }
+  if (base != 8 || text[0] == 'o' || text[0] == 'O') text.remove_prefix(1);
+  if (text.starts_with('-')) return std::nullopt;  // which from_chars would take
+  int64_t whole = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return negative ? -whole : whole;
+}
+
+// A number as the core schema writes it (YAML 1.2.2, 10.3.2).
 std::optional<Json> Number(const std::string& text) {
+  if (const std::optional<Json> whole = OfAnotherBase(text)) return whole;
   const size_t sign = text[0] == '+' || text[0] == '-' ? 1 : 0;
   if (text.size() == sign || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
   if (text[sign] != '.' && (text[sign] < '0' || text[sign] > '9')) return std::nullopt;

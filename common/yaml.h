@@ -1,9 +1,9 @@
 // YAML as JSON, for both programs: what people write, and what strangers send.
 //
-// YAML 1.2's core schema, with what Kubernetes' own reader adds: merge keys (<<). Keys are text and
-// stand once. A tag other than the core schema's is an error. Hostile text costs little: nesting,
-// aliases and the size of what aliases stand for are limited while reading, and a text that goes on
-// for ever inside a value is never expanded.
+// YAML 1.2's core schema, with what Kubernetes' own reader adds: merge keys (<<), 0b11, and 017 for 15. Keys are text
+// and stand once. A tag other than the core schema's is an error. Hostile text costs little: nesting, aliases and the
+// size of what aliases stand for are limited while reading, and a text that goes on for ever inside a value is never
+// expanded.
 #ifndef TRAINYARD_COMMON_YAML_H_
 #define TRAINYARD_COMMON_YAML_H_
 

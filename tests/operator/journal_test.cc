@@ -218,6 +218,22 @@ TEST_F(JournalTest, WhatCannotBeReadIsRefusedAndKept) {
   EXPECT_EQ(Saved(), before);
 }
 
+// Jobs would be gone without a word, and what they were would be written over.
+TEST_F(JournalTest, ASnapshotThatSomeoneHasRemovedIsMissed) {
+  Live([](MemoryApi& api, Journal&) { Create(api, "a"); });
+  Live([](MemoryApi& api, Journal&) { Create(api, "b"); });
+  const std::vector<fs::path> before = Journals();
+  fs::rename(folder_ / "api.json", folder_ / "aside");
+  MemoryApi api(clock_, 1);
+  const Status opened = Journal(folder_).Open(api);
+  EXPECT_TRUE(opened.Is(Code::kInvalid));
+  EXPECT_NE(opened.message().find("api.json: is missing"), std::string::npos) << opened.ToString();
+  EXPECT_FALSE(fs::exists(folder_ / "api.json"));
+  EXPECT_EQ(Journals(), before);
+  fs::rename(folder_ / "aside", folder_ / "api.json");
+  EXPECT_EQ(Saved()["trainingjobs.trainyard.dev"].size(), 2u);
+}
+
 TEST_F(JournalTest, WhatIsNoSnapshotIsRefused) {
   std::ofstream(folder_ / "api.json") << "[1, 2";
   MemoryApi api(clock_, 1);

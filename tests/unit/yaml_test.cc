@@ -27,8 +27,8 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(Yaml, ScalarsOfTheCoreSchema) {
-  EXPECT_EQ(Read(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3, i: +4, j: .5, k: ~, l: ''})"),
-            Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":"0x10","h":-3,"i":4,"j":0.5,
+  EXPECT_EQ(Read(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x1G, h: -3, i: +4, j: .5, k: ~, l: ''})"),
+            Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":"0x1G","h":-3,"i":4,"j":0.5,
                             "k":null,"l":""})"));
   EXPECT_EQ(Read("[+-5, -, ., 1e999, inf, .nan, 1.2.3, 9223372036854775807, 1-2, !!str 5]"),
             Json::parse(R"(["+-5","-",".","1e999","inf",".nan","1.2.3",9223372036854775807,"1-2","5"])"));
@@ -36,6 +36,16 @@ TEST(Yaml, ScalarsOfTheCoreSchema) {
   EXPECT_EQ(Read(""), Json());
   EXPECT_EQ(Read("--- # nothing\n...\n"), Json());
   EXPECT_EQ(Read("a: |\n  x\n  y\nb: {true: 1, 2: x}\n"), Json::parse(R"({"a":"x\ny\n","b":{"true":1,"2":"x"}})"));
+}
+
+// Each is what kubectl 1.34 says of it. Go reads "08" as a float, which is the same number.
+TEST(Yaml, WholeNumbersAreWhatTheyAreToKubectl) {
+  EXPECT_EQ(Read("[0644, 010, -010, +010, 0x1f, 0X1F, -0x10, 0o17, 0b101, 0, 00, -0]"),
+            Json::parse("[420, 8, -8, 8, 31, 31, -16, 15, 5, 0, 0, 0]"));
+  EXPECT_EQ(Read("[08, 0.5, 0e1, 019, '010']"), Json::parse(R"([8, 0.5, 0.0, 19, "010"])"));
+  EXPECT_EQ(Read("[0x, 0o, 0b2, 0x-1, 0o8, 01x, 0xffffffffffffffffff, 0-7]"),
+            Json::parse(R"(["0x", "0o", "0b2", "0x-1", "0o8", "01x", "0xffffffffffffffffff", "0-7"])"));
+  EXPECT_EQ(Read("{010: 1}"), Json::parse(R"({"010": 1})"));
 }
 
 TEST(Yaml, AliasesAndMergeKeys) {

@@ -135,6 +135,10 @@ Status Journal::Load(MemoryApi& api) const {
     if (Status status = api.Load(dump); !status.ok()) return status.With(path.string());
   } else if (journals->empty()) {
     return Status::Ok();
+  } else if (VersionInName(journals->front()) > api.version()) {
+    return Status(Code::kInvalid, path.string() + ": is missing, and " + journals->front().filename().string() +
+                                      " goes on from what it held: put it back, or start afresh with another"
+                                      " --state-dir");
   }
   uint64_t newest = 0;
   for (const fs::path& journal : *journals) {
