@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 
 import pod_fields
 import pytest
@@ -180,25 +181,34 @@ def test_a_taken_name_is_waited_for(api):
     api.kubectl("delete", "tj", "taken")
 
 
-def test_a_predecessor_that_terminates_holds_its_names(api):
-    """`kubectl delete` and `kubectl apply` at once: the old pods keep their names for their whole grace."""
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_deleted_jobs_pods_end_before_the_next_of_its_name_begins(api, attempt):
+    """`kubectl delete` and `kubectl apply` at once: the old pods have their grace, and the same volume. Of a later attempt they have names of their own."""
+    name = f"next{attempt}"
     container = {"name": "trainer", "image": "trainyard-trainer", "command": ["trainyard", "launch"]}
-    bound = job("next", template={"spec": {"nodeName": "somewhere", "containers": [container]}})
+    bound = job(name, template={"spec": {"nodeName": "somewhere", "containers": [container]}})
     api.apply(bound)
-    old = {name: pod["metadata"]["uid"] for name, pod in wait_for_pods(api, "next", 1).items()}
-    api.kubectl("delete", "tj", "next", "--wait=false")
-    wait_until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in api.pods("next").values()), what="the old pods to terminate")
+    old = wait_for_pods(api, name, 1)
+    if attempt == 2:
+        api.kubectl("delete", "pod", *old, "--grace-period=0", "--force")
+        old = wait_for_pods(api, name, 2)
+    old = {each: pod["metadata"]["uid"] for each, pod in old.items()}
+    api.kubectl("delete", "tj", name, "--wait=false")
+    wait_until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in api.pods(name).values()), what="the old pods to terminate")
     api.apply(bound)
-    # The old service may hold its name first, until it is collected.
-    message = wait_until(lambda: (c := condition(api, "next", "WorkersReady")).get("reason") == "NameInUse" and "being deleted" in c["message"] and c["message"], what="reason NameInUse")
-    assert any(name in message and uid in message for name, uid in old.items()), message
-    assert status(api, "next")["restarts"]["total"] == 0
-    api.kubectl("delete", "pod", *old, "--grace-period=0", "--force")
-    new = wait_until(lambda: (pods := api.pods("next")) and set(pods) == set(old) and all(pods[n]["metadata"]["uid"] != old[n] for n in old) and pods, what="the new pods")
-    uid = api.get("tj", "next")["metadata"]["uid"]
+    message = wait_until(lambda: (c := condition(api, name, "WorkersReady")).get("reason") == "EarlierJob" and c["message"], what="reason EarlierJob")
+    assert any(each in message for each in old), message
+    first, second = old
+    api.kubectl("delete", "pod", first, "--grace-period=0", "--force")
+    time.sleep(2)  # in which the operator would create them
+    assert {each: pod["metadata"]["uid"] for each, pod in api.pods(name).items()} == {second: old[second]}
+    api.kubectl("delete", "pod", second, "--grace-period=0", "--force")
+    new = wait_until(lambda: set(pods := api.pods(name)) == {f"{name}-1-0", f"{name}-1-1"} and not {pod["metadata"]["uid"] for pod in pods.values()} & set(old.values()) and pods, what="the new pods")
+    uid = api.get("tj", name)["metadata"]["uid"]
     assert all(pod["metadata"]["ownerReferences"][0]["uid"] == uid for pod in new.values())
-    api.kubectl("delete", "tj", "next", "--wait=false")
-    api.kubectl("delete", "pod", *old, "--grace-period=0", "--force", "--ignore-not-found")
+    assert status(api, name)["restarts"]["total"] == 0
+    api.kubectl("delete", "tj", name, "--wait=false")
+    api.kubectl("delete", "pod", *new, "--grace-period=0", "--force", "--ignore-not-found")
 
 
 def test_a_typo_in_the_template_is_named(api):
