@@ -20,7 +20,7 @@ def outputs(log):
                 inside = True
             elif line == "<end of output>":
                 inside = False
-            elif inside:
+            elif inside and line.strip("-"):
                 last.append(line)
             elif line == "Test Failed." or line.startswith("Test timed out"):
                 yield name, list(last)
