@@ -58,7 +58,7 @@ std::optional<Json> OfAnotherBase(std::string_view text) {
 
 // A number as the core schema writes it (YAML 1.2.2, 10.3.2).
 std::optional<Json> Number(const std::string& text) {
-  if (const std::optional<Json> whole = OfAnotherBase(text)) return whole;
+  if (std::optional<Json> whole = OfAnotherBase(text)) return whole;
   const size_t sign = text[0] == '+' || text[0] == '-' ? 1 : 0;
   if (text.size() == sign || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
   if (text[sign] != '.' && (text[sign] < '0' || text[sign] > '9')) return std::nullopt;

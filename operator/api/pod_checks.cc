@@ -58,10 +58,36 @@ class Checker {
 
   // Each further one is told, in the server's order.
   void CheckKind(const Json& volume, const std::string& path) {
-    static constexpr std::array kKinds{"emptyDir",    "hostPath",  "gitRepo",   "gcePersistentDisk",
-                                       "secret",      "nfs",       "iscsi",     "persistentVolumeClaim",
-                                       "downwardAPI", "fc",        "configMap", "cephfs",
-                                       "projected",   "ephemeral", "csi",       "image"};
+    static constexpr std::array kKinds{"emptyDir",
+                                       "hostPath",
+                                       "gitRepo",
+                                       "gcePersistentDisk",
+                                       "awsElasticBlockStore",
+                                       "secret",
+                                       "nfs",
+                                       "iscsi",
+                                       "glusterfs",
+                                       "flocker",
+                                       "persistentVolumeClaim",
+                                       "rbd",
+                                       "cinder",
+                                       "cephfs",
+                                       "quobyte",
+                                       "downwardAPI",
+                                       "fc",
+                                       "flexVolume",
+                                       "configMap",
+                                       "azureFile",
+                                       "vsphereVolume",
+                                       "photonPersistentDisk",
+                                       "portworxVolume",
+                                       "azureDisk",
+                                       "storageos",
+                                       "projected",
+                                       "scaleIO",
+                                       "csi",
+                                       "ephemeral",
+                                       "image"};
     int kinds = 0;
     for (const char* kind : kKinds) {
       if (!volume.contains(kind) || volume[kind].is_null() || kinds++ == 0) continue;
@@ -100,10 +126,13 @@ class Checker {
     return "one of the pod's volumes: " + names;
   }
 
-  // Only the node's own resources, which have no domain, may be promised to several.
+  // An extended resource, of which there are whole ones.
   static bool IsDevice(const std::string& name) {
-    return name.find('/') != std::string::npos && !name.starts_with("kubernetes.io/");
+    return name.find('/') != std::string::npos && name.find("kubernetes.io/") == std::string::npos;
   }
+
+  // What no two pods may be promised.
+  static bool IsExclusive(const std::string& name) { return IsDevice(name) || name.starts_with("hugepages-"); }
 
   void CheckResources(const Json& resources, const std::string& path) {
     const Json& limits = json::Field(resources, "limits");
@@ -124,7 +153,7 @@ class Checker {
     for (const auto& [name, value] : json::Field(resources, "requests").items()) {
       const Json& limit = json::Field(limits, name.c_str());
       const std::optional<long double> wanted = Quantity(value), most = Quantity(limit);
-      const bool device = IsDevice(name);
+      const bool device = IsExclusive(name);
       if (device && limit.is_null())
         causes.push_back({"FieldValueRequired", "Required value: Limit must be set for non overcommitable resources",
                           path + ".limits", "", "a limit of " + name + ", equal to what is requested"});

@@ -22,6 +22,9 @@ class FairOrder {
     keys.push_back(key);
   }
 
+  // What Pop takes. REQUIRES: not empty().
+  const std::string& Front() const { return keys_.at(turns_.front()).front(); }
+
   // REQUIRES: not empty().
   std::string Pop() {
     const std::string ns = std::move(turns_.front());

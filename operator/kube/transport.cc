@@ -53,6 +53,8 @@ class Attempt {
   ~Attempt() { Answered(0); }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
+  // It was none.
+  void Forget() { metrics_ = nullptr; }
   void Answered(int code) {
     if (metrics_) metrics_->Observe(verb_, code, SecondsBetween(start_, SteadyNow()));
     metrics_ = nullptr;
@@ -149,6 +151,7 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_
       connection = std::move(*opened);
     }
     if (request.method != "GET" && options_.may_write && !options_.may_write()) {
+      attempt.Forget();
       PutBack(std::move(connection), identity);
       return Status(Code::kStopped, "this operator does not lead: nothing was written");
     }

@@ -36,20 +36,14 @@ bool WorkQueue::Enqueue(const std::string& key, Wait wait) {
   return true;
 }
 
-void WorkQueue::Append(const std::string& key, bool behind) {
-  if (behind) {
-    behind_.push_back(key);
-  } else {
-    order_.Push(key);
-  }
-}
+void WorkQueue::Append(const std::string& key, bool behind) { (behind ? behind_ : order_).Push(key); }
 
 void WorkQueue::DropStale() {
   while (!behind_.empty()) {
-    const std::string& key = behind_.front();
+    const std::string& key = behind_.Front();
     const auto found = dirty_.find(key);
     if (found != dirty_.end() && found->second.behind && !processing_.contains(key)) return;
-    behind_.pop_front();
+    behind_.Pop();
   }
 }
 
@@ -100,9 +94,7 @@ std::optional<std::string> WorkQueue::TakeNext() {
   }
   if (behind_.empty()) return std::nullopt;
   ahead_ = 0;
-  std::string key = std::move(behind_.front());
-  behind_.pop_front();
-  return key;
+  return behind_.Pop();
 }
 
 std::optional<std::string> WorkQueue::Pop() {

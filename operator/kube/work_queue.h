@@ -14,7 +14,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -75,7 +74,7 @@ class WorkQueue {
   mutable Mutex mutex_;
   CondVar changed_;
   FairOrder order_ GUARDED_BY(mutex_);                    // every element is dirty and not processing
-  std::deque<std::string> behind_ GUARDED_BY(mutex_);     // so too, but for keys that have come forward or out since
+  FairOrder behind_ GUARDED_BY(mutex_);                   // so too, but for keys that have come forward or out since
   std::map<std::string, Wait> dirty_ GUARDED_BY(mutex_);  // to be worked on
   std::set<std::string> processing_ GUARDED_BY(mutex_);   // being worked on
   int ahead_ GUARDED_BY(mutex_) = 0;                      // keys of order_ that went before one of behind_

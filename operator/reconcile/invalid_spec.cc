@@ -39,6 +39,9 @@ Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
   } else if (!observed.template_unknown.empty()) {
     status.observed_generation = observed.job.status.observed_generation;  // it is still to be asked for this one
     if (status.phase.empty()) status.phase = api::kPending;
+    if (IsTrue(status, kSuspendedCondition) && !observed.job.spec.suspend)
+      SetCondition(status, kSuspendedCondition, true, "TemplateNotChecked", observed.template_unknown, now,
+                   observed.job.generation);
     // Where workers exist, that condition is theirs.
     if (status.workers.created == 0)
       Say(observed, plan, kWorkersReadyCondition, "TemplateNotChecked", observed.template_unknown, now);

@@ -33,10 +33,11 @@ std::string TextOf(const Json& value) {
   return text;
 }
 
-// Of a job of the same name that was deleted, also if it left its pods behind as nobody's.
-bool IsOfEarlier(const PodRecord& pod) {
-  const bool worker = pod.attempt > 0 && pod.rank >= 0;
-  return worker && (pod.of_job || pod.owner_uid.empty()) && !pod.over && !pod.forced;
+// Of a job of the same name that was deleted, also if it left its pods behind as nobody's. What someone has made of one
+// of our own, with its labels, is no earlier job's.
+bool IsOfEarlier(const TrainingJob& job, const PodRecord& pod) {
+  const bool worker = pod.attempt > 0 && pod.rank >= 0 && !pod.job_uid.empty() && pod.job_uid != job.uid;
+  return worker && (pod.of_job || pod.orphan) && !pod.over && !pod.forced;
 }
 
 bool IsOurs(const TrainingJob& job, const PodRecord& pod) {
@@ -105,7 +106,7 @@ Observed SortPods(const JobRecord& record, const std::vector<Pod>& pods) {
   observed.done = ParseIndexSet(status.workers.done, workers);
   for (const Pod& pod : pods) {
     if (pod->owner_uid != record.job.uid) {
-      if (IsOfEarlier(*pod)) observed.earlier.push_back(pod);
+      if (IsOfEarlier(record.job, *pod)) observed.earlier.push_back(pod);
       continue;
     }
     if (pod->attempt == status.attempt && pod->rank >= 0 && pod->rank < workers) {

@@ -157,12 +157,15 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   const Json &metadata = Field(pod, "metadata"), &status = Field(pod, "status");
   record.name = Text(metadata, "name");
   record.uid = Text(metadata, "uid");
+  record.job_uid = texts.Keep(Cut(Entry(pod, "labels", api::kLabelJobUid), kLongestUid));
+  record.orphan = List(metadata, "ownerReferences").empty();
   for (const Json& owner : List(metadata, "ownerReferences")) {
     // The server asks of a uid that it is not empty: one of a megabyte, on a pod that anyone may label, is no job's.
     const std::string uid = Text(owner, "uid");
     if (!Flag(owner, "controller") || uid.size() > kLongestUid) continue;
     record.owner_uid = texts.Keep(uid);
-    record.of_job = Text(owner, "apiVersion") == api::kApiVersion && Text(owner, "kind") == api::kKind;
+    record.of_job = Text(owner, "apiVersion") == api::kApiVersion && Text(owner, "kind") == api::kKind &&
+                    record.owner_uid == record.job_uid;
   }
   record.job_key = texts.Keep(Text(metadata, "namespace") + "/" + Entry(pod, "labels", api::kLabelJobName));
   record.attempt = Number(Entry(pod, "labels", api::kLabelAttempt)).value_or(0);

@@ -30,7 +30,9 @@ struct PodEnd {
 struct PodRecord {
   std::string name, uid;
   SharedText owner_uid;
-  bool of_job = false;             // its owner is a TrainingJob, whichever
+  SharedText job_uid;              // by the label
+  bool of_job = false;             // its owner is the TrainingJob of that label, whichever that is
+  bool orphan = false;             // it has no owner of any kind
   SharedText job_key;              // "namespace/job", by the label
   int64_t attempt = 0, rank = -1;  // as labelled; rank -1 and attempt 0 when that is no number
   SharedText node;

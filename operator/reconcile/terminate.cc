@@ -52,7 +52,8 @@ void ForceOverdue(const Observed& observed, const std::vector<Pod>& pods, Plan& 
     if (count++ == 0) first = pod.get();
   }
   if (count == 0) return;
-  const bool fenced = HasFence(observed.job);
+  // Of an earlier job's image and folder nothing is known.
+  const bool fenced = HasFence(observed.job) && first->owner_uid == observed.job.uid;
   const std::string message =
       "pod " + first->name + (count > 1 ? " and " + std::to_string(count - 1) + " more" : std::string()) +
       (first->node.empty() ? "" : " on node " + first->node) + " should have been gone by " +

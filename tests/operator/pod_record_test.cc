@@ -35,6 +35,29 @@ TEST(PodRecord, AnOwnersUidThatIsNoneIsNotKept) {
   EXPECT_EQ(of(std::string(1 << 20, 'u')), "");
 }
 
+TEST(PodRecord, TellsWhetherItsOwnerIsItsLabelsJob) {
+  Json pod = {{"metadata",
+               {{"labels", {{"trainyard.dev/job-uid", "u-1"}}},
+                {"ownerReferences", Json::array({{{"apiVersion", "trainyard.dev/v1alpha1"},
+                                                  {"kind", "TrainingJob"},
+                                                  {"controller", true},
+                                                  {"uid", "u-1"}}})}}}};
+  EXPECT_TRUE(PodFromJson(pod).of_job);
+  EXPECT_FALSE(PodFromJson(pod).orphan);
+  EXPECT_EQ(PodFromJson(pod).job_uid, "u-1");
+  Json other = pod;
+  other["metadata"]["labels"]["trainyard.dev/job-uid"] = "u-2";
+  EXPECT_FALSE(PodFromJson(other).of_job);
+  other = pod;
+  other["metadata"]["ownerReferences"][0]["kind"] = "Job";
+  EXPECT_FALSE(PodFromJson(other).of_job);
+  other["metadata"]["ownerReferences"][0]["controller"] = false;
+  EXPECT_FALSE(PodFromJson(other).orphan) << "whose it is decides its owner";
+  pod["metadata"].erase("ownerReferences");
+  EXPECT_FALSE(PodFromJson(pod).of_job);
+  EXPECT_TRUE(PodFromJson(pod).orphan);
+}
+
 TEST(PodRecord, ADeletionWasAskedForBeforeItsGrace) {
   const Json pod = {
       {"metadata", {{"deletionTimestamp", "2026-03-01T12:01:00Z"}, {"deletionGracePeriodSeconds", 60}}},

@@ -45,6 +45,13 @@ TEST_F(WorkQueueTest, NamespacesTakeTurns) {
   EXPECT_EQ(queue_.TryGet(), std::nullopt);
 }
 
+// So it is after a start, and when another replica takes over.
+TEST_F(WorkQueueTest, NamespacesTakeTurnsAlsoInWhatWasListed) {
+  for (int i = 0; i < 100; ++i) queue_.AddBehind("a/" + std::to_string(i));
+  queue_.AddBehind("z/1");
+  for (const char* key : {"a/0", "z/1", "a/1"}) EXPECT_EQ(queue_.TryGet(), key);
+}
+
 TEST_F(WorkQueueTest, WhatHappensGoesBeforeWhatWasListed) {
   for (const char* key : {"a", "b", "c"}) queue_.AddBehind(key);
   queue_.Add("d");
