@@ -35,20 +35,9 @@ std::optional<Json> OfAnotherBase(std::string_view text) {
   if (negative || text.starts_with('+')) text.remove_prefix(1);
   if (text.size() < 2 || text[0] != '0') return std::nullopt;
   text.remove_prefix(1);
-  int base = 8;
-  switch (text[0]) {
-    case 'x':
-    case 'X':
-      base = 16;
-      break;
-    case 'b':
-    case 'B':
-      base = 2;
-      break;
-    default:
-      break;
-  }
-  if (base != 8 || text[0] == 'o' || text[0] == 'O') text.remove_prefix(1);
+  const char mark = text[0];
+  const int base = mark == 'x' || mark == 'X' ? 16 : mark == 'b' || mark == 'B' ? 2 : 8;
+  if (base != 8 || mark == 'o' || mark == 'O') text.remove_prefix(1);
   if (text.starts_with('-')) return std::nullopt;  // which from_chars would take
   int64_t whole = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole, base);

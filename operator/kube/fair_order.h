@@ -16,7 +16,8 @@ class FairOrder {
   bool empty() const { return turns_.empty(); }
 
   void Push(const std::string& key) {
-    const std::string ns = key.substr(0, key.find('/') == std::string::npos ? 0 : key.find('/'));
+    const size_t slash = key.find('/');
+    const std::string ns = slash == std::string::npos ? "" : key.substr(0, slash);
     std::deque<std::string>& keys = keys_[ns];
     if (keys.empty()) turns_.push_back(ns);
     keys.push_back(key);

@@ -17,6 +17,13 @@ void Say(const Observed& observed, Plan& plan, const char* type, const std::stri
   if (news) plan.events.push_back({"Warning", reason, message});
 }
 
+// Of a job that is to go on, and rests all the same, Suspended says for what.
+void SayNotResumed(const Observed& observed, Plan& plan, const std::string& reason, const std::string& message,
+                   Time now) {
+  if (IsTrue(plan.status, kSuspendedCondition) && !observed.job.spec.suspend)
+    SetCondition(plan.status, kSuspendedCondition, true, reason, message, now, observed.job.generation);
+}
+
 }  // namespace
 
 bool WasRefused(const TrainingJob& job) {
@@ -39,9 +46,7 @@ Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
   } else if (!observed.template_unknown.empty()) {
     status.observed_generation = observed.job.status.observed_generation;  // it is still to be asked for this one
     if (status.phase.empty()) status.phase = api::kPending;
-    if (IsTrue(status, kSuspendedCondition) && !observed.job.spec.suspend)
-      SetCondition(status, kSuspendedCondition, true, "TemplateNotChecked", observed.template_unknown, now,
-                   observed.job.generation);
+    SayNotResumed(observed, plan, "TemplateNotChecked", observed.template_unknown, now);
     // Where workers exist, that condition is theirs.
     if (status.workers.created == 0)
       Say(observed, plan, kWorkersReadyCondition, "TemplateNotChecked", observed.template_unknown, now);
@@ -52,13 +57,10 @@ Plan JudgeSpec(const Observed& observed, Plan plan, Time now) {
     if (status.phase == api::kInvalid) status.phase = api::kPending;
     return plan;
   }
-  const bool rests = IsTrue(status, kSuspendedCondition);
-  if (rests && !observed.job.spec.suspend)
-    SetCondition(status, kSuspendedCondition, true, kInvalidSpecCondition,
-                 "spec.suspend is false, and the spec is not one to go on with: InvalidSpec says why", now,
-                 observed.job.generation);
+  SayNotResumed(observed, plan, kInvalidSpecCondition,
+                "spec.suspend is false, and the spec is not one to go on with: InvalidSpec says why", now);
   // One that is suspended still is called that (suspend.cc).
-  if (status.attempt == 0 || rests) status.phase = api::kInvalid;
+  if (status.attempt == 0 || IsTrue(status, kSuspendedCondition)) status.phase = api::kInvalid;
   if (observed.spec_errors.empty()) plan.RequeueIn(kAskRefusedSeconds);
   return plan;
 }

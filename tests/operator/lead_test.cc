@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <future>
-#include <mutex>
 #include <thread>
 
 #include "operator/kube/rest_client.h"
@@ -15,13 +14,6 @@ namespace {
 // `answers` is true.
 class LeadTest : public testing::Test {
  protected:
-  Endpoint To(int port) const {
-    Endpoint endpoint;
-    endpoint.host = "127.0.0.1";
-    endpoint.port = port;
-    endpoint.ca_pem = authority_.pem();
-    return endpoint;
-  }
   void Serve(TlsStream& stream) {
     for (;;) {
       const std::string request = stream.ReadRequest();
@@ -40,7 +32,7 @@ class LeadTest : public testing::Test {
   TestCertificate authority_ = TestCertificate::Authority("authority");
   TestCertificate server_{"server", &authority_, nullptr, "IP:127.0.0.1"};
   TlsPeer peer_{server_, [this](TlsStream& stream) { Serve(stream); }};
-  RestClient client_{To(peer_.port()),
+  RestClient client_{EndpointOf(peer_.port(), authority_),
                      clock_,
                      stop_,
                      {.max_connections = 1, .request_seconds = 60, .may_write = [this] { return leads_.load(); }}};
@@ -63,10 +55,13 @@ TEST_F(LeadTest, MayBeLostWhileAWriteWaitsForAConnection) {
   answers_ = false;
   std::future<Result<Json>> read = std::async(std::launch::async, [&] { return client_.Get(kPods, "", "a"); });
   while (asked_ == 0) std::this_thread::yield();
+  std::atomic<bool> begins{false};
   std::future<Result<Json>> write = std::async(std::launch::async, [&] {
+    begins = true;
     return client_.Create(kPods, "", {{"a", 1}}, {});
   });
-  // So long that it waits; were it not to, it would be written all the same, and seen.
+  while (!begins) std::this_thread::yield();
+  // In which it gets as far as it can. One that was asked about before its wait would be written, and seen.
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   leads_ = false;
   answers_ = true;

@@ -22,13 +22,7 @@ class RestClientTest : public testing::Test {
   }
   ~RestClientTest() override { std::filesystem::remove_all(folder_); }
 
-  Endpoint To(int port, const std::string& host = "127.0.0.1") const {
-    Endpoint endpoint;
-    endpoint.host = host;
-    endpoint.port = port;
-    endpoint.ca_pem = authority_.pem();
-    return endpoint;
-  }
+  Endpoint To(int port, const std::string& host = "127.0.0.1") const { return EndpointOf(port, authority_, host); }
   std::string File(const std::string& name, const std::string& text) const {
     const std::string path = (folder_ / name).string();
     std::ofstream(path) << text;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/kube/kubeconfig.h"
 #include "tests/operator/peer.h"
 
 namespace trainyard {
@@ -66,6 +67,15 @@ class TestCertificate {
   std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key_;
   std::unique_ptr<X509, decltype(&X509_free)> certificate_;
 };
+
+// A server at `port` whose certificate leads to `authority`.
+inline kube::Endpoint EndpointOf(int port, const TestCertificate& authority, const std::string& host = "127.0.0.1") {
+  kube::Endpoint endpoint;
+  endpoint.host = host;
+  endpoint.port = port;
+  endpoint.ca_pem = authority.pem();
+  return endpoint;
+}
 
 // One TLS connection, on the server's side.
 class TlsStream {

@@ -12,13 +12,7 @@ constexpr double kShort = 0.5;
 
 class WatchStream : public testing::Test {
  protected:
-  Endpoint To(int port) const {
-    Endpoint endpoint;
-    endpoint.host = "127.0.0.1";
-    endpoint.port = port;
-    endpoint.ca_pem = authority_.pem();
-    return endpoint;
-  }
+  Endpoint To(int port) const { return EndpointOf(port, authority_); }
   Status Watch(const Endpoint& endpoint, double request_seconds) {
     RestClient client(endpoint, clock_, stop_, {.request_seconds = request_seconds});
     return client.Watch(

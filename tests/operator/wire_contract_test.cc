@@ -17,13 +17,7 @@ namespace {
 
 class WireContract : public testing::Test {
  protected:
-  Endpoint To(int port) const {
-    Endpoint endpoint;
-    endpoint.host = "127.0.0.1";
-    endpoint.port = port;
-    endpoint.ca_pem = authority_.pem();
-    return endpoint;
-  }
+  Endpoint To(int port) const { return EndpointOf(port, authority_); }
   // What a call sends: its first line, then the rest.
   template <class Call>
   std::string Sent(const Call& call) {
