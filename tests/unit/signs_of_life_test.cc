@@ -140,7 +140,7 @@ TEST(SignsOfLife, WhoHasLeftEndsTheWait) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
 }
 
-// A store that counts the questions for a key, and whose host may be frozen.
+// A store that counts the questions for a key, and whose host may be frozen: then no question is answered in time.
 class TroubledStore : public PrefixStore {
  public:
   explicit TroubledStore(std::shared_ptr<Store> store = std::make_shared<MemoryStore>())
@@ -152,7 +152,12 @@ class TroubledStore : public PrefixStore {
   }
   int64_t Add(const std::string& key, int64_t amount) override {
     Pass();
-    return PrefixStore::Add(key, amount);
+    const int64_t sum = PrefixStore::Add(key, amount);
+    if (freezes_after_adding) {
+      Freeze(true);
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+    return sum;
   }
   void Freeze(bool frozen) {
     const std::lock_guard lock(mutex_);
@@ -160,12 +165,15 @@ class TroubledStore : public PrefixStore {
     changed_.notify_all();
   }
   std::atomic<int> looks{0};
+  std::atomic<bool> freezes_after_adding{false};  // with its answer still on its way
 
  private:
   void Pass() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !frozen_; });
+    if (!changed_.wait_for(lock, kAnswer, [&] { return !frozen_; })) throw PeerError("the store did not answer");
   }
+  // Longer than Pulse waits for a beat and for its end, so that neither is mended by it.
+  static constexpr seconds kAnswer{6};
   std::mutex mutex_;
   std::condition_variable changed_;
   bool frozen_ = false;
@@ -183,17 +191,22 @@ std::string Said(const Pulse& pulse) {
   return quiet ? quiet->sentence : "";
 }
 
-TEST(Pulse, AStoreThatIsFrozenHoldsNobodyUp) {
+// Also one that answers a last beat as it freezes, so that the next question is the first to stay unanswered.
+void AFrozenStoreHoldsNobodyUp(bool answers_a_last_beat) {
   auto store = std::make_shared<TroubledStore>();
+  store->freezes_after_adding = answers_a_last_beat;
   const auto begin = std::chrono::steady_clock::now();
   {
     const Pulse zero(store, 0, 2);
-    store->Freeze(true);
+    if (!answers_a_last_beat) store->Freeze(true);
     EXPECT_NE(Said(zero).find("the store does not answer"), std::string::npos);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
   store->Freeze(false);
 }
+
+TEST(Pulse, AStoreThatIsFrozenHoldsNobodyUp) { AFrozenStoreHoldsNobodyUp(false); }
+TEST(Pulse, AStoreThatFreezesBehindAnAnswerHoldsNobodyUp) { AFrozenStoreHoldsNobodyUp(true); }
 
 // A rank whose step hangs still has a pulse; one that is frozen or lost has none; one that left has said so.
 TEST(Pulse, NamesTheSilent) {
