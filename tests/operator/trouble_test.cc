@@ -430,6 +430,25 @@ TEST_F(TroubleTest, AClockThatIsAheadForcesNoDeletion) {
   EXPECT_EQ(Events("ForceDeleted"), 1);
 }
 
+// The same of the pods of a deleted job, for which the next of its name waits.
+TEST_F(TroubleTest, AClockThatIsAheadForcesNoPodOfAnEarlierJob) {
+  Start(1);
+  Live(2);
+  const Json bound = {{"spec", {{"nodeName", "n1"}}}};
+  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, bound, {}).ok());
+  RunPod("job-1-0");
+  Remove();
+  ahead_.seconds = 7200;
+  Start(1);
+  Live(120);
+  EXPECT_EQ(Condition("WorkersReady")["reason"], "EarlierJob");
+  EXPECT_EQ(client_.made["delete pods job-1-0"], 0) << "its grace of 70 s and 60 s more are not over";
+  Live(30);
+  EXPECT_EQ(client_.made["delete pods job-1-0"], 1) << "and then it goes";
+  EXPECT_EQ(Events("ForceDeleted"), 1);
+  EXPECT_EQ(StatusOfJob()["workers"].value("created", 0), 1);
+}
+
 // A node's clock dates the end of its worker: one that is behind ends no wait for the others, and one that is ahead
 // makes none longer.
 TEST_F(TroubleTest, TheWaitForEvidenceGoesByTheOperatorsOwnClock) {

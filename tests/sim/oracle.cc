@@ -218,7 +218,11 @@ bool Oracle::FoundNoNode(const JobView& job) const {
 // By force: a pod that runs went at once. Its grace and the deadline behind it must be over.
 void Oracle::JudgeForce(const PodView& pod) {
   if (pod.node.empty() || pod.end || pod.over()) return;
-  const auto job = mirror_.jobs().find(pod.owner_uid);
+  auto job = mirror_.jobs().find(pod.owner_uid);
+  if (job == mirror_.jobs().end()) {  // of a deleted job: it is the next of its name that waits
+    job = std::find_if(mirror_.jobs().begin(), mirror_.jobs().end(),
+                       [&](const auto& each) { return each.second.name == pod.job_name; });
+  }
   if (job == mirror_.jobs().end()) return;
   if (!pod.gone_by || !IsOverdue(job->second, pod, clock_.Now()))
     complain_("pod " + pod.name + " was deleted by force before its time");

@@ -147,6 +147,7 @@ void Simulation::Act() {
       ActOf(static_cast<size_t>(dice_.Below(static_cast<int64_t>(operators_.size()))));
   }
   if (!calm_ && scenario_.people && dice_.Chance(0.01)) Meddle();
+  if (scenario_.people && dice_.Chance(calm_ ? 0.02 : 0.002)) DeleteOrphans();
   if (!calm_ && dice_.Chance(0.01)) leader_ = operators_.size() - 1 - leader_;
 }
 
@@ -192,8 +193,7 @@ void Simulation::Meddle() {
       trouble_.max_pods = dice_.Chance(0.5) ? std::optional(dice_.Below(6)) : std::nullopt;
       return Note("a quota of " + std::to_string(trouble_.max_pods.value_or(-1)) + " pods");
     case 5:
-      Note("delete " + name);
-      api_.Delete(kube::kTrainingJobs, kNamespace, name, {});
+      DeleteJob(name);
       if (dice_.Chance(0.7)) CreateJob(name);
       return;
   }
@@ -202,6 +202,25 @@ void Simulation::Meddle() {
 void Simulation::Edit(const std::string& name, const Json& spec) {
   Note("edit " + name + " " + spec.dump());
   api_.Patch(kube::kTrainingJobs, kNamespace, name, "", local::PatchType::kMerge, {{"spec", spec}}, {});
+}
+
+void Simulation::DeleteJob(const std::string& name) {
+  const bool leaves_pods = dice_.Chance(0.2);
+  Note("delete " + name + (leaves_pods ? " --cascade=orphan" : ""));
+  api_.Delete(kube::kTrainingJobs, kNamespace, name, {.propagation = leaves_pods ? "Orphan" : ""});
+}
+
+// As the condition of the job that waits for them says.
+void Simulation::DeleteOrphans() {
+  for (const kube::Resource* resource : {&kube::kPods, &kube::kServices}) {
+    const Json objects = api_.List(*resource, kNamespace, {}).body["items"];
+    for (const Json& object : objects) {
+      const Json& metadata = object["metadata"];
+      if (metadata.contains("ownerReferences") || metadata.contains("deletionTimestamp")) continue;
+      Note("delete " + resource->plural + " " + metadata["name"].get<std::string>());
+      api_.Delete(*resource, kNamespace, metadata["name"], {});
+    }
+  }
 }
 
 void Simulation::HarmOnePod() {

@@ -51,6 +51,8 @@ class Simulation {
   void ActOf(size_t i);
   void Meddle();
   void Edit(const std::string& name, const Json& spec);
+  void DeleteJob(const std::string& name);
+  void DeleteOrphans();
   void HarmOnePod();
   void Calm();
   bool AllEnded() const;

@@ -27,6 +27,7 @@ void MemoryApi::Orphan(const std::string& uid) {
       if (kept.size() == owners.size()) continue;
       Json next = *object;
       next["metadata"]["ownerReferences"] = kept;
+      if (kept.empty()) next["metadata"].erase("ownerReferences");
       Store(resource, object, std::move(next));
     }
   }
