@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <istream>
 #include <map>
 #include <optional>
@@ -45,8 +46,16 @@ std::optional<Json> OfAnotherBase(std::string_view text) {
   return negative ? -whole : whole;
 }
 
-// A number as the core schema writes it (YAML 1.2.2, 10.3.2).
-std::optional<Json> Number(const std::string& text) {
+// A number as JSON would have it from Kubernetes' own reader: 2.0 and 1e3 are whole ones.
+Json WholeIfItIs(double number) {
+  constexpr double kBeyond = 9223372036854775808.0;  // 2^63
+  const bool whole = std::trunc(number) == number && std::abs(number) < kBeyond;
+  return whole ? Json(static_cast<int64_t>(number)) : Json(number);
+}
+
+// A number as the core schema writes it (YAML 1.2.2, 10.3.2), or with _ between its digits.
+std::optional<Json> Number(std::string text) {
+  if (std::string_view("+-0123456789").find(text[0]) != std::string_view::npos) std::erase(text, '_');
   if (std::optional<Json> whole = OfAnotherBase(text)) return whole;
   const size_t sign = text[0] == '+' || text[0] == '-' ? 1 : 0;
   if (text.size() == sign || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
@@ -56,7 +65,7 @@ std::optional<Json> Number(const std::string& text) {
   int64_t whole = 0;
   if (auto r = std::from_chars(begin, end, whole); r.ec == std::errc() && r.ptr == end) return whole;
   double number = 0;
-  if (auto r = std::from_chars(begin, end, number); r.ec == std::errc() && r.ptr == end) return number;
+  if (auto r = std::from_chars(begin, end, number); r.ec == std::errc() && r.ptr == end) return WholeIfItIs(number);
   return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/command_line/program.h"
 #include "operator/api/crd.h"
+#include "operator/api/metadata.h"
 #include "operator/base/exit_codes.h"
 #include "operator/config_check.h"
 #include "operator/manual.h"
@@ -35,6 +36,12 @@ int Validate(const std::string& file, const Notes& notes) {
   return 0;
 }
 
+// What is wrong with the value of an option; empty: nothing.
+std::string IsNamespace(const std::string& name) {
+  if (api::IsDnsLabel(name)) return "";
+  return "'" + name + "' is no namespace; allowed: lower case letters, digits and -, at most 63";
+}
+
 }  // namespace
 
 AddedCommand AddRun(CLI::App& app) {
@@ -42,7 +49,9 @@ AddedCommand AddRun(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "the operator, in a cluster or with a kubeconfig");
   command->add_option("--kubeconfig", options->kubeconfig, "a kubeconfig file; without it, the pod's service account")
       ->type_name("FILE");
-  command->add_option("--namespace", options->ns, "watch only this namespace; without it, all")->type_name("NAME");
+  command->add_option("--namespace", options->ns, "watch only this namespace; without it, all")
+      ->check(IsNamespace)
+      ->type_name("NAME");
   command->add_option("--listen", options->listen, "where /metrics, /healthz and /readyz are served")
       ->capture_default_str()
       ->type_name("ADDRESS:PORT");
@@ -52,6 +61,7 @@ AddedCommand AddRun(CLI::App& app) {
       ->capture_default_str()
       ->type_name("NAME");
   command->add_option("--lease-namespace", options->lease_namespace, "its namespace; without it, the pod's own")
+      ->check(IsNamespace)
       ->type_name("NAME");
   return {[options] { return RunOperator(*options); }, RunManual()};
 }

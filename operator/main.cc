@@ -31,6 +31,11 @@ int Local(const LocalOptions& options) {
     std::fprintf(stderr, "trainyard-operator: local: --listen is of the operator, and with --api-only there is none\n");
     return kExitUsage;
   }
+  if (options.api_only && !options.serve) {
+    std::fprintf(stderr,
+                 "trainyard-operator: local: --api-only runs no job, and without --serve PORT nobody sees it\n");
+    return kExitUsage;
+  }
   return RunLocal(options);
 }
 

@@ -18,6 +18,20 @@ Result<std::vector<Json>> Documents(const std::string& text, const std::string& 
   return std::move(std::get<std::vector<Json>>(read));
 }
 
+// `kubectl get -o yaml` makes a List of several objects, and `kubectl apply` takes it for them.
+std::vector<Json> WithoutLists(std::vector<Json> documents) {
+  std::vector<Json> objects;
+  for (Json& document : documents) {
+    const bool list = document.is_object() && json::Field(document, "kind") == "List";
+    if (list && json::Field(document, "items").is_array()) {
+      for (Json& item : document["items"]) objects.push_back(std::move(item));
+    } else {
+      objects.push_back(std::move(document));
+    }
+  }
+  return objects;
+}
+
 // Kind, version and namespace, which is filled in.
 Status CheckIdentity(const std::string& origin, Json& job) {
   if (!job.is_object()) return Status(Code::kInvalid, origin + ": no TrainingJob");
@@ -53,14 +67,15 @@ Result<JobFile> ReadJobFile(const std::string& path) {
   if (!text.ok()) return text.status();
   Result<std::vector<Json>> documents = Documents(*text, origin);
   if (!documents.ok()) return documents.status();
+  const std::vector<Json> objects = WithoutLists(std::move(*documents));
   std::vector<Json> jobs;
   JobFile file;
-  for (Json& document : *documents) {
-    const Json& kind = json::Field(document, "kind");
-    if (documents->size() > 1 && kind.is_string() && kind != kKind) {
-      file.others.push_back({kind.get<std::string>(), json::Text(json::Field(document, "metadata"), "name")});
+  for (const Json& object : objects) {
+    const Json& kind = json::Field(object, "kind");
+    if (objects.size() > 1 && kind.is_string() && kind != kKind) {
+      file.others.push_back({kind.get<std::string>(), json::Text(json::Field(object, "metadata"), "name")});
     } else {
-      jobs.push_back(std::move(document));
+      jobs.push_back(object);
     }
   }
   if (jobs.size() != 1)

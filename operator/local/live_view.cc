@@ -66,7 +66,8 @@ std::string LiveView::StateLine(const api::JobStatus& status) {
       line += "  ETA " + FormatDuration(static_cast<double>(*status.progress.eta_seconds));
     if (status.progress.loss) line += "  loss " + Number("%.4f", *status.progress.loss);
   }
-  line += "  workers " + std::to_string(status.workers.ready) + "/" + std::to_string(status.workers.desired);
+  if (!status.completion_time)
+    line += "  workers " + std::to_string(status.workers.ready) + "/" + std::to_string(status.workers.desired);
   if (status.restarts.total > 0) line += "  restarts " + std::to_string(status.restarts.total);
   return line;
 }

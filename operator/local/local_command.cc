@@ -342,9 +342,10 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
     const bool known = plane.api().Next(kube::kEvents, ns, local::Selector(), events_seen, 0, events);
     if (!known) events_seen = plane.api().version();
     for (const kube::WatchEvent& event : events) {
+      const std::string reason = json::Text(event.object, "reason");
+      if (reason == "NodeAvoided") continue;  // there is no other
       if (event.type == "ADDED" && json::Text(json::Field(event.object, "regarding"), "name") == name)
-        view.Event(json::Text(event.object, "reason") + ": " +
-                   local::LiveView::Printable(json::Text(event.object, "note"), local::kMessageWidth));
+        view.Event(reason + ": " + local::LiveView::Printable(json::Text(event.object, "note"), local::kMessageWidth));
     }
     if (job.status.observed_generation == job.generation) code = local::ExitCode(job);
     output.Follow(job);

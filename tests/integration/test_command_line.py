@@ -137,6 +137,14 @@ def test_a_full_disk_is_no_success(words):
     assert result.returncode == 74 and "the output cannot be written: No space left on device" in result.stderr, result
 
 
+@pytest.mark.parametrize("words, what", [(["run", "--namespace", "A B"], "--namespace: 'A B' is no namespace; allowed: lower case letters"),
+                                         (["run", "--leader-elect", "--lease-namespace", "x/y"], "--lease-namespace: 'x/y' is no namespace"),
+                                         (["local", "--api-only", "-f", "job.yaml"], "without --serve PORT nobody sees it")])
+def test_operator_options_that_cannot_be(words, what):
+    result = harness.run(*words, program=harness.OPERATOR, timeout=30)
+    assert result.returncode == 2 and what in result.stderr, result.stderr
+
+
 def test_an_unknown_shell_is_a_usage_error():
     for program in PROGRAMS.values():
         result = subprocess.run([program, "completion", "tcsh"], capture_output=True, text=True, timeout=60)

@@ -46,3 +46,15 @@ def test_a_claim_that_the_file_has_not(tmp_path):
         path.write_text(example.replace("claimName: dark-room", f"claimName: {name}"))
         result = subprocess.run([harness.OPERATOR, "validate", "-f", path], capture_output=True, text=True, timeout=90, env=harness.environment())
         assert result.returncode == 0 and ("there is no claim" in result.stdout) == bool(words) and (words or "") in result.stdout, result.stdout
+
+
+def test_what_kubectl_reads_as_a_job(tmp_path):
+    """A List of one, as `kubectl get -o yaml` writes it, and whole numbers however they are written."""
+    path = tmp_path / "job.yaml"
+    job = "apiVersion: trainyard.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: job}\nspec: {workers: %s, template: {spec: {containers: [{name: trainer, image: x}]}}}\n"
+    items = "apiVersion: v1\nkind: List\nitems:\n" + "".join("- " + line if line.startswith("api") else "  " + line for line in (job % 2).splitlines(True))
+    for text, code, words in ((job % "2.0", 0, "valid"), (job % "1_000", 0, "valid"), (job % "2.5", 64, "spec.workers: 2.5 is not allowed"), (items, 0, "valid"),
+                              (items + items.partition("items:\n")[2], 64, "holds 2 TrainingJobs; allowed: one"), ("apiVersion: v1\nkind: List\nitems: []\n", 64, "holds 0 TrainingJobs")):
+        path.write_text(text)
+        result = subprocess.run([harness.OPERATOR, "validate", "-f", path], capture_output=True, text=True, timeout=90, env=harness.environment())
+        assert result.returncode == code and words in result.stdout + result.stderr, (text, result.stdout, result.stderr)

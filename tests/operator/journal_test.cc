@@ -146,6 +146,22 @@ TEST_F(JournalTest, ASnapshotStartsTheJournalAnew) {
   });
 }
 
+// What is written to a removed file is written to nowhere.
+TEST_F(JournalTest, AFolderThatSomeoneHasRemovedIsMissed) {
+  const Json before = Live([&](MemoryApi& api, Journal& journal) {
+    EXPECT_TRUE(journal.Save(false).ok());
+    fs::remove_all(folder_);
+    const Status missed = journal.Save(false);
+    EXPECT_NE(missed.message().find(folder_.string() + ": cannot be read"), std::string::npos) << missed.message();
+    Create(api, "unsaved");
+    EXPECT_EQ(journal.Save(false).message(), missed.message());
+    fs::create_directories(folder_);
+    EXPECT_TRUE(journal.Save(false).ok());
+    Create(api, "saved");
+  });
+  EXPECT_EQ(WithoutEmpty(Saved()), WithoutEmpty(before));
+}
+
 // Whatever the API lets in, by whichever door, the next life can read: from the journal, then from the snapshot.
 TEST_F(JournalTest, WhatWasLetInCanBeReadAgain) {
   const auto nested = [](int levels) {

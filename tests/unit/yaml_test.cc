@@ -42,7 +42,13 @@ TEST(Yaml, ScalarsOfTheCoreSchema) {
 TEST(Yaml, WholeNumbersAreWhatTheyAreToKubectl) {
   EXPECT_EQ(Read("[0644, 010, -010, +010, 0x1f, 0X1F, -0x10, 0o17, 0b101, 0, 00, -0]"),
             Json::parse("[420, 8, -8, 8, 31, 31, -16, 15, 5, 0, 0, 0]"));
-  EXPECT_EQ(Read("[08, 0.5, 0e1, 019, '010']"), Json::parse(R"([8, 0.5, 0.0, 19, "010"])"));
+  EXPECT_EQ(Read("[08, 0.5, 0e1, 019, '010']"), Json::parse(R"([8, 0.5, 0, 19, "010"])"));
+  EXPECT_EQ(Read("[1_000, 1__0, +1_0, 1_, 0x_1f, 0_10, 1_0.5, 1_e3]"),
+            Json::parse("[1000, 10, 10, 1, 31, 8, 10.5, 1000]"));
+  EXPECT_EQ(Read("[_1, 1_a, '1_0']"), Json::parse(R"(["_1", "1_a", "1_0"])"));
+  for (const auto& [text, whole] : {std::pair("2.0", 2), {"2.", 2}, {"1e3", 1000}, {"-0.0", 0}})
+    EXPECT_TRUE(Read(text).is_number_integer() && Read(text) == whole) << text;
+  EXPECT_TRUE(Read("1e20").is_number_float() && Read("1e20") == 1e20);
   EXPECT_EQ(Read("[0x, 0o, 0b2, 0x-1, 0o8, 01x, 0xffffffffffffffffff, 0-7]"),
             Json::parse(R"(["0x", "0o", "0b2", "0x-1", "0o8", "01x", "0xffffffffffffffffff", "0-7"])"));
 }

@@ -1,6 +1,7 @@
 #include "operator/local/api/journal.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -154,6 +155,8 @@ Status Journal::Load(MemoryApi& api) const {
 Status Journal::Save(bool force) {
   {
     const MutexLock lock(mutex_);
+    struct stat written {};
+    if (file_ >= 0 && fstat(file_, &written) == 0 && written.st_nlink == 0) due_ = true;
     if (!force && !due_ && bytes_ < kLongJournal) return Status::Ok();
   }
   return Snapshot();
