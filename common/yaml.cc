@@ -13,6 +13,8 @@
 #include <streambuf>
 #include <utility>
 
+#include "common/text.h"
+
 namespace trainyard {
 namespace {
 
@@ -75,6 +77,9 @@ Json Plain(const std::string& text) {
   if (text == "false" || text == "False" || text == "FALSE") return false;
   return Number(text).value_or(Json(text));
 }
+
+// Of what is wrong: a key or a tag may be as long as the file.
+constexpr size_t kMostWords = 300;
 
 constexpr std::string_view kTagPrefix = "tag:yaml.org,2002:";
 
@@ -149,7 +154,7 @@ class Builder : public YAML::EventHandler {
     size_t values, bytes;
   };
 
-  [[noreturn]] void Refuse(std::string what) const { throw Refused{At(mark_, std::move(what))}; }
+  [[noreturn]] void Refuse(std::string what) const { throw Refused{At(mark_, Shorten(what, kMostWords))}; }
 
   void CheckTag(const YAML::Mark& mark, const std::string& tag, std::initializer_list<const char*> known) {
     mark_ = mark;

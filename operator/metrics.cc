@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <string>
 
 #include "common/build_info.h"
 #include "common/process_start.h"
+#include "operator/api/training_job.h"
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/record_bytes.h"
 
@@ -47,11 +50,19 @@ class Families {
   std::vector<prometheus::MetricFamily> families_;
 };
 
+// The status of a job that another controller manages may say anything.
+std::string LabelOfPhase(const std::string& phase) {
+  static const std::set<std::string> known = {api::kPending,    api::kStarting,   api::kRunning,
+                                              api::kRestarting, api::kSuspending, api::kSuspended,
+                                              api::kInvalid,    api::kSucceeded,  api::kFailed};
+  return phase.empty() ? "New" : known.contains(phase) ? phase : "Other";
+}
+
 void Jobs(const reconcile::JobStore& jobs, const reconcile::JobMetrics& metrics, Families& families) {
   std::map<std::string, int64_t> phases;
   for (const std::string& key : jobs.Keys()) {
     const auto record = jobs.Get(key);
-    if (record) ++phases[record->job.status.phase.empty() ? "New" : record->job.status.phase];
+    if (record) ++phases[LabelOfPhase(record->job.status.phase)];
   }
   families.Add("trainyard_jobs", MetricType::Gauge, "TrainingJobs that exist, by phase.");
   for (const auto& [phase, count] : phases) families.Value(count, {{"phase", phase}});

@@ -1,10 +1,12 @@
 #include "operator/operator_endpoint.h"
 
 #include <charconv>
+#include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "operator/base/clock.h"
 #include "operator/net/address.h"
 #include "operator/net/listen.h"
 #include "operator/net/resolve.h"
@@ -14,8 +16,29 @@ namespace {
 
 constexpr double kLookUpSeconds = 10;  // of the host
 
-HttpAnswer Answer(const std::string& path, const Runtime& runtime, const std::function<std::string()>& client_metrics) {
-  if (path == "/metrics") return {200, "text/plain; version=0.0.4", runtime.Metrics() + client_metrics()};
+// The text of /metrics, which takes longer the more there is of everything. It is made anew when ten times that has
+// passed since the last: however many ask, the one thread that answers has time for whoever asks whether it lives.
+class MetricsText {
+ public:
+  explicit MetricsText(std::function<std::string()> make) : make_(std::move(make)) {}
+  const std::string& Get() {
+    constexpr double kShare = 10;
+    const Instant begin = SteadyNow();
+    if (begin < next_) return text_;
+    text_ = make_();
+    const Instant end = SteadyNow();
+    next_ = After(end, kShare * SecondsBetween(begin, end));
+    return text_;
+  }
+
+ private:
+  const std::function<std::string()> make_;
+  std::string text_;
+  Instant next_{};
+};
+
+HttpAnswer Answer(const std::string& path, const Runtime& runtime, MetricsText& metrics) {
+  if (path == "/metrics") return {200, "text/plain; version=0.0.4", metrics.Get()};
   if (path == "/healthz") return {200, "text/plain", "ok"};
   if (path == "/readyz") {
     const std::string reason = runtime.Unready();
@@ -51,11 +74,11 @@ Result<std::unique_ptr<HttpEndpoint>> ServeOperator(const ListenPlace& place, co
                                                     std::function<std::string()> client_metrics) {
   const Result<int> listening = ListenOn(place, stop);
   if (!listening.ok()) return listening.status().With("--listen: " + net::HostPort(place.host, place.port));
+  const auto metrics = std::make_shared<MetricsText>(
+      [&runtime, of_client = std::move(client_metrics)] { return runtime.Metrics() + of_client(); });
   try {
-    return std::make_unique<HttpEndpoint>(*listening,
-                                          [&runtime, metrics = std::move(client_metrics)](const std::string& path) {
-                                            return Answer(path, runtime, metrics);
-                                          });
+    return std::make_unique<HttpEndpoint>(
+        *listening, [&runtime, metrics](const std::string& path) { return Answer(path, runtime, *metrics); });
   } catch (const std::system_error& error) {
     return Status(Code::kUnavailable, std::string("--listen: ") + error.what());
   }

@@ -41,7 +41,7 @@ extern const Resource kPodGroups, kVolcanoPodGroups, kCoschedulingPodGroups;
 // Fields that the caller does not read, as the keys that lead there from the object, whatever lists lie between:
 // "spec.containers.resources". One that is a list or an object may come empty. With a text behind it, as in
 // "spec.containers.env=NAME", a list of objects of which the caller reads those that hold "NAME": for another, null may
-// come. metadata.annotations is never one: those of a bookmark tell of the end of what there is.
+// come. Of a watch metadata.annotations is never one: those of a bookmark tell of the end of what there is.
 using FieldPaths = std::vector<std::string>;
 
 struct ListOptions {
@@ -100,8 +100,9 @@ class Client {
  public:
   virtual ~Client() = default;
 
-  // The object; kNotFound when there is none.
-  virtual Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) = 0;
+  // The object; kNotFound when there is none. Of it `unread` may lack.
+  virtual Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
+                           const FieldPaths& unread = {}) = 0;
   // Calls `on_item` with each object as it comes: the whole of a list is never held. kGone when the resource version
   // or the continue token is too old. On an error there may have been objects; they are then part of no list.
   virtual Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,

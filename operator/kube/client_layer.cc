@@ -7,8 +7,9 @@ Result<Json> NoObject(const Status& status) { return status.ok() ? Result<Json>(
 
 }  // namespace
 
-Result<Json> ClientLayer::Get(const Resource& resource, const std::string& ns, const std::string& name) {
-  return Around(Kind::kRead, [&] { return inner_.Get(resource, ns, name); });
+Result<Json> ClientLayer::Get(const Resource& resource, const std::string& ns, const std::string& name,
+                              const FieldPaths& unread) {
+  return Around(Kind::kRead, [&] { return inner_.Get(resource, ns, name, unread); });
 }
 
 Result<ListEnd> ClientLayer::List(const Resource& resource, const std::string& ns, const ListOptions& options,

@@ -14,7 +14,8 @@ class ClientLayer : public Client {
  public:
   explicit ClientLayer(Client& inner) : inner_(inner) {}
 
-  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) final;
+  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
+                   const FieldPaths& unread = {}) final;
   Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
                        const std::function<void(const Json&)>& on_item) final;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,

@@ -34,16 +34,16 @@ bool LeaderElection::Lost() const {
 }
 
 double LeaderElection::Step() {
-  const Instant now = clock_.Steady();
   if (Lost()) {
-    Enter(State::kLost, now);
+    Enter(State::kLost, clock_.Steady());
     return options_.retry_seconds;
   }
   const bool leads = Leads();
-  const Status status = leads ? Renew(now) : Acquire(now);
+  Instant sent = clock_.Steady();
+  const Status status = leads ? Renew() : Acquire(sent);
   if (status.ok()) {
     // An answer that came too late is none: others may have stopped waiting for us.
-    Enter(leads && Lost() ? State::kLost : State::kLeading, now);
+    Enter(leads && Lost() ? State::kLost : State::kLeading, sent);
     if (!leads) log_.Info("this operator leads now", {{"lease", options_.ns + "/" + options_.name}});
   }
   Tell(status, leads);
@@ -73,11 +73,12 @@ void LeaderElection::Enter(State state, Instant renewed) {
   if (state == State::kLeading) renewed_ = renewed;
 }
 
-void LeaderElection::See(const Json& lease, Instant now) {
+// After the answer that told of it, which may have taken long: what is dated too early runs out too early.
+void LeaderElection::See(const Json& lease) {
   const std::string version = json::Text(json::Field(lease, "metadata"), "resourceVersion");
   const Json& spec = json::Field(lease, "spec");
   const double seconds = json::Number(spec, "leaseDurationSeconds");
-  const Instant since = seen_ && seen_->version == version ? seen_->since : now;
+  const Instant since = seen_ && seen_->version == version ? seen_->since : clock_.Steady();
   seen_ = {.version = version,
            .holder = json::Text(spec, "holderIdentity"),
            // Nobody can keep us out for longer than an hour.
@@ -86,21 +87,23 @@ void LeaderElection::See(const Json& lease, Instant now) {
            .since = since};
 }
 
-// kConflict when another holds it.
-Status LeaderElection::Acquire(Instant now) {
+// kConflict when another holds it. `sent`: when the write that took it was asked for, after what a plugin took for the
+// credentials of the look before.
+Status LeaderElection::Acquire(Instant& sent) {
   const Result<Json> lease = client_.Get(kLeases, options_.ns, options_.name);
   const bool gone = lease.status().Is(Code::kNotFound);
   if (!lease.ok() && !gone) return lease.status();
-  if (!gone) See(*lease, now);
+  if (!gone) See(*lease);
+  sent = clock_.Steady();
   // Someone may have deleted it, and its holder leads until its next step, at which it makes the lease anew.
   if (seen_ && !seen_->holder.empty() && seen_->holder != options_.identity &&
-      SecondsBetween(seen_->since, now) < seen_->seconds)
+      SecondsBetween(seen_->since, sent) < seen_->seconds)
     return Status(Code::kConflict, seen_->holder + " leads");
   if (gone) seen_.reset();
   return Write(client_, options_.identity, true);
 }
 
-Status LeaderElection::Renew(Instant now) {
+Status LeaderElection::Renew() {
   Status status = Write(client_, options_.identity, false);
   if (status.Is(Code::kNotFound)) {
     // Someone has deleted it. Whoever makes it first leads: another candidate would within moments.
@@ -111,10 +114,10 @@ Status LeaderElection::Renew(Instant now) {
   // Someone wrote it: perhaps ourselves, in a request whose answer was lost.
   const Result<Json> lease = client_.Get(kLeases, options_.ns, options_.name);
   if (!lease.ok()) return lease.status();
-  See(*lease, now);
+  See(*lease);
   if (seen_->holder == options_.identity) return Write(client_, options_.identity, false);
   log_.Error("another operator has taken the lease", {{"holder", seen_->holder}});
-  Enter(State::kLost, now);
+  Enter(State::kLost, clock_.Steady());
   return Status(Code::kConflict, seen_->holder + " leads");
 }
 
@@ -139,7 +142,7 @@ Status LeaderElection::Write(Client& client, const std::string& holder, bool tak
                             {});
   if (written.status().Is(Code::kAlreadyExists)) return Status(Code::kConflict, "another operator was faster");
   if (!written.ok()) return written.status();
-  See(*written, clock_.Steady());
+  See(*written);
   return Status::Ok();
 }
 
@@ -148,7 +151,7 @@ void LeaderElection::Release(Client& client) {
   Status status = Write(client, "", false);
   if (status.Is(Code::kConflict)) {  // by a renewal of ours, perhaps, whose answer the stop has cut off
     const Result<Json> lease = client.Get(kLeases, options_.ns, options_.name);
-    if (lease.ok()) See(*lease, clock_.Steady());
+    if (lease.ok()) See(*lease);
     if (lease.ok() && seen_->holder == options_.identity) status = Write(client, "", false);
   }
   Enter(State::kLost, clock_.Steady());

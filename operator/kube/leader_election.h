@@ -52,10 +52,10 @@ class LeaderElection {
     int64_t transitions = 0;
     Instant since{};  // when this version was first seen
   };
-  Status Acquire(Instant now);
-  Status Renew(Instant now);
+  Status Acquire(Instant& sent);
+  Status Renew();
   Status Write(Client& client, const std::string& holder, bool taken);
-  void See(const Json& lease, Instant now);
+  void See(const Json& lease);
   void Tell(const Status& status, bool leads);
   bool InTime() const REQUIRES_LOCK(mutex_);
   void Enter(State state, Instant renewed);

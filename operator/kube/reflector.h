@@ -15,7 +15,7 @@
 //     the resource version; 5xx is retried for a minute, then lists; the rest lists.
 //   - 504 "Too large resource version": the server has been restored from a backup. The next list asks for what there
 //     is now, at once; rewinds() says that versions went back.
-//   - A refused connection or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
+//   - A refused connection, for a minute, or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
 //     jitter, or what the server asks for, 30 s at most. A watch is judged by its own life: one that lived for ten
 //     seconds, or for one with an event, after the server had accepted it, was healthy however it ended, is taken up
 //     again without a list, and the waits start from 0.8 s again.

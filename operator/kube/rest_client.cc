@@ -77,8 +77,9 @@ Result<Json> RestClient::Send(const std::string& method, const std::string& targ
   return object;
 }
 
-Result<Json> RestClient::Get(const Resource& resource, const std::string& ns, const std::string& name) {
-  return Send("GET", resource.Path(ns) + "/" + Encoded(name));
+Result<Json> RestClient::Get(const Resource& resource, const std::string& ns, const std::string& name,
+                             const FieldPaths& unread) {
+  return Send("GET", resource.Path(ns) + "/" + Encoded(name), "", "", unread);
 }
 
 Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns, const ListOptions& options,

@@ -14,7 +14,8 @@ class RestClient : public Client {
   RestClient(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Transport::Options options = {})
       : transport_(std::move(endpoint), clock, stop, std::move(options)) {}
 
-  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
+  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread = {}) override;
   Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
                        const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,

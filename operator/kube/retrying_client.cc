@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "operator/base/clock.h"
 #include "operator/kube/webhook.h"
 
 namespace trainyard::kube {
 namespace {
 
 constexpr int kRepeats = 10;
-constexpr double kDefaultWait = 1, kLongestDelay = 30;
+constexpr double kDefaultWait = 1, kLongestDelay = 30, kLongestInAll = 60;
 
 }  // namespace
 
@@ -21,11 +22,13 @@ std::optional<double> RetryingClient::WaitAfter(const Status& status, int repeat
 }
 
 Result<Json> RetryingClient::Around(Kind kind, const Call& call) {
+  const Instant begin = SteadyNow();
   for (int repeated = 0;; ++repeated) {
     Result<Json> result = call();
     const std::optional<double> wait = kind == Kind::kWatch ? std::nullopt : WaitAfter(result.status(), repeated);
-    if (!wait) return result;
-    if (!stop_.Sleep(*wait)) return Status(Code::kStopped, "the operator stops");
+    const double seconds = wait.value_or(kLongestInAll);
+    if (!wait || SecondsBetween(begin, SteadyNow()) + seconds > kLongestInAll) return result;
+    if (!stop_.Sleep(seconds)) return Status(Code::kStopped, "the operator stops");
   }
 }
 

@@ -1,7 +1,8 @@
 // Repeats what a server asked to come again.
 //
 //   - A 429, for every verb, and a 5xx that carries Retry-After: the server has done nothing. Up to ten times, after
-//     what it asked for (1 s when it did not say, at most 30 s), and up to a quarter more.
+//     what it asked for (1 s when it did not say, at most 30 s), and up to a quarter more; not beyond a minute in all,
+//     for there are as many workers as there are.
 //   - Not what a webhook asked for, which is one namespace's: a worker that looks after everyone's jobs would wait.
 //   - The wait ends with the stop, and then so does the call (kStopped).
 //   - Nothing else is repeated: what a call without an answer has done is for the caller to find out. A watch

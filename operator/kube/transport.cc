@@ -10,18 +10,22 @@ namespace {
 
 // Of an answer that is held: what is long is delivered.
 constexpr size_t kMaxBody = 16 << 20;
+// Of one that says what is wrong: a tree of it takes some sixty times its text.
+constexpr size_t kMaxError = 64 << 10;
 
 // Reads a body: delivers it, if it is wanted so, or puts it into the answer.
 Status ReadBody(net::HttpReader& reader, const OnData& on_data, Answer& answer) {
   const bool deliver = on_data && answer.code == 200;
+  const size_t most = answer.code < 300 ? kMaxBody : kMaxError;
   Status status = reader.Body([&](const char* data, size_t size) {
     if (deliver) return on_data(data, size);
     answer.body.append(data, size);
-    return answer.body.size() <= kMaxBody;
+    return answer.body.size() <= most;
   });
-  if (status.ok() && answer.body.size() > kMaxBody)
-    return Status(Code::kInternal, "the answer is longer than " + std::to_string(kMaxBody) + " bytes");
-  return status;
+  if (!status.ok() || answer.body.size() <= most) return status;
+  if (answer.code < 300) return Status(Code::kInternal, "the answer is longer than " + std::to_string(most) + " bytes");
+  answer.body.clear();  // its code says what it is
+  return Status::Ok();
 }
 
 // How far an exchange has come.

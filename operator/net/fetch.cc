@@ -19,6 +19,8 @@ namespace {
 Status Unavailable(const std::string& what) { return Status(Code::kUnavailable, what); }
 Status Failed(const char* what, int error) { return Unavailable(std::string(what) + ": " + std::strerror(error)); }
 
+constexpr size_t kHeadEnd = 4;  // bytes of an empty line and the end of the one before
+
 // One request and its answer. Nothing here waits.
 class Exchange {
  public:
@@ -38,7 +40,8 @@ class Exchange {
     return Status::Ok();
   }
 
-  // Goes on as far as it can now; a value when it has ended.
+  // Goes on by what has come, or by a part of it: one whose bytes never end keeps nobody else waiting. A value when it
+  // has ended.
   std::optional<Result<std::string>> Advance() {
     while (sent_ < request_.size()) {
       const ssize_t sent = send(socket_.get(), request_.data() + sent_, request_.size() - sent_, MSG_NOSIGNAL);
@@ -47,15 +50,14 @@ class Exchange {
       sent_ += static_cast<size_t>(sent);
     }
     char part[16 << 10];
-    for (;;) {
-      const ssize_t got = recv(socket_.get(), part, sizeof part, 0);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-      if (got < 0) return Failed("read", errno);
-      answer_.append(part, static_cast<size_t>(got));
-      if (answer_.size() > max_bytes_)
-        return Unavailable("the answer is longer than " + std::to_string(max_bytes_) + " bytes");
-      if (std::optional<Result<std::string>> body = Body(got == 0)) return body;
-    }
+    const ssize_t got = recv(socket_.get(), part, sizeof part, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (got < 0) return Failed("read", errno);
+    answer_.append(part, static_cast<size_t>(got));
+    if (answer_.size() > max_bytes_)
+      return Unavailable("the answer is longer than " + std::to_string(max_bytes_) + " bytes");
+    if (Status status = ReadHead(); !status.ok()) return status;
+    return Body(got == 0);
   }
 
   size_t target() const { return target_; }
@@ -63,18 +65,29 @@ class Exchange {
   pollfd Wait() const { return {socket_.get(), static_cast<short>(sent_ < request_.size() ? POLLOUT : POLLIN), 0}; }
 
  private:
-  std::optional<Result<std::string>> Body(bool ended) const {
-    const std::optional<size_t> end = HeadEnd(answer_);
-    if (!end) return ended ? std::optional<Result<std::string>>(Unavailable("no whole answer")) : std::nullopt;
-    const Result<HttpHead> head = ParseHead(std::string_view(answer_).substr(0, *end));
+  // Once it is whole. Each byte may come by itself: none is looked at twice.
+  Status ReadHead() {
+    if (head_) return Status::Ok();
+    const size_t from = searched_ - std::min(searched_, kHeadEnd - 1);
+    const std::optional<size_t> end = HeadEnd(std::string_view(answer_).substr(from));
+    searched_ = answer_.size();
+    if (!end) return Status::Ok();
+    body_ = from + *end;
+    Result<HttpHead> head = ParseHead(std::string_view(answer_).substr(0, body_));
     if (!head.ok()) return head.status();
     if (head->code != 200) return Unavailable("HTTP " + std::to_string(head->code));
     if (head->chunked) return Unavailable("an answer in chunks, which HTTP/1.0 does not have");
-    const size_t length = answer_.size() - *end;
-    if (head->length && length >= *head->length) return answer_.substr(*end, *head->length);
+    head_ = std::move(*head);
+    return Status::Ok();
+  }
+
+  std::optional<Result<std::string>> Body(bool ended) const {
+    if (!head_) return ended ? std::optional<Result<std::string>>(Unavailable("no whole answer")) : std::nullopt;
+    const size_t length = answer_.size() - body_;
+    if (head_->length && length >= *head_->length) return answer_.substr(body_, *head_->length);
     if (!ended) return std::nullopt;
-    if (head->length) return Unavailable("the answer was cut");
-    return answer_.substr(*end);
+    if (head_->length) return Unavailable("the answer was cut");
+    return answer_.substr(body_);
   }
 
   size_t target_;
@@ -82,7 +95,9 @@ class Exchange {
   Instant deadline_;
   Descriptor socket_;
   std::string request_, answer_;
-  size_t sent_ = 0;
+  size_t sent_ = 0, searched_ = 0;  // of the answer, for the end of its head
+  std::optional<HttpHead> head_;
+  size_t body_ = 0;  // where it begins, behind the head
 };
 
 using OnAnswer = std::function<void(size_t, Result<std::string>)>;

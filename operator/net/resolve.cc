@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 namespace trainyard::net {
@@ -37,7 +38,11 @@ void Find(const std::string& host, int port, LookUp& look_up) {
 Result<std::vector<Address>> Resolve(const std::string& host, int port, const Wait& wait) {
   if (const std::optional<Address> literal = ParseAddress(host, port)) return std::vector{*literal};
   const auto look_up = std::make_shared<LookUp>();
-  std::thread([host, port, look_up] { Find(host, port, *look_up); }).detach();
+  try {
+    std::thread([host, port, look_up] { Find(host, port, *look_up); }).detach();
+  } catch (const std::system_error& error) {  // a limit on processes, which others may keep at its end
+    return Status(Code::kUnavailable, "look up " + host + ": no thread can be started: " + error.code().message());
+  }
   // The flag is asked, not only the descriptor: what the other thread wrote is ours from then on.
   while (!look_up->done) {
     if (Status status = WaitFor(look_up->done.descriptor(), POLLIN, wait); !status.ok())

@@ -13,6 +13,7 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/in_parallel.h"
 #include "operator/reconcile/list_pods.h"
+#include "operator/reconcile/observe.h"
 #include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
@@ -69,7 +70,6 @@ Status Executor::Apply(const TrainingJob& job, const Plan& plan, Outcome& outcom
 }
 
 Status Executor::CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
-  outcome.more = plan.deletes.size() > kTurn;
   Status first = DeletePods(job, plan, outcome);
   Keep(first, Relabel(job, plan, outcome));
   if (plan.drops_groups) Keep(first, groups_.Drop(job));
@@ -144,13 +144,11 @@ Status Executor::ConfirmAlone(const TrainingJob& job, int64_t attempt) {
   const PodQuestion others{.labels = std::string(api::kLabelAttempt) + "!=" + std::to_string(attempt)};
   const Status listed = ListPods(client_, job, others, [&](const Json& pod) {
     if (IsSpent(PodFromJson(pod))) return;
-    const Json& metadata = json::Field(pod, "metadata");
-    const bool shown = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
-    (shown ? left : hidden) = json::Text(metadata, "name");
+    (IsShown(job, pod) ? left : hidden) = json::Text(json::Field(pod, "metadata"), "name");
   });
   if (!listed.ok()) return listed.With("confirm that no pod is left");
   // No watch will ever tell of it.
-  if (!hidden.empty()) return LeftWithoutLabel(hidden);
+  if (!hidden.empty()) return LeftWithoutLabel(hidden, job.name);
   if (!left.empty())
     return Status(Code::kConflict, "pod " + left + " of another attempt is left: the cached pods are old");
   return Status::Ok();
@@ -179,22 +177,41 @@ void Executor::Forget(const std::string& key) {
   memory_.erase(key);
 }
 
+// A cache that is behind shows pods as they were: each look at it would delete the same ones once more.
+std::vector<PodDelete> Executor::NewDeletions(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  const MutexLock lock(mutex_);
+  Memory& memory = memory_[job.Key()];
+  std::map<std::string, Instant> asked;
+  std::vector<PodDelete> fresh;
+  for (const PodDelete& pod : plan.deletes) {
+    const auto found = memory.deletions.find(pod.uid);
+    const bool counts = found != memory.deletions.end() && !pod.force &&
+                        SecondsBetween(found->second, clock_.Steady()) < kCacheLagSeconds;
+    counts ? void(asked.insert(*found)) : fresh.push_back(pod);
+  }
+  memory.deletions = std::move(asked);
+  outcome.deletions_awaited = !memory.deletions.empty();
+  return fresh;
+}
+
 Status Executor::DeletePods(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
+  const std::vector<PodDelete> pods = NewDeletions(job, plan, outcome);
+  outcome.more = pods.size() > kTurn;
   Mutex mutex;
   Status refusal;
   int refused = 0;
   const Instant end = After(clock_.Steady(), kTurnSeconds);
   const int at_once = plan.gently ? std::min(kGently, parallel_) : parallel_;
-  outcome.deleted = InParallel(std::min(plan.deletes.size(), kTurn), at_once, [&](size_t i) {
+  outcome.deleted = InParallel(std::min(pods.size(), kTurn), at_once, [&](size_t i) {
     if (clock_.Steady() >= end) {
       const MutexLock lock(mutex);
       outcome.more = true;
       return Status::Ok();
     }
     double seconds = 0;
-    Status status = DeletePod(job, plan.deletes[i], seconds);
+    Status status = DeletePod(job, pods[i], seconds);
     const MutexLock lock(mutex);
-    outcome.slowest_deletion = std::max(outcome.slowest_deletion, seconds);
+    outcome.slowest_deletion = std::max(outcome.slowest_deletion.value_or(0), seconds);
     if (!status.Is(Code::kForbidden) && !status.Is(Code::kInvalid)) return status;
     Keep(refusal, status);
     return ++refused < kMostRefused ? Status::Ok() : status;
@@ -210,8 +227,11 @@ Status Executor::DeletePod(const TrainingJob& job, const PodDelete& pod, double&
   const Status status = client_.Delete(kube::kPods, job.ns, pod.name, {.uid = pod.uid, .grace_seconds = grace});
   seconds = SecondsBetween(begin, clock_.Steady());
   // Another uid has the name: the one we meant is gone.
-  if (status.ok() || status.Is(Code::kNotFound) || status.Is(Code::kConflict)) return Status::Ok();
-  return status.With("delete pod " + pod.name);
+  if (!status.ok() && !status.Is(Code::kNotFound) && !status.Is(Code::kConflict))
+    return status.With("delete pod " + pod.name);
+  const MutexLock lock(mutex_);
+  memory_[job.Key()].deletions[pod.uid] = begin;
+  return Status::Ok();
 }
 
 Status Executor::Relabel(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
@@ -242,7 +262,7 @@ bool Executor::IsConfirmed(const TrainingJob& job, const Plan& plan) {
 Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   if (IsConfirmed(job, plan)) return Status::Ok();
   const Instant asked = clock_.Steady();  // the answer is as old as the question
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
   if (!live.ok()) return live.status().With("confirm the attempt");
   if (!MayRun(job, plan.status.attempt, *live))
     return Status(Code::kConflict, "the job has moved on: its cached copy is old");
@@ -256,7 +276,7 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
 // A suspended job may have been resumed since our copy of it; one that has ended stays so.
 Status Executor::ConfirmRest(const TrainingJob& job) {
   if (IsFinished(job.status)) return Status::Ok();
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
   if (!live.ok()) return live.status().With("confirm the suspension");
   const TrainingJob read = api::JobFromJson(*live);
   if (read.uid == job.uid && read.spec.suspend && read.status.attempt == job.status.attempt) return Status::Ok();

@@ -16,7 +16,8 @@
 
 namespace trainyard::reconcile {
 
-// How long a created pod may be missing in the cache before it is taken for gone.
+// How long a created pod may be missing in the cache before it is taken for gone, and a deleted one be shown in it
+// before it is deleted again.
 inline constexpr double kCacheLagSeconds = 10;
 
 // How long the answer that an attempt is the newest counts.
@@ -33,8 +34,9 @@ struct Outcome {
   std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
   std::optional<double> slowest_pod;  // seconds that the creation of a pod took at most; nothing: none was asked for
   Status deleted;                     // what ended the deletions before all were asked for, if anything did
-  double slowest_deletion = 0;        // seconds that the deletion of a pod took at most
-  bool more = false;                  // the turn was over before all was done: other jobs come first, then the rest
+  std::optional<double> slowest_deletion;  // seconds that the deletion of a pod took at most; nothing: as above
+  bool deletions_awaited = false;          // of pods that the cache still shows: they are asked for again later
+  bool more = false;  // the turn was over before all was done: other jobs come first, then the rest
 };
 
 // Thread-safe for different jobs at once.
@@ -74,6 +76,8 @@ class Executor {
     IndexSet made;
     std::optional<Instant> made_at;  // the first of them
     std::map<int64_t, Instant> coming;
+    // By uid, those that were asked for, of pods that the last plan still wanted to delete.
+    std::map<std::string, Instant> deletions;
     Topic topic{};  // of the last plan
     Problem problem;
     int problems = 0;  // in a row
@@ -83,6 +87,8 @@ class Executor {
   bool IsHeld(const TrainingJob& job, const Plan& plan, Problem& problem);
   void Remember(const TrainingJob& job, Problem& problem);
   Status CarryOut(const TrainingJob& job, const Plan& plan, Outcome& outcome);
+  // Those that were not asked for a moment ago.
+  std::vector<PodDelete> NewDeletions(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   Status DeletePods(const TrainingJob& job, const Plan& plan, Outcome& outcome);
   // Ok, too, where it is gone. `seconds`: how long the answer took.
   Status DeletePod(const TrainingJob& job, const PodDelete& pod, double& seconds);

@@ -69,6 +69,10 @@ std::optional<std::string> UsedUp(const Observed& observed, Plan& plan, Time now
 }
 
 std::optional<FailedWorker> LateWorker(const Observed& observed, Plan& plan, Time now) {
+  // The deletion ends the attempt, and is what it is judged for, as soon as it is known how the pod ends, or that it
+  // does not.
+  const auto goes = [&](const Pod& pod) { return pod && observed.unproven.contains(pod->uid); };
+  if (std::any_of(observed.current.begin(), observed.current.end(), goes)) return std::nullopt;
   const api::Deadlines& deadlines = observed.job.spec.deadlines;
   const std::vector<int64_t> unscheduled = Lacking(observed, [](const PodRecord& pod) { return pod.scheduled; });
   if (!unscheduled.empty()) {

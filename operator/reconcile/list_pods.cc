@@ -1,9 +1,15 @@
 #include "operator/reconcile/list_pods.h"
 
 #include "operator/api/labels.h"
+#include "operator/base/json_access.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
+
+bool IsShown(const api::TrainingJob& job, const api::Json& pod) {
+  const api::Json& labels = json::Field(json::Field(pod, "metadata"), "labels");
+  return json::Text(labels, api::kLabelManaged) == "true" && json::Text(labels, api::kLabelJobName) == job.name;
+}
 
 Status ListPods(kube::Client& client, const api::TrainingJob& job, const PodQuestion& question,
                 const std::function<void(const api::Json& pod)>& on_pod) {

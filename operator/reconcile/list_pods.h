@@ -15,6 +15,10 @@ struct PodQuestion {
   bool metadata_only = false;  // the rest of each may lack
 };
 
+// Whether the watch of pods shows the pod as one of the job's: it is found there by its labels, which anyone may
+// change.
+bool IsShown(const api::TrainingJob& job, const api::Json& pod);
+
 // Calls `on_pod` with each pod that the job owns. In one piece: what is asked for is few pods, or little of each.
 Status ListPods(kube::Client& client, const api::TrainingJob& job, const PodQuestion& question,
                 const std::function<void(const api::Json& pod)>& on_pod);

@@ -68,6 +68,15 @@ JobRecord JobFromApi(const nlohmann::json& object) {
   return record;
 }
 
+kube::FieldPaths UnreadOfWhole() { return {"metadata.labels", "metadata.annotations"}; }
+
+kube::FieldPaths UnreadOfConfirmed() {
+  kube::FieldPaths paths = UnreadOfWhole();
+  for (const char* field : {"checkpoint", "config", "deadlines", "restart", "scheduling", "sharedMemory", "template"})
+    paths.push_back(std::string("spec.") + field);
+  return paths;
+}
+
 JobRecord WholeFromApi(const nlohmann::json& object) {
   JobRecord record;
   record.job = api::JobFromJson(object, record.errors);

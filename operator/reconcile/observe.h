@@ -21,6 +21,9 @@ struct JobRecord {
 JobRecord JobFromApi(const nlohmann::json& object);
 // With template and config, however long.
 JobRecord WholeFromApi(const nlohmann::json& object);
+// What WholeFromApi's template and config, and the job's identity and status, do not need; and what its identity, its
+// status, and whether it is suspended do not. A tenant decides how much that is, and sixteen workers may look at once.
+kube::FieldPaths UnreadOfWhole(), UnreadOfConfirmed();
 
 using JobStore = kube::Store<JobRecord>;
 using PodStore = kube::Store<PodRecord>;

@@ -37,9 +37,9 @@ Status StayWith(const Status& status, const std::string& kind, Problem& problem)
   return Status::Ok();
 }
 
-Status LeftWithoutLabel(const std::string& pod) {
-  return Status(Code::kUnavailable, "pod " + pod + " is left without the label " + api::kLabelManaged +
-                                        ": give it back, or delete the pod");
+Status LeftWithoutLabel(const std::string& pod, const std::string& job) {
+  return Status(Code::kUnavailable, "pod " + pod + " is left without the label " + api::kLabelManaged + "=true or " +
+                                        api::kLabelJobName + "=" + job + ": give it back, or delete the pod");
 }
 
 bool IsGoing(const api::Json& object) {

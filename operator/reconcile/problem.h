@@ -30,8 +30,8 @@ bool IsProblem(const std::string& reason);
 // `kind` (Pod, Service or PodGroup) where it is the object that is refused. Any other status is the answer.
 Status StayWith(const Status& status, const std::string& kind, Problem& problem);
 
-// A pod of the job is there that the operator cannot see, and whose end it waits for.
-Status LeftWithoutLabel(const std::string& pod);
+// A pod of the job is there that the operator cannot see (IsShown), and whose end it waits for.
+Status LeftWithoutLabel(const std::string& pod, const std::string& job);
 
 // Whether someone has asked for the deletion of `object`.
 bool IsGoing(const api::Json& object);

@@ -23,6 +23,7 @@ namespace {
 uint64_t Version(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
 constexpr size_t kMaxChecked = 4096;  // templates
+constexpr size_t kMostAskedByName = 16;
 
 // A failure's words may differ each time, and each write wakes the job: others than those in the status are written so
 // often at most.
@@ -101,15 +102,16 @@ void Reconciler::Forget(const std::string& key) {
 kube::ReconcileResult Reconciler::PassOfLong(const JobRecord& record) {
   const LongTurns::Turn turn(long_turns_, record.job.ns);
   if (!turn.mine()) return {Status::Ok(), kLongAgainSeconds};
-  // Of a spec that is wrong nothing will be made.
-  if (!record.errors.empty() || HandsOff(record.job)) return Pass(record);
+  // Of a spec that is wrong nothing will be made; but what an attempt that runs was made from is compared with it.
+  const bool never_made = !record.errors.empty() && record.job.status.attempt == 0;
+  if (never_made || HandsOff(record.job)) return Pass(record);
   const Result<JobRecord> whole = FetchWhole(record);
   return whole.ok() ? Pass(*whole) : SayUnseen(record.job, whole.status());
 }
 
 Result<JobRecord> Reconciler::FetchWhole(const JobRecord& record) {
   const TrainingJob& job = record.job;
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfWhole());
   if (!live.ok()) return live.status().With("read the job's spec");
   JobRecord now = WholeFromApi(*live);
   if (now.job.uid != job.uid || now.job.generation != job.generation || IsFinished(now.job.status))
@@ -150,9 +152,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   const std::string unanswered = Withhold(job.ns, plan);
   const bool creates = !plan.creates.empty(), deletes = !plan.deletes.empty();
   Status status = executor_.Apply(job, plan, outcome);
-  if (deletes)
-    NoteAnswer(undeleted_, job.ns, outcome.deleted,
-               outcome.held ? std::nullopt : std::optional(outcome.slowest_deletion));
+  if (deletes) NoteAnswer(undeleted_, job.ns, outcome.deleted, outcome.slowest_deletion);
   if (creates) NoteAnswer(unanswered_, job.ns, outcome.deleted.ok() ? status : Status::Ok(), outcome.slowest_pod);
   if (!unanswered.empty() && status.ok() && outcome.problem.reason.empty())
     outcome.problem = {.reason = kRequestFailed, .message = unanswered, .retry_seconds = kAskAgainSeconds};
@@ -174,6 +174,7 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
   // What failed waits as any request that does.
   plan.more = outcome.more && status.ok() && outcome.problem.reason.empty();
   if (plan.more) plan.RequeueIn(plan.deletes.empty() ? 0 : kBetweenTurnsSeconds);
+  if (outcome.deletions_awaited) plan.RequeueIn(kCacheLagSeconds);
   if (plan.needs_services) {
     CountCreated(observed, outcome.made, plan);
   } else if (plan.status.attempt == job.status.attempt) {
@@ -223,7 +224,6 @@ void Reconciler::NoteSuccess(const std::string& key) {
 
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
   const std::optional<double> again = plan.requeue_after_seconds;
-  if (plan.more && plan.events.empty()) return {Status::Ok(), again};  // one write tells of all turns
   if (plan.events.empty()) {
     const double delay = WriteDelay(job.status, plan.status, {SinceWritten(job.Key()), plan.made_seconds_ago}, now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
@@ -336,7 +336,7 @@ Status Reconciler::ConfirmStale(const Observed& observed) {
     return std::any_of(pods.begin(), pods.end(), [&](const Pod& pod) { return pod->attempt > job.status.attempt; });
   };
   if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
   if (!live.ok()) return live.status().With("look at the job's attempt");
   if (json::Whole(json::Field(*live, "status"), "attempt") == job.status.attempt) return Status::Ok();
   return Status(Code::kConflict, "the cached job is older than its pods");
@@ -351,7 +351,7 @@ Status Reconciler::ConfirmMissing(Observed& observed) {
   for (const int64_t worker : observed.missing)
     missing.emplace(api::PodName(job.name, job.status.attempt, worker), worker);
   std::string labelled;
-  const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, [&](const Json& pod) {
+  const auto look = [&](const Json& pod) {
     const Json& metadata = json::Field(pod, "metadata");
     const std::string name = json::Text(metadata, "name");
     const auto found = missing.find(name);
@@ -362,8 +362,19 @@ Status Reconciler::ConfirmMissing(Observed& observed) {
     for (const auto& [label, value] : wanted.items()) same &= json::Text(labels, label.c_str()) == value;
     if (same) labelled = name;
     observed.unlabelled.push_back({name, json::Text(metadata, "uid"), found->second});
-  });
+    missing.erase(found);
+  };
+  const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, look);
   if (!listed.ok()) return listed.With("look for missing pods");
+  // The label that the list goes by may be gone as well, mostly of all pods that someone has touched: some names do.
+  std::vector<std::string> names;
+  for (const auto& [name, worker] : missing) names.push_back(name);
+  names.resize(std::min(names.size(), kMostAskedByName));
+  for (const std::string& name : names) {
+    const Result<Json> pod = client_.Get(kube::kPods, job.ns, name, UnreadOfPods());
+    if (pod.ok() && OwnedBy(*pod, job.uid)) look(*pod);
+    if (!pod.ok() && !pod.status().Is(Code::kNotFound)) return pod.status().With("look for missing pods");
+  }
   if (!labelled.empty()) return Status(Code::kConflict, "pod " + labelled + " is not in the cache yet");
   return Status::Ok();
 }
@@ -377,15 +388,12 @@ Status Reconciler::ConfirmAtRest(const Observed& observed) {
   for (const Pod& pod : observed.spent) spent.insert(pod->name);
   std::string left, hidden;
   const Status listed = ListPods(client_, job, {.labels = "", .metadata_only = true}, [&](const Json& pod) {
-    const Json& metadata = json::Field(pod, "metadata");
-    const std::string name = json::Text(metadata, "name");
-    if (spent.contains(name)) return;
-    const bool shown = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
-    (shown ? left : hidden) = name;
+    const std::string name = json::Text(json::Field(pod, "metadata"), "name");
+    if (!spent.contains(name)) (IsShown(job, pod) ? left : hidden) = name;
   });
   if (!listed.ok()) return listed.With("confirm that no pod is left");
   if (!left.empty()) return Status(Code::kConflict, "pod " + left + " is not in the cache yet");
-  if (!hidden.empty()) return LeftWithoutLabel(hidden);
+  if (!hidden.empty()) return LeftWithoutLabel(hidden, job.name);
   return Status::Ok();
 }
 
@@ -442,8 +450,8 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
   if (const std::string why = untold_.MayNotAsk(job.ns); !why.empty())
     return Status(Code::kUnavailable, why).With("write status");
   const Instant asked = clock_.Steady();
-  Result<Json> written = client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body,
-                                            {.unread = {"spec.config", "spec.template"}});
+  Result<Json> written =
+      client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {.unread = UnreadOfConfirmed()});
   NoteAnswer(untold_, job.ns, written.status(), SecondsBetween(asked, clock_.Steady()));
   if (const Status& s = written.status(); s.Is(Code::kConflict) || s.Is(Code::kUnavailable) || s.Is(Code::kDeadline))
     written = AsWritten(job, after, std::move(written));
@@ -460,7 +468,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
 // The write may be done and its answer lost, also where another try of it was a conflict: what it said is then to be
 // counted and told by us, since nobody will decide it again.
 Result<Json> Reconciler::AsWritten(const TrainingJob& job, const Json& status, Result<Json> answer) {
-  Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name);
+  Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
   if (!live.ok()) return answer;
   const TrainingJob read = api::JobFromJson(*live);
   return read.uid == job.uid && api::StatusToJson(read.status) == status ? std::move(live) : std::move(answer);

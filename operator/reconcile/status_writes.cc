@@ -30,7 +30,7 @@ api::JobStatus WithCountsOf(const api::JobStatus& before, api::JobStatus after) 
   return after;
 }
 
-// `after` as if its pods, which were all created since, were not known of.
+// `after` as if its pods that were created since were not known of.
 api::JobStatus WithPodsOf(const api::JobStatus& before, api::JobStatus after) {
   after = WithCountsOf(before, std::move(after));
   after.workers.created = before.workers.created;
@@ -52,9 +52,9 @@ double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, con
   const Json old = api::StatusToJson(before);
   if (api::StatusToJson(after) == old) return 0;
   if (api::StatusToJson(WithCountsOf(before, after)) == old) return Left(Interval(after, now), since.written);
-  const bool whole = after.workers.created > before.workers.created && after.workers.created == after.workers.desired;
-  if (whole && api::StatusToJson(WithPodsOf(before, after)) == old) return Left(kMadeSeconds, since.made);
-  return 0;
+  if (after.workers.created <= before.workers.created || api::StatusToJson(WithPodsOf(before, after)) != old) return 0;
+  const double first = Left(kMadeSeconds, since.made);
+  return after.workers.created == after.workers.desired ? first : std::max(first, Left(kMadeSeconds, since.written));
 }
 
 }  // namespace trainyard::reconcile

@@ -24,7 +24,7 @@ bool HasFence(const TrainingJob& job) {
 bool IsSpent(const PodRecord& pod) { return pod.deleting && (pod.over || pod.forced); }
 
 bool IsLost(const Observed& observed, const PodRecord& pod, Time now) {
-  return pod.gone_by && !pod.end && Overdue(observed, pod) <= now;
+  return pod.gone_by && !pod.end && Overdue(observed, pod) <= now && !observed.unproven.contains(pod.uid);
 }
 
 std::optional<double> DeletionSeconds(const Observed& observed, const PodRecord& pod) {
@@ -35,7 +35,10 @@ std::optional<double> DeletionSeconds(const Observed& observed, const PodRecord&
 
 void AwaitDeletions(const Observed& observed, Plan& plan, Time now) {
   for (const Pod& pod : observed.current) {
-    if (pod && pod->gone_by && !pod->end) plan.RequeueIn(std::max(0.0, SecondsBetween(now, Overdue(observed, *pod))));
+    if (!pod || !pod->gone_by || pod->end) continue;
+    const auto unproven = observed.unproven.find(pod->uid);
+    const double left = unproven == observed.unproven.end() ? 0 : unproven->second;
+    plan.RequeueIn(std::max(left, SecondsBetween(now, Overdue(observed, *pod))));
   }
 }
 

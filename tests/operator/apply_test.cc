@@ -90,7 +90,8 @@ TEST_F(ApplyTest, ThousandsOfPodsTakeTurnsWithOtherJobs) {
   }
   Plan away;
   away.status = job_.status;
-  for (int i = 0; i < 1200; ++i) away.deletes.push_back({"job-1-" + std::to_string(i), ""});
+  const Json pods = api_.List(kube::kPods, "", {}).body["items"];
+  for (const Json& pod : pods) away.deletes.push_back({pod["metadata"]["name"], pod["metadata"]["uid"]});
   away.creates = {1200};
   for (const size_t left : {700, 200, 0}) {
     ASSERT_TRUE(executor_.Apply(job_, away, outcome_).ok());
@@ -511,9 +512,10 @@ TEST_F(ApplyTest, PodsAreMadeWithTheThreadsThatThereAre) {
 class SlowConfirmation : public local::MemoryClient {
  public:
   SlowConfirmation(local::MemoryApi& api, sim::VirtualClock& clock) : MemoryClient(api), clock_(clock) {}
-  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread) override {
     if (resource == kube::kTrainingJobs && ++asked < 50) clock_.Advance(kConfirmedSeconds + 1);
-    return MemoryClient::Get(resource, ns, name);
+    return MemoryClient::Get(resource, ns, name, unread);
   }
   int asked = 0;
 

@@ -180,9 +180,10 @@ class GangClient : public local::MemoryClient {
     created.push_back(resource.kind + " " + object["metadata"]["name"].get<std::string>());
     return MemoryClient::Create(resource, ns, object, options);
   }
-  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread) override {
     looks += resource == kube::kVolcanoPodGroups;
-    return MemoryClient::Get(resource, ns, name);
+    return MemoryClient::Get(resource, ns, name, unread);
   }
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override {

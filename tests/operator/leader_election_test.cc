@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "tests/operator/scripted_client.h"
 
 namespace trainyard::kube {
@@ -12,7 +14,8 @@ namespace {
 class LeaseClient : public ScriptedClient {
  public:
   using ScriptedClient::ScriptedClient;
-  Result<Json> Get(const Resource&, const std::string&, const std::string&) override {
+  Result<Json> Get(const Resource&, const std::string&, const std::string&, const FieldPaths&) override {
+    if (before_look) before_look();
     if (!up) return Status(Code::kUnavailable, "down");
     return lease.is_null() ? Result<Json>(Status(Code::kNotFound, "none")) : lease;
   }
@@ -36,6 +39,7 @@ class LeaseClient : public ScriptedClient {
 
   Json lease;
   bool up = true, answers = true;
+  std::function<void()> before_look;  // what passes until the server has the question, as a credentials' plugin takes
 
  private:
   Json Stamp() {
@@ -104,6 +108,32 @@ TEST_F(ElectionTest, WhoCannotRenewStopsBeforeAnotherBegins) {
   client_.up = true;
   a_.Step();
   EXPECT_FALSE(a_.Leads()) << "never again";
+}
+
+// What it sees is as new as the answer, not as the question: else it would run out before its time.
+TEST_F(ElectionTest, WhatIsSeenLateIsDatedLate) {
+  a_.Step();
+  client_.before_look = [&] {
+    for (int i = 0; i < 15; ++i) {
+      clock_.Pass(2);
+      a_.Step();
+    }
+  };
+  b_.Step();
+  client_.before_look = {};
+  ASSERT_TRUE(a_.Leads());
+  const Instant renewed = clock_.Steady();
+  while (!b_.Leads()) {
+    clock_.Pass(b_.Step());
+    EXPECT_FALSE(a_.Leads() && b_.Leads());
+  }
+  EXPECT_GE(SecondsBetween(renewed, clock_.Steady()), 15);
+}
+
+TEST_F(ElectionTest, WhatTheLookTookIsNotOfTheLeasesTime) {
+  client_.before_look = [&] { clock_.Pass(20); };
+  a_.Step();
+  EXPECT_TRUE(a_.Leads());
 }
 
 TEST_F(ElectionTest, AFrozenLeaderKnowsWhenItWakes) {

@@ -16,9 +16,10 @@ namespace {
 class CountingClient : public local::MemoryClient {
  public:
   using MemoryClient::MemoryClient;
-  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread) override {
     Note("get", resource);
-    return MemoryClient::Get(resource, ns, name);
+    return MemoryClient::Get(resource, ns, name, unread);
   }
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override {

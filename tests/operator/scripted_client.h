@@ -92,7 +92,9 @@ class ScriptedClient : public Client {
     clock_.Pass(watched.seconds);
     return watched.end;
   }
-  Result<Json> Get(const Resource&, const std::string&, const std::string&) override { return Json::object(); }
+  Result<Json> Get(const Resource&, const std::string&, const std::string&, const FieldPaths&) override {
+    return Json::object();
+  }
   Result<Json> Create(const Resource&, const std::string&, const Json& object, const WriteOptions&) override {
     return object;
   }

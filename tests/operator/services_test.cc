@@ -103,9 +103,10 @@ TEST_F(ServicesTest, AServiceThatWasDeletedComesBackWithItsAddress) {
 class DroppingClient : public local::MemoryClient {
  public:
   using MemoryClient::MemoryClient;
-  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread) override {
     gets += resource == kube::kServices;
-    return MemoryClient::Get(resource, ns, name);
+    return MemoryClient::Get(resource, ns, name, unread);
   }
   Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
                 const kube::DeleteOptions& options) override {

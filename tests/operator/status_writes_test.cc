@@ -82,6 +82,14 @@ std::pair<api::JobStatus, api::JobStatus> Created() {
   return {before, after};
 }
 
+TEST(StatusWrites, ThatMorePodsWereCreatedIsWrittenEveryFiveSeconds) {
+  auto [before, after] = Created();
+  after.workers.created = after.workers.active = 3;
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 2, .made = 100}, kNow), 3, 1e-9);
+  EXPECT_EQ(WriteDelay(before, after, {.written = 5, .made = 5}, kNow), 0);
+}
+
 TEST(StatusWrites, ThatAllPodsWereCreatedWaitsForThemToRun) {
   auto [before, after] = Created();
   EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
@@ -93,7 +101,6 @@ TEST(StatusWrites, ThatAllPodsWereCreatedWaitsForThemToRun) {
 
 TEST(StatusWrites, WhatComesWithTheCreationIsNoReasonToWait) {
   const std::function<void(api::JobStatus&)> changes[] = {
-      [](api::JobStatus& status) { status.workers.created = 3; },
       [](api::JobStatus& status) { status.phase = api::kRunning; },
       [](api::JobStatus& status) { status.workers.failed = 1; },
       [](api::JobStatus& status) { status.checkpoint.step = 5; },

@@ -25,9 +25,10 @@ class RefusingClient : public local::MemoryClient {
   std::map<std::string, int> made;
   Status lost;  // what the next write of a status says, which is done all the same
 
-  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override {
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread) override {
     const Status status = Judge("get " + resource.plural + " " + name);
-    return status.ok() ? MemoryClient::Get(resource, ns, name) : status;
+    return status.ok() ? MemoryClient::Get(resource, ns, name, unread) : status;
   }
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override {
@@ -69,11 +70,12 @@ inline const Status kNotAllowed(Code::kForbidden, "no such right"),
     kDenied(Code::kInvalid, "admission webhook denied it"), kBroken(Code::kUnavailable, "failed calling webhook"),
     kAway(Code::kUnavailable, "connection refused");
 
-// Not the API server's.
+// Not the API server's, and set by someone while the machine's own time goes on.
 class AheadClock : public Clock {
  public:
   explicit AheadClock(const Clock& of) : of_(of) {}
   Time Now() const override { return After(of_.Now(), seconds); }
+  Instant Steady() const override { return of_.Steady(); }
   double seconds = 0;
 
  private:
@@ -120,6 +122,10 @@ class TroubleTest : public testing::Test {
   void SetPod(const std::string& name, const Json& status) {
     ASSERT_TRUE(
         api_.Patch(kube::kPods, "default", name, "status", local::PatchType::kMerge, {{"status", status}}, {}).ok());
+  }
+  void BindPod(const std::string& name) {
+    const Json bound = {{"spec", {{"nodeName", "n1"}}}};
+    ASSERT_TRUE(api_.Patch(kube::kPods, "default", name, "", local::PatchType::kMerge, bound, {}).ok());
   }
   void RunPod(const std::string& name) {
     SetPod(name,

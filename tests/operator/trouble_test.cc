@@ -416,13 +416,14 @@ TEST_F(TroubleTest, AWriteWhoseAnswerIsLostIsCountedAndTold) {
 TEST_F(TroubleTest, AClockThatIsAheadForcesNoDeletion) {
   Start(1);
   Live(2);
-  const Json bound = {{"spec", {{"nodeName", "n1"}}}};
-  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, bound, {}).ok());
+  BindPod("job-1-0");
   RunPod("job-1-0");
   ahead_.seconds = 7200;
   Live(2);
   Edit({{"suspend", true}});
-  Live(120);
+  Live(60);
+  ahead_.seconds *= 2;
+  Live(60);
   EXPECT_EQ(client_.made["delete pods job-1-0"], 1);
   EXPECT_EQ(Pods(), 1u) << "its grace of 70 s and 60 s more are not over";
   Live(30);
@@ -434,19 +435,40 @@ TEST_F(TroubleTest, AClockThatIsAheadForcesNoDeletion) {
 TEST_F(TroubleTest, AClockThatIsAheadForcesNoPodOfAnEarlierJob) {
   Start(1);
   Live(2);
-  const Json bound = {{"spec", {{"nodeName", "n1"}}}};
-  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, bound, {}).ok());
+  BindPod("job-1-0");
   RunPod("job-1-0");
   Remove();
   ahead_.seconds = 7200;
   Start(1);
-  Live(120);
+  Live(60);
+  ahead_.seconds *= 2;
+  Live(60);
   EXPECT_EQ(Condition("WorkersReady")["reason"], "EarlierJob");
   EXPECT_EQ(client_.made["delete pods job-1-0"], 0) << "its grace of 70 s and 60 s more are not over";
   Live(30);
   EXPECT_EQ(client_.made["delete pods job-1-0"], 1) << "and then it goes";
   EXPECT_EQ(Events("ForceDeleted"), 1);
   EXPECT_EQ(StatusOfJob()["workers"].value("created", 0), 1);
+}
+
+// Someone drains its node, and it has its grace.
+TEST_F(TroubleTest, AClockThatIsAheadLosesNoPod) {
+  Start(2);
+  Live(2);
+  for (const char* pod : {"job-1-0", "job-1-1"}) {
+    BindPod(pod);
+    RunPod(pod);
+  }
+  Live(2);
+  ahead_.seconds = 7200;
+  api_.Delete(kube::kPods, "default", "job-1-1", {});
+  Live(60);
+  ahead_.seconds *= 2;
+  Live(60);
+  EXPECT_EQ(StatusOfJob()["attempt"], 1) << "its grace of 70 s and 60 s more are not over";
+  Live(30);
+  EXPECT_EQ(StatusOfJob()["attempt"], 2);
+  EXPECT_EQ(StatusOfJob()["lastFailure"]["pod"], "job-1-1");
 }
 
 // A node's clock dates the end of its worker: one that is behind ends no wait for the others, and one that is ahead
@@ -457,7 +479,9 @@ TEST_F(TroubleTest, TheWaitForEvidenceGoesByTheOperatorsOwnClock) {
     Start(2);
     Live(2);
     EndPod("job-1-1", 69);
-    Live(12);
+    Live(6);
+    ahead_.seconds *= 2;
+    Live(6);
     EXPECT_EQ(StatusOfJob()["attempt"], 1) << ahead;
     EndPod("job-1-0", 73);
     Live(2);
@@ -471,6 +495,24 @@ TEST_F(TroubleTest, TheWaitForEvidenceGoesByTheOperatorsOwnClock) {
     EXPECT_EQ(StatusOfJob()["attempt"], 2) << ahead << ": the other never ends";
     Remove();
   }
+}
+
+// Its template and config are not kept: what the attempt was made from would be compared with nothing.
+TEST_F(TroubleTest, ABadEditOfALongSpecForgetsNothingOfTheAttempts) {
+  Start(2, {{"config", {{"note", std::string(40'000, 'x')}, {"run", {{"dir", "/x"}}}}}});
+  Live(3);
+  const Json status = {{"status", {{"checkpoint", {{"step", 40}}}}}};
+  ASSERT_TRUE(api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge, status, {}).ok());
+  Live(1);
+  const Json before = StatusOfJob();
+  Edit({{"sharedMemory", {{"sizeLimit", "much"}}}});
+  EndPod("job-1-0", 0);
+  EndPod("job-1-1", 70);
+  Live(30);
+  const Json after = StatusOfJob();
+  EXPECT_EQ(after["attempt"], 2);
+  EXPECT_EQ(after["checkpoint"]["step"], 40);
+  EXPECT_EQ(after["checkpointHash"], before["checkpointHash"]);
 }
 
 // Hundreds of them would fill the operator's memory: their specs are read when they are needed.
@@ -525,6 +567,21 @@ TEST_F(TroubleTest, APodWithoutItsLabelThatHoldsAnAttemptBackIsNamed) {
   Live(400);
   const std::string message = Condition("WorkersReady")["message"];
   EXPECT_NE(message.find("pod job-1-0 is left without the label trainyard.dev/managed"), std::string::npos) << message;
+}
+
+// It is found as another job's then, if that exists.
+TEST_F(TroubleTest, APodThatIsSaidToBeAnotherJobsIsNamed) {
+  Start(2);
+  Live(2);
+  Refuse("delete pods", kBroken);
+  EndPod("job-1-1", 70);
+  Live(20);
+  const Json patch = {{"metadata", {{"labels", {{"trainyard.dev/job-name", "another"}}}}}};
+  ASSERT_TRUE(api_.Patch(kube::kPods, "default", "job-1-0", "", local::PatchType::kMerge, patch, {}).ok());
+  Allow();
+  Live(400);
+  const std::string message = Condition("WorkersReady")["message"];
+  EXPECT_NE(message.find("or trainyard.dev/job-name=job: give it back"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -37,10 +37,11 @@ uint64_t TroubledClient::seen(const kube::Resource& resource) const {
   return found == seen_.end() ? 0 : found->second;
 }
 
-Result<Json> TroubledClient::Get(const kube::Resource& resource, const std::string& ns, const std::string& name) {
+Result<Json> TroubledClient::Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                                 const kube::FieldPaths& unread) {
   on_request("get", resource, name, nullptr);
   if (Status status = Before(); !status.ok()) return status;
-  return MemoryClient::Get(resource, ns, name);
+  return MemoryClient::Get(resource, ns, name, unread);
 }
 
 Result<kube::ListEnd> TroubledClient::List(const kube::Resource& resource, const std::string& ns,

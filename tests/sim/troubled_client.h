@@ -40,7 +40,8 @@ class TroubledClient : public local::MemoryClient {
         trouble_(trouble),
         pause_(std::move(pause)) {}
 
-  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name) override;
+  Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread) override;
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,

@@ -30,8 +30,8 @@ class Journal {
   // what was saved cannot be read or is damaged.
   Status Open(MemoryApi& api);
 
-  // A snapshot when one is due: the journal is long, someone removed it, or the disk refused a change. Until one succeeds the
-  // API goes on in memory alone, and every call says why. `force`: in any case.
+  // A snapshot when one is due: the journal is long, someone removed it, or the disk refused a change. Until one
+  // succeeds the API goes on in memory alone, and every call says why. `force`: in any case.
   Status Save(bool force);
 
  private:

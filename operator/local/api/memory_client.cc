@@ -13,10 +13,27 @@ Result<Json> ToResult(ApiResult result) {
   return kube::StatusFromApi(result.http, result.body);
 }
 
+// As the client over HTTPS: who says that it does not read something shall not miss it only there. Paths through lists
+// are left alone.
+Result<Json> Without(Result<Json> object, const kube::FieldPaths& unread) {
+  if (!object.ok()) return object;
+  for (const std::string& path : unread) {
+    Json* at = &*object;
+    for (size_t from = 0, dot = 0; at && dot != std::string::npos; from = dot + 1) {
+      dot = path.find('.', from);
+      const std::string key = path.substr(from, dot - from);
+      at = at->is_object() && at->contains(key) ? &(*at)[key] : nullptr;
+    }
+    if (at && at->is_structured()) at->clear();
+  }
+  return object;
+}
+
 }  // namespace
 
-Result<Json> MemoryClient::Get(const Resource& resource, const std::string& ns, const std::string& name) {
-  return ToResult(api_.Get(resource, ns, name));
+Result<Json> MemoryClient::Get(const Resource& resource, const std::string& ns, const std::string& name,
+                               const kube::FieldPaths& unread) {
+  return Without(ToResult(api_.Get(resource, ns, name)), unread);
 }
 
 Result<kube::ListEnd> MemoryClient::List(const Resource& resource, const std::string& ns,
@@ -41,9 +58,9 @@ Result<Json> MemoryClient::Create(const Resource& resource, const std::string& n
 Result<Json> MemoryClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
                                       const std::string& subresource, const Json& patch,
                                       const kube::WriteOptions& options) {
-  return ToResult(api_.Patch(
-      resource, ns, name, subresource, PatchType::kMerge, patch,
-      {.dry_run = options.dry_run, .strict = options.strict, .manager = kube::kFieldManager, .force = false}));
+  const WriteRequest how = {
+      .dry_run = options.dry_run, .strict = options.strict, .manager = kube::kFieldManager, .force = false};
+  return Without(ToResult(api_.Patch(resource, ns, name, subresource, PatchType::kMerge, patch, how)), options.unread);
 }
 
 Status MemoryClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,

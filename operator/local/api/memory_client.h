@@ -12,7 +12,8 @@ class MemoryClient : public kube::Client {
  public:
   explicit MemoryClient(MemoryApi& api) : api_(api) {}
 
-  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name) override;
+  Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::FieldPaths& unread = {}) override;
   Result<kube::ListEnd> List(const Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
