@@ -71,10 +71,16 @@ std::optional<Json> Number(std::string text) {
   return std::nullopt;
 }
 
+// YAML 1.1's, which kubectl 1.34 goes by: `value: yes` is no text.
+const std::map<std::string_view, bool> kTruths = {
+    {"true", true},   {"True", true},   {"TRUE", true}, {"yes", true}, {"Yes", true}, {"YES", true},
+    {"y", true},      {"Y", true},      {"on", true},   {"On", true},  {"ON", true},  {"false", false},
+    {"False", false}, {"FALSE", false}, {"no", false},  {"No", false}, {"NO", false}, {"n", false},
+    {"N", false},     {"off", false},   {"Off", false}, {"OFF", false}};
+
 Json Plain(const std::string& text) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return nullptr;
-  if (text == "true" || text == "True" || text == "TRUE") return true;
-  if (text == "false" || text == "False" || text == "FALSE") return false;
+  if (const auto truth = kTruths.find(text); truth != kTruths.end()) return truth->second;
   return Number(text).value_or(Json(text));
 }
 

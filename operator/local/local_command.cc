@@ -67,9 +67,8 @@ class ControlPlane {
         api_, clock_, *certificate, token,
         [this](const Json& pod, const std::string& container) { return agent_.LogPath(pod, container); });
     if (Status status = server_->Start(port); !status.ok()) return status;
-    if (Status status =
-            state_.WriteSecret("kubeconfig", local::KubeconfigText(server_->port(), certificate->pem, token));
-        !status.ok())
+    kubeconfig_text_ = local::KubeconfigText(server_->port(), certificate->pem, token);
+    if (Status status = state_.WriteSecret("kubeconfig", kubeconfig_text_); !status.ok())
       return status.With("--state-dir");
     if (api_only) return Status::Ok();
     Result<kube::Endpoint> endpoint = kube::ReadKubeconfig(kubeconfig());
@@ -132,9 +131,15 @@ class ControlPlane {
   const SystemClock& clock() const { return clock_; }
 
  private:
-  // Says once that the disk refuses, and once that it no longer does.
+  // Says once that the disk refuses, and once that it no longer does. Ends where the folder was removed and is another
+  // program's now: both would write the same files.
   void Save(bool force) {
-    const Status status = journal_.Save(force);
+    const Result<bool> renewed = state_.Hold();
+    if (renewed.status().Is(Code::kConflict) && StopSignals() == 0) std::raise(SIGTERM);
+    const bool anew = renewed.ok() && *renewed;
+    if (anew) log_.Warning("--state-dir was removed, and is made anew; what lay in it is gone");
+    const Status status = renewed.ok() ? journal_.Save(force || anew) : renewed.status();
+    if (anew) (void)state_.WriteSecret("kubeconfig", kubeconfig_text_);  // of a disk that refuses the journal tells
     if (status.message() == complaint_) return;
     complaint_ = status.message();
     if (status.ok()) {
@@ -157,7 +162,7 @@ class ControlPlane {
   std::unique_ptr<kube::RestClient> client_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<HttpEndpoint> endpoint_;
-  std::string complaint_;
+  std::string complaint_, kubeconfig_text_;
   uint64_t tended_ = 0;
 };
 
@@ -311,16 +316,19 @@ class Output {
   local::RankOutput lines_;
 };
 
-// How a job ended that is there no more: with a TTL of 0 it is deleted as soon as it is judged. `since`: a version of
-// the API at which it was there.
-int CodeOfDeleted(ControlPlane& plane, const Json& submitted, uint64_t since) {
+// How a job ended that is there no more, which it says: with a TTL of 0 it is deleted as soon as it is judged. `since`:
+// a version of the API at which it was there.
+int CodeOfDeleted(ControlPlane& plane, const Json& submitted, uint64_t since, local::LiveView& view) {
   std::vector<kube::WatchEvent> events;
   plane.api().Next(kube::kTrainingJobs, submitted["metadata"]["namespace"], local::Selector(), since, 0, events);
-  std::optional<int> code;
+  api::TrainingJob last;
   for (const kube::WatchEvent& event : events) {
     if (json::Text(json::Field(event.object, "metadata"), "name") == submitted["metadata"]["name"])
-      code = local::ExitCode(api::JobFromJson(event.object));
+      last = api::JobFromJson(event.object);
   }
+  const std::optional<int> code = local::ExitCode(last);
+  if (code) view.Event(local::LiveView::Summary(last).substr(1) + "deleted      by spec.ttlSecondsAfterFinished");
+  if (!code) view.Event("the job was deleted");
   return code.value_or(kExitStopped);
 }
 
@@ -333,8 +341,7 @@ std::optional<int> Follow(ControlPlane& plane, const Json& submitted, local::Liv
     const uint64_t now = plane.api().version();
     const local::ApiResult object = plane.api().Get(kube::kTrainingJobs, ns, name);
     if (!object.ok()) {
-      view.Event("the job was deleted");
-      return CodeOfDeleted(plane, submitted, seen);
+      return CodeOfDeleted(plane, submitted, seen, view);
     }
     seen = now;
     const api::TrainingJob job = api::JobFromJson(object.body);

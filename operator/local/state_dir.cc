@@ -41,6 +41,15 @@ bool Lock(int file) {
   return false;
 }
 
+// The descriptor of the folder's lock, which is held.
+Result<int> TakeLock(const std::filesystem::path& folder) {
+  const int lock = open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) return Fail(folder, "cannot be written", errno);
+  if (Lock(lock)) return lock;
+  close(lock);
+  return Status(Code::kConflict, "--state-dir: " + folder.string() + " is in use by another trainyard-operator");
+}
+
 }  // namespace
 
 Result<StateDir> StateDir::Open(const std::string& path) {
@@ -58,15 +67,26 @@ Result<StateDir> StateDir::Open(const std::string& path) {
   std::error_code unresolved;
   folder = std::filesystem::canonical(folder, unresolved);
   if (unresolved) return Fail(path, "cannot be used", unresolved.value());
-  const std::string lock_path = (folder / "lock").string();
-  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) return Fail(folder, "cannot be written", errno);
-  if (!Lock(lock)) {
-    close(lock);
-    return Status(Code::kInvalid,
-                  "--state-dir: " + folder.string() + " is in use by another trainyard-operator; choose another");
-  }
-  return StateDir(folder, lock);
+  const Result<int> lock = TakeLock(folder);
+  if (lock.status().Is(Code::kConflict)) return Status(Code::kInvalid, lock.status().message() + "; choose another");
+  if (!lock.ok()) return lock.status();
+  return StateDir(folder, *lock);
+}
+
+Result<bool> StateDir::Hold() {
+  struct stat held {
+  }, there{};
+  if (fstat(lock_, &held) == 0 && stat((path_ / "lock").c_str(), &there) == 0 && held.st_dev == there.st_dev &&
+      held.st_ino == there.st_ino)
+    return false;
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) return Fail(path_, "cannot be made", error.value());
+  const Result<int> lock = TakeLock(path_);
+  if (!lock.ok()) return lock.status();
+  if (lock_ >= 0) close(lock_);
+  lock_ = *lock;
+  return true;
 }
 
 StateDir::~StateDir() {

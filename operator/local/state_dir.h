@@ -18,6 +18,10 @@ class StateDir {
   StateDir& operator=(StateDir&&) = delete;
   ~StateDir();
 
+  // Sees to it that it is still this program's: one whose lock someone has removed, or moved away with the folder, is
+  // made and locked anew, which is true. kInvalid when that cannot be, kConflict when another program was faster.
+  Result<bool> Hold();
+
   const std::filesystem::path& path() const { return path_; }
   // A file only its owner may read.
   Status WriteSecret(const std::string& name, const std::string& text) const;

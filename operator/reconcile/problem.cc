@@ -49,9 +49,11 @@ bool IsGoing(const api::Json& object) {
 Problem TakenBy(const std::string& what, const api::Json& object) {
   const api::Json& metadata = json::Field(object, "metadata");
   const std::string owner = OwnerOf(metadata);
-  const std::string why = IsGoing(object) ? "which is being deleted"
-                          : owner.empty() ? "which does not belong to this job"
-                                          : "which belongs to " + owner;
+  const bool left = json::Text(json::Field(metadata, "labels"), api::kLabelManaged) == "true";
+  const std::string why = IsGoing(object)         ? "which is being deleted"
+                          : owner.empty() && left ? "which an earlier job of this name has left: delete it"
+                          : owner.empty()         ? "which does not belong to this job"
+                                                  : "which belongs to " + owner;
   return {.reason = kNameInUse,
           .message = what + " " + json::Text(metadata, "name") + " is taken by uid " + json::Text(metadata, "uid") +
                      ", " + why + "; tried again until it is free"};

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import ctypes
 import datetime
 import gzip
 import json
@@ -212,6 +213,7 @@ def test_the_exit_code_is_the_culprits(local, code, phase):
 def test_a_job_that_its_ttl_deletes_at_once_ends_as_it_ended(local, code):
     run = local(script_job(["sh", "-c", f"exit {code}"], ttlSecondsAfterFinished=0))
     assert run.run() == code, run.output
+    assert f"phase        {'Failed' if code else 'Succeeded'}" in run.output and "deleted      by spec.ttlSecondsAfterFinished" in run.output, run.output
 
 
 def test_the_summary_says_where_the_culprit_wrote(local):
@@ -464,6 +466,40 @@ def test_a_full_state_directory(local, tmp_path):
     assert run.process.wait(60) == 0
     reader.join()
     assert sum("is not saved" in line for line in lines) == 1, lines
+
+
+def test_a_state_directory_that_is_removed_stays_its_owners(tmp_path):
+    """Two of them would write the same checkpoints."""
+    state = tmp_path / "state"
+
+    def start():
+        return subprocess.Popen([OPERATOR, "local", "--serve", "0", "--state-dir", state], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=harness.environment())
+
+    first = start()
+    try:
+        harness.wait_until((state / "kubeconfig").exists, 30, "the first one's kubeconfig")
+        kubeconfig = (state / "kubeconfig").read_text()
+        state.rename(tmp_path / "away")
+        harness.wait_until((state / "kubeconfig").exists, 30, "the folder to be made anew")
+        assert (state / "kubeconfig").read_text() == kubeconfig
+        second = start()
+        assert "is in use by another trainyard-operator; choose another" in second.communicate(timeout=60)[0] and second.returncode == 64
+        # Who was faster has it: the first one ends.
+        others = tmp_path / "others"
+        others.mkdir()
+        holder = subprocess.Popen(["flock", others / "lock", "sh", "-c", "echo held; exec sleep 60"], stdout=subprocess.PIPE)
+        try:
+            holder.stdout.readline()
+            at, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE: the first one finds either, and never none
+            assert ctypes.CDLL(None).renameat2(at, bytes(others), at, bytes(state), exchange) == 0
+            output = first.communicate(timeout=60)[0]
+        finally:
+            holder.kill()
+            holder.wait()
+        assert first.returncode == 75 and "was removed, and is made anew" in output and "is in use by another trainyard-operator" in output, output
+    finally:
+        first.kill()
+        first.wait()
 
 
 def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):

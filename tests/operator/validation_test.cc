@@ -275,7 +275,7 @@ TEST(JobFile, SaysWhereTheYamlIsWrong) {
   const Result<Json> scalars =
       YamlToJson(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x10, h: -3})", "f");
   ASSERT_TRUE(scalars.ok());
-  EXPECT_EQ(*scalars, Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":16,"h":-3})"));
+  EXPECT_EQ(*scalars, Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":true,"f":null,"g":16,"h":-3})"));
 }
 
 // What the in-memory API says of a change, as the server does by the same rules.

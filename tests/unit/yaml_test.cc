@@ -27,8 +27,8 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(Yaml, ScalarsOfTheCoreSchema) {
-  EXPECT_EQ(Read(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yes, f: null, g: 0x1G, h: -3, i: +4, j: .5, k: ~, l: ''})"),
-            Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yes","f":null,"g":"0x1G","h":-3,"i":4,"j":0.5,
+  EXPECT_EQ(Read(R"({a: 1, b: 1.5e-3, c: "1", d: true, e: yEs, f: null, g: 0x1G, h: -3, i: +4, j: .5, k: ~, l: ''})"),
+            Json::parse(R"({"a":1,"b":0.0015,"c":"1","d":true,"e":"yEs","f":null,"g":"0x1G","h":-3,"i":4,"j":0.5,
                             "k":null,"l":""})"));
   EXPECT_EQ(Read("[+-5, -, ., 1e999, inf, .nan, 1.2.3, 9223372036854775807, 1-2, !!str 5]"),
             Json::parse(R"(["+-5","-",".","1e999","inf",".nan","1.2.3",9223372036854775807,"1-2","5"])"));
@@ -51,6 +51,14 @@ TEST(Yaml, WholeNumbersAreWhatTheyAreToKubectl) {
   EXPECT_TRUE(Read("1e20").is_number_float() && Read("1e20") == 1e20);
   EXPECT_EQ(Read("[0x, 0o, 0b2, 0x-1, 0o8, 01x, 0xffffffffffffffffff, 0-7]"),
             Json::parse(R"(["0x", "0o", "0b2", "0x-1", "0o8", "01x", "0xffffffffffffffffff", "0-7"])"));
+}
+
+// The same of truths. A key stays what it is: to kubectl it would be "true".
+TEST(Yaml, TruthsAreWhatTheyAreToKubectl) {
+  EXPECT_EQ(Read("[y, Y, yes, Yes, YES, on, On, ON, true, True]"), Json(std::vector<bool>(10, true)));
+  EXPECT_EQ(Read("[n, N, no, No, NO, off, Off, OFF, false, FALSE]"), Json(std::vector<bool>(10, false)));
+  EXPECT_EQ(Read("[yEs, oN, 'yes', \"off\"]"), Json::parse(R"(["yEs", "oN", "yes", "off"])"));
+  EXPECT_EQ(Read("on: 1\ny: 2\n"), Json::parse(R"({"on": 1, "y": 2})"));
 }
 
 TEST(Yaml, AliasesAndMergeKeys) {

@@ -12,7 +12,7 @@
 namespace trainyard::local {
 namespace {
 
-constexpr char kMinor[] = "32";
+constexpr char kMinor[] = "34";
 
 Json Verbs() { return {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}; }
 
