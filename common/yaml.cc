@@ -160,7 +160,7 @@ class Builder : public YAML::EventHandler {
     size_t values, bytes;
   };
 
-  [[noreturn]] void Refuse(std::string what) const { throw Refused{At(mark_, Shorten(what, kMostWords))}; }
+  [[noreturn]] void Refuse(const std::string& what) const { throw Refused{At(mark_, Shorten(what, kMostWords))}; }
 
   void CheckTag(const YAML::Mark& mark, const std::string& tag, std::initializer_list<const char*> known) {
     mark_ = mark;
