@@ -181,12 +181,12 @@ void Executor::Forget(const std::string& key) {
 std::vector<PodDelete> Executor::NewDeletions(const TrainingJob& job, const Plan& plan, Outcome& outcome) {
   const MutexLock lock(mutex_);
   Memory& memory = memory_[job.Key()];
-  std::map<std::string, Instant> asked;
+  std::map<std::pair<std::string, bool>, Instant> asked;
   std::vector<PodDelete> fresh;
   for (const PodDelete& pod : plan.deletes) {
-    const auto found = memory.deletions.find(pod.uid);
-    const bool counts = found != memory.deletions.end() && !pod.force &&
-                        SecondsBetween(found->second, clock_.Steady()) < kCacheLagSeconds;
+    const auto found = memory.deletions.find({pod.uid, pod.force});
+    const bool counts =
+        found != memory.deletions.end() && SecondsBetween(found->second, clock_.Steady()) < kCacheLagSeconds;
     counts ? void(asked.insert(*found)) : fresh.push_back(pod);
   }
   memory.deletions = std::move(asked);
@@ -230,7 +230,7 @@ Status Executor::DeletePod(const TrainingJob& job, const PodDelete& pod, double&
   if (!status.ok() && !status.Is(Code::kNotFound) && !status.Is(Code::kConflict))
     return status.With("delete pod " + pod.name);
   const MutexLock lock(mutex_);
-  memory_[job.Key()].deletions[pod.uid] = begin;
+  memory_[job.Key()].deletions[{pod.uid, pod.force}] = begin;
   return Status::Ok();
 }
 

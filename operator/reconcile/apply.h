@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/base/mutex.h"
@@ -76,8 +77,8 @@ class Executor {
     IndexSet made;
     std::optional<Instant> made_at;  // the first of them
     std::map<int64_t, Instant> coming;
-    // By uid, those that were asked for, of pods that the last plan still wanted to delete.
-    std::map<std::string, Instant> deletions;
+    // By uid and whether by force, those that were asked for, of pods that the last plan still wanted to delete.
+    std::map<std::pair<std::string, bool>, Instant> deletions;
     Topic topic{};  // of the last plan
     Problem problem;
     int problems = 0;  // in a row

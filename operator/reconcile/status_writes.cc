@@ -54,7 +54,8 @@ double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, con
   if (api::StatusToJson(WithCountsOf(before, after)) == old) return Left(Interval(after, now), since.written);
   if (after.workers.created <= before.workers.created || api::StatusToJson(WithPodsOf(before, after)) != old) return 0;
   const double first = Left(kMadeSeconds, since.made);
-  return after.workers.created == after.workers.desired ? first : std::max(first, Left(kMadeSeconds, since.written));
+  if (after.workers.created == after.workers.desired) return first;
+  return std::max(first, Left(std::max(kMadeSeconds, Interval(after, now)), since.written));
 }
 
 }  // namespace trainyard::reconcile
