@@ -210,13 +210,28 @@ void PrintPlaces(const ControlPlane& plane, const local::StateDir& state, const 
   std::fflush(stdout);
 }
 
-// Of a job that failed by a worker other than rank 0, whose log is told anyway.
-void PrintCulpritsLog(ControlPlane& plane, const api::TrainingJob& job) {
+// The folder with the logs of a pod that is gone, the last one of its name; empty when there is none.
+std::filesystem::path LogsOf(const local::StateDir& state, const std::string& ns, const std::string& pod) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path last;
+  for (fs::directory_iterator entry(state.path() / "pods", error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    const bool named = entry->path().filename().string().starts_with(ns + "_" + pod + "_");
+    if (named && (last.empty() || fs::last_write_time(*entry, unknown) > fs::last_write_time(last, unknown)))
+      last = entry->path();
+  }
+  return last;
+}
+
+// Of a job that failed: of the worker that it was for, unless that is rank 0 and told anyway.
+void PrintCulpritsLog(ControlPlane& plane, const api::TrainingJob& job, const local::StateDir& state) {
   if (!reconcile::IsTrue(job.status, reconcile::kFailedCondition) || !job.status.last_failure) return;
   const std::string& name = job.status.last_failure->pod;
   const local::ApiResult pod = plane.api().Get(kube::kPods, job.ns, name);
-  if (!pod.ok() || name == api::PodName(job.name, job.status.attempt, 0)) return;
-  PrintPlace(name, TrainerLog(plane, pod.body));
+  if (!pod.ok()) return PrintPlace(name, LogsOf(state, job.ns, name));
+  if (name != api::PodName(job.name, job.status.attempt, 0)) PrintPlace(name, TrainerLog(plane, pod.body));
 }
 
 // Says that something in the file is not followed; `validate` says what and why.
@@ -275,8 +290,11 @@ void TellOfOthers(ControlPlane& plane, const Json& job, local::LiveView& view, c
 
 // After Ctrl-C: what it goes on from.
 void SayWhereItStopped(ControlPlane& plane, const Json& job, const local::StateDir& state) {
-  std::printf("\nstopped; with --state-dir %s it goes on from its newest checkpoint\n", ForShell(state.path()).c_str());
-  PrintPlaces(plane, state, LastRankZero(plane, Saved(plane, job)));
+  const api::TrainingJob saved = Saved(plane, job);
+  std::printf("\nstopped; with --state-dir %s it %s\n", ForShell(state.path()).c_str(),
+              saved.spec.checkpoint.volume.is_null() ? "begins again: it has no spec.checkpoint"
+                                                     : "goes on from its newest checkpoint");
+  PrintPlaces(plane, state, LastRankZero(plane, saved));
 }
 
 // What rank 0 of the attempt writes, below a line that says where the whole of it is.
@@ -368,7 +386,7 @@ void Summarize(ControlPlane& plane, const Json& submitted, const local::StateDir
   const api::TrainingJob job = Saved(plane, submitted);
   const Json pod = LastRankZero(plane, job);
   if (!job.uid.empty()) std::fputs(local::LiveView::Summary(job).c_str(), stdout);
-  PrintCulpritsLog(plane, job);
+  PrintCulpritsLog(plane, job, state);
   PrintPlaces(plane, state, pod);
 }
 

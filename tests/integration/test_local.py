@@ -221,6 +221,10 @@ def test_the_summary_says_where_the_culprit_wrote(local):
     assert run.run(60) == 3
     log = str(next((run.state / "pods").glob("*_job-1-1_*/trainer.log")))
     assert f"job-1-1      {log}" in run.output.splitlines(), run.output
+    # Of a worker whose pod is gone there is its folder.
+    run = local(script_job(["sh", "-c", "exit 3"], restart={"maxRestarts": 0}, cleanPodPolicy="All"))
+    assert run.run(60) == 3
+    assert f"job-1-0      {next((run.state / 'pods').glob('*_job-1-0_*'))}" in run.output.splitlines(), run.output
 
 
 def test_rank_0_is_heard_while_it_runs(local, tmp_path):
