@@ -76,7 +76,8 @@ def test_a_killed_leader_is_replaced_when_its_lease_has_run_out(api, tmp_path):
         create(api, "job")
         seconds = seconds_until(lambda: has_pod(api, "job"), "the other one's work")
         assert leads(other) and holder(api) not in ("", before)
-        assert seconds > 1, "nobody may take a lease that has not run out"
+        # One that is not waited for is taken by the next look, within 2.4 s; else fifteen seconds behind the last change that was seen.
+        assert seconds > 5, "nobody may take a lease that has not run out"
 
 
 def test_a_leader_that_is_told_to_stop_lets_go_at_once(api, tmp_path):

@@ -201,7 +201,13 @@ TEST_F(Events, WhatIsToldAgainTakesATokenToo) {
 }
 
 TEST_F(Events, ObjectsWithoutEndCostNoMemoryWithoutEnd) {
+  for (int i = 0; i < 25; ++i) EXPECT_TRUE(Record("first", std::to_string(i)).ok());
+  EXPECT_TRUE(Record("first", "0").Is(Code::kThrottled));
   for (int i = 0; i < 17000; ++i) EXPECT_TRUE(Record("u" + std::to_string(i), "it broke").ok());
+  // What it has had, and what of it was told, are forgotten.
+  const size_t created = client_.created.size();
+  EXPECT_TRUE(Record("first", "0").ok());
+  EXPECT_EQ(client_.created.size(), created + 1);
 }
 
 TEST_F(Events, ANoteIsCutToWhatTheApiTakes) {
