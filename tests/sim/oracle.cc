@@ -35,6 +35,7 @@ void Oracle::PodChanged(const PodView* before, const PodView* after) {
 
 void Oracle::JobChanged(const JobView* before, const JobView* after) {
   if (writer_ && before && !after) JudgeDeletion(*before);
+  if (before && !after) gone_[before->uid] = *before;
   if (!before || !after || !writer_) return;
   CountSuspension(*before, *after);
   const bool restarted = after->total != before->total, failed = after->failed && !before->failed;
@@ -215,16 +216,18 @@ bool Oracle::FoundNoNode(const JobView& job) const {
          });
 }
 
-// By force: a pod that runs went at once. Its grace and the deadline behind it must be over.
+// By force: a pod that runs went at once. Its grace and the deadline behind it must be over: its own job's, also where
+// that is gone and a cache still shows it, or that of the next of its name, which waits for it.
 void Oracle::JudgeForce(const PodView& pod) {
   if (pod.node.empty() || pod.end || pod.over()) return;
-  auto job = mirror_.jobs().find(pod.owner_uid);
-  if (job == mirror_.jobs().end()) {  // of a deleted job: it is the next of its name that waits
-    job = std::find_if(mirror_.jobs().begin(), mirror_.jobs().end(),
-                       [&](const auto& each) { return each.second.name == pod.job_name; });
+  std::vector<const JobView*> jobs;
+  if (const auto gone = gone_.find(pod.job_uid); gone != gone_.end()) jobs.push_back(&gone->second);
+  for (const auto& [uid, job] : mirror_.jobs()) {
+    if (job.name == pod.job_name) jobs.push_back(&job);
   }
-  if (job == mirror_.jobs().end()) return;
-  if (!pod.gone_by || !IsOverdue(job->second, pod, clock_.Now()))
+  const bool overdue =
+      std::any_of(jobs.begin(), jobs.end(), [&](const JobView* job) { return IsOverdue(*job, pod, clock_.Now()); });
+  if (!jobs.empty() && (!pod.gone_by || !overdue))
     complain_("pod " + pod.name + " was deleted by force before its time");
 }
 

@@ -78,6 +78,7 @@ class Oracle {
   const Basis* writer_ = nullptr;
   Time forgot_at_{};
   std::map<std::pair<std::string, int64_t>, Log> logs_;  // by job uid and attempt
+  std::map<std::string, JobView> gone_;                  // jobs as they were last, by uid
   struct Repeats {
     int64_t count = 0;
     Time begun{};  // the attempt
