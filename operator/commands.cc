@@ -36,8 +36,8 @@ int Validate(const std::string& file, const Notes& notes) {
   return 0;
 }
 
-// What is wrong with the value of an option; empty: nothing.
-std::string IsNamespace(const std::string& name) {
+// What is wrong with a namespace that an option names; empty: nothing.
+std::string NamespaceProblem(const std::string& name) {
   if (api::IsDnsLabel(name)) return "";
   return "'" + name + "' is no namespace; allowed: lower case letters, digits and -, at most 63";
 }
@@ -50,7 +50,7 @@ AddedCommand AddRun(CLI::App& app) {
   command->add_option("--kubeconfig", options->kubeconfig, "a kubeconfig file; without it, the pod's service account")
       ->type_name("FILE");
   command->add_option("--namespace", options->ns, "watch only this namespace; without it, all")
-      ->check(IsNamespace)
+      ->check(NamespaceProblem)
       ->type_name("NAME");
   command->add_option("--listen", options->listen, "where /metrics, /healthz and /readyz are served")
       ->capture_default_str()
@@ -61,7 +61,7 @@ AddedCommand AddRun(CLI::App& app) {
       ->capture_default_str()
       ->type_name("NAME");
   command->add_option("--lease-namespace", options->lease_namespace, "its namespace; without it, the pod's own")
-      ->check(IsNamespace)
+      ->check(NamespaceProblem)
       ->type_name("NAME");
   return {[options] { return RunOperator(*options); }, RunManual()};
 }

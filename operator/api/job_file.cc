@@ -67,15 +67,15 @@ Result<JobFile> ReadJobFile(const std::string& path) {
   if (!text.ok()) return text.status();
   Result<std::vector<Json>> documents = Documents(*text, origin);
   if (!documents.ok()) return documents.status();
-  const std::vector<Json> objects = WithoutLists(std::move(*documents));
+  std::vector<Json> objects = WithoutLists(std::move(*documents));
   std::vector<Json> jobs;
   JobFile file;
-  for (const Json& object : objects) {
+  for (Json& object : objects) {
     const Json& kind = json::Field(object, "kind");
     if (objects.size() > 1 && kind.is_string() && kind != kKind) {
       file.others.push_back({kind.get<std::string>(), json::Text(json::Field(object, "metadata"), "name")});
     } else {
-      jobs.push_back(object);
+      jobs.push_back(std::move(object));
     }
   }
   if (jobs.size() != 1)

@@ -74,17 +74,16 @@ Result<StateDir> StateDir::Open(const std::string& path) {
 }
 
 Result<bool> StateDir::Hold() {
-  struct stat held {
-  }, there{};
-  if (fstat(lock_, &held) == 0 && stat((path_ / "lock").c_str(), &there) == 0 && held.st_dev == there.st_dev &&
-      held.st_ino == there.st_ino)
-    return false;
+  struct stat held {};
+  struct stat there {};
+  const bool known = fstat(lock_, &held) == 0 && stat((path_ / "lock").c_str(), &there) == 0;
+  if (known && held.st_dev == there.st_dev && held.st_ino == there.st_ino) return false;
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   if (error) return Fail(path_, "cannot be made", error.value());
   const Result<int> lock = TakeLock(path_);
   if (!lock.ok()) return lock.status();
-  if (lock_ >= 0) close(lock_);
+  close(lock_);
   lock_ = *lock;
   return true;
 }
