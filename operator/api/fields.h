@@ -69,8 +69,10 @@ void Fields(V& v, RestartRule& r) {
 
 template <class V>
 void Fields(V& v, Backoff& b) {
-  v.Integer("initialSeconds", b.initial_seconds, Range{0, 86400},
-            {"Seconds before the first restart; doubled for each of a series. Default 5."});
+  v.Integer(
+      "initialSeconds", b.initial_seconds, Range{0, 86400},
+      {"Seconds before the first restart, doubled for each of a series; of one that is not charged, the first comes at "
+       "once. Default 5."});
   v.Integer("maxSeconds", b.max_seconds, Range{0, 86400}, {"The longest such wait, in seconds. Default 300."});
 }
 

@@ -10,18 +10,27 @@ namespace {
 
 // Of an answer that is held: what is long is delivered.
 constexpr size_t kMaxBody = 16 << 20;
+// Of one beside which others are held: what a worker reads of an object is seldom a tenth of it.
+constexpr size_t kShortBody = 128 << 10;
 // Of one that says what is wrong: a tree of it takes some sixty times its text.
 constexpr size_t kMaxError = 64 << 10;
 
-// Reads a body: delivers it, if it is wanted so, or puts it into the answer.
-Status ReadBody(net::HttpReader& reader, const OnData& on_data, Answer& answer) {
+// Reads a body: delivers it, if it is wanted so, or puts it into the answer; a long one in its turn.
+Status ReadBody(net::HttpReader& reader, const OnData& on_data, Turns& long_bodies, const net::Wait& wait,
+                Answer& answer) {
   const bool deliver = on_data && answer.code == 200;
   const size_t most = answer.code < 300 ? kMaxBody : kMaxError;
+  bool late = false;
   Status status = reader.Body([&](const char* data, size_t size) {
     if (deliver) return on_data(data, size);
+    if (answer.body.size() + size > kShortBody && !answer.turn) answer.turn = long_bodies.Take(wait);
+    late = answer.body.size() + size > kShortBody && !answer.turn;
+    if (late) return false;
     answer.body.append(data, size);
     return answer.body.size() <= most;
   });
+  if (late && wait.stop) return Status(Code::kStopped, "the operator stops");
+  if (late) return Status(Code::kDeadline, "another long answer was read until the deadline");
   if (!status.ok() || answer.body.size() <= most) return status;
   if (answer.code < 300) return Status(Code::kInternal, "the answer is longer than " + std::to_string(most) + " bytes");
   answer.body.clear();  // its code says what it is
@@ -36,16 +45,17 @@ struct Reached {
 };
 
 Result<Answer> Exchange(net::Connection& connection, const net::HttpRequest& request, const OnData& on_data,
-                        const net::Wait& wait, Reached& reached) {
+                        Turns& long_bodies, const net::Wait& wait, Reached& reached) {
   reached = {};
   if (Status status = net::SendRequest(connection, request, wait); !status.ok()) return status;
   reached.sent = true;
   net::HttpReader reader(connection, wait);
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
-  Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
+  Answer answer{
+      .code = head->code, .retry_after = std::string(head->Field("retry-after")), .turn = nullptr, .body = ""};
   reached.delivered = on_data && answer.code == 200;
-  if (Status status = ReadBody(reader, on_data, answer); !status.ok()) return status;
+  if (Status status = ReadBody(reader, on_data, long_bodies, wait, answer); !status.ok()) return status;
   reached.reusable = reader.reusable();
   return answer;
 }
@@ -72,36 +82,12 @@ class Attempt {
 
 }  // namespace
 
-// One of the few that may be in flight at once.
-class Transport::Turn {
- public:
-  Turn(Transport& owner, const net::Wait& wait) : owner_(owner) {
-    const MutexLock lock(owner_.mutex_);
-    while (owner_.in_flight_ >= owner_.options_.max_connections && !wait.stop && SteadyNow() < wait.deadline)
-      owner_.returned_.WaitFor(owner_.mutex_, Seconds(0.5));
-    mine_ = owner_.in_flight_ < owner_.options_.max_connections;
-    if (mine_) ++owner_.in_flight_;
-  }
-  ~Turn() {
-    if (!mine_) return;
-    const MutexLock lock(owner_.mutex_);
-    --owner_.in_flight_;
-    owner_.returned_.NotifyOne();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  bool mine() const { return mine_; }
-
- private:
-  Transport& owner_;
-  bool mine_ = false;
-};
-
 Transport::Transport(Endpoint endpoint, const Clock& clock, const StopFlag& stop, Options options)
     : endpoint_(std::move(endpoint)),
       stop_(stop),
       options_(std::move(options)),
-      credentials_(endpoint_, clock, options_.plugin_seconds) {}
+      credentials_(endpoint_, clock, options_.plugin_seconds),
+      connections_(options_.max_connections) {}
 
 net::HttpRequest Transport::Make(const std::string& method, const std::string& target, const std::string& accept,
                                  const Identity& identity) const {
@@ -143,9 +129,9 @@ void Transport::PutBack(std::unique_ptr<net::Connection> connection, const Ident
 
 Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_data, const Identity& identity,
                               const net::Wait& wait) {
-  const Turn turn(*this, wait);
+  const Turns::Turn turn = connections_.Take(wait);
   if (wait.stop) return Status(Code::kStopped, "the operator stops");
-  if (!turn.mine()) return Status(Code::kDeadline, "all connections were in use until the deadline");
+  if (!turn) return Status(Code::kDeadline, "all connections were in use until the deadline");
   std::unique_ptr<net::Connection> connection = TakeIdle(identity);
   for (bool repeated = false;; repeated = true) {
     Attempt attempt(options_.metrics, request.method);
@@ -160,7 +146,7 @@ Result<Answer> Transport::Try(const net::HttpRequest& request, const OnData& on_
       return Status(Code::kStopped, "this operator does not lead: nothing was written");
     }
     Reached reached;
-    Result<Answer> answer = Exchange(*connection, request, on_data, wait, reached);
+    Result<Answer> answer = Exchange(*connection, request, on_data, long_bodies_, wait, reached);
     if (answer.ok()) attempt.Answered(answer->code);
     if (answer.ok() && reached.reusable) PutBack(std::move(connection), identity);
     const bool harmless = !reached.sent || (request.method == "GET" && !reached.delivered);
@@ -209,11 +195,12 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
   if (head->code == 200) reader.SetDeadline(wait.deadline);
-  Answer answer{.code = head->code, .retry_after = std::string(head->Field("retry-after")), .body = ""};
+  Answer answer{
+      .code = head->code, .retry_after = std::string(head->Field("retry-after")), .turn = nullptr, .body = ""};
   attempt.Answered(head->code);
   if (head->code == 401) credentials_.Refuse(*identity);
   if (head->code == 200 && accepted) accepted();
-  if (Status status = ReadBody(reader, on_data, answer); !status.ok()) return status;
+  if (Status status = ReadBody(reader, on_data, long_bodies_, opening, answer); !status.ok()) return status;
   return answer;
 }
 

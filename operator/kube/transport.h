@@ -7,6 +7,9 @@
 //   - After a 401 the credentials are read again, and the request is sent once more.
 //   - Nothing is written by an operator that does not lead: a write that waited, for a token, a connection or after a
 //     429, is judged when it is sent.
+//   - Answers that are held are short, but for one at a time: what a user may write is as long as etcd takes it, and
+//   all
+//     workers may be answered at once.
 //   - Every exchange has a deadline, from looking up the host to the last byte, and ends with the stop.
 #ifndef TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
 #define TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
@@ -18,6 +21,7 @@
 
 #include "operator/kube/credentials.h"
 #include "operator/kube/request_metrics.h"
+#include "operator/kube/turns.h"
 #include "operator/net/http.h"
 
 namespace trainyard::kube {
@@ -26,6 +30,7 @@ namespace trainyard::kube {
 struct Answer {
   int code = 0;
   std::string retry_after;  // the field, as it came; empty: none
+  Turns::Turn turn;         // of a long body: no other is read while this one is held
   std::string body;         // empty when it was delivered
 };
 
@@ -68,7 +73,6 @@ class Transport {
     std::unique_ptr<net::Connection> connection;
     std::shared_ptr<const net::TlsContext> tls;
   };
-  class Turn;
   net::HttpRequest Make(const std::string& method, const std::string& target, const std::string& accept,
                         const Identity& identity) const;
   struct Body {
@@ -86,9 +90,8 @@ class Transport {
   const StopFlag& stop_;
   const Options options_;
   Credentials credentials_;
+  Turns connections_, long_bodies_{1};
   Mutex mutex_;
-  CondVar returned_;
-  int in_flight_ GUARDED_BY(mutex_) = 0;
   std::vector<Pooled> idle_ GUARDED_BY(mutex_);
 };
 

@@ -407,11 +407,11 @@ void Reconciler::DryRun(Observed& observed) {
   observed.template_unknown = unanswered_.MayNotAsk(job.ns);
   if (!observed.template_unknown.empty()) return;
   const Instant asked = clock_.Steady();
-  const Result<Json> answer = client_.Create(kube::kPods, job.ns, WorkerPod(job, job.status.attempt + 1, 0, ""),
-                                             {.dry_run = true, .strict = true});
+  const Json pod = WorkerPod(job, job.status.attempt + 1, 0, "");
+  const Result<Json> answer = client_.Create(kube::kPods, job.ns, pod, {.dry_run = true, .strict = true});
   const double seconds = SecondsBetween(asked, clock_.Steady());
   if (answer.status().Is(Code::kInvalid)) {
-    observed.template_error = answer.status().message();
+    observed.template_error = OfTemplate(job, pod, answer.status().message());
   } else if (answer.ok()) {
     NoteChecked(what);
   } else if (!answer.status().Is(Code::kAlreadyExists) && !answer.status().Is(Code::kForbidden)) {

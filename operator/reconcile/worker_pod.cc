@@ -1,6 +1,7 @@
 #include "operator/reconcile/worker_pod.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <string_view>
 
@@ -225,6 +226,23 @@ bool OwnedBy(const Json& object, const std::string& uid) {
   return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
     return json::Text(owner, "uid") == uid && json::Flag(owner, "controller");
   });
+}
+
+std::string OfTemplate(const TrainingJob& job, const Json& pod, std::string message) {
+  const Json& ours = json::List(json::Field(pod, "spec"), "containers");
+  const Json& theirs = json::List(json::Field(job.spec.pod_template, "spec"), "containers");
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    const size_t added = json::List(ours[i], "env").size() - json::List(theirs[i], "env").size();
+    const std::string list = "spec.containers[" + std::to_string(i) + "].env[";
+    for (size_t at = message.find(list); at != std::string::npos; at = message.find(list, at + 1)) {
+      const char *begin = message.data() + at + list.size(), *end = message.data() + message.size();
+      size_t index = 0;
+      const char* behind = std::from_chars(begin, end, index).ptr;
+      if (behind != begin && index >= added)
+        message.replace(at + list.size(), static_cast<size_t>(behind - begin), std::to_string(index - added));
+    }
+  }
+  return message;
 }
 
 std::string MasterName(const TrainingJob& job, int64_t attempt) {

@@ -22,6 +22,10 @@ Json WorkerLabels(const TrainingJob& job, int64_t attempt, int64_t rank);
 // REQUIRES: api::Validate(job) found nothing.
 Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std::string& master);
 
+// What an API server says of WorkerPod's `pod`, as it would of the job's template: the operator's variables stand
+// before the template's, and an index counts them.
+std::string OfTemplate(const TrainingJob& job, const Json& pod, std::string message);
+
 // The headless service that gives workers their names.
 Json HeadlessService(const TrainingJob& job);
 // The service that is worker 0 of `attempt`. `address`: the ClusterIP that it should have; empty: any.

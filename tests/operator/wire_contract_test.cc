@@ -124,6 +124,66 @@ TEST_F(WireContract, EndlessAndPackedAnswersAreRefusedInBoundedMemory) {
   EXPECT_LT(MaxResidentMiB() - before, kMemoryFactor * 200);
 }
 
+// A server whose answer about "slow" stops before its end, when more has gone out than sockets hold, until `rest`.
+// The answer about "long" is a tenth of that, and comes at once.
+struct SlowServer {
+  void Serve(TlsStream& stream) {
+    for (;;) {
+      const std::string request = stream.ReadRequest();
+      if (request.empty()) return;
+      if (request.find("/slow ") == std::string::npos) {
+        stream.Answer(request.find("/long ") == std::string::npos ? "{}"
+                                                                  : '"' + std::string(size_t{1} << 20, 'x') + '"');
+        continue;
+      }
+      const std::string much(size_t{14} << 20, 'x');
+      if (!stream.Send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(much.size() + 2) + "\r\n\r\n\"" + much))
+        return;
+      held = true;
+      while (!rest) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (!stream.Send("\"")) return;
+    }
+  }
+  std::atomic<bool> held{false}, rest{false};
+};
+
+// All of the operator's workers may ask at once for what users have made as long as etcd takes it.
+TEST_F(WireContract, LongAnswersAreHeldOneAtATime) {
+  SlowServer server;
+  const TlsPeer peer(server_, [&](TlsStream& stream) { server.Serve(stream); });
+  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 120});
+  std::thread slow([&] { EXPECT_TRUE(client.Get(kPods, "default", "slow").ok()); });
+  while (!server.held) std::this_thread::yield();
+  EXPECT_TRUE(client.Get(kPods, "default", "short").ok()) << "does not wait";
+  std::atomic<bool> done{false};
+  std::thread second([&] {
+    EXPECT_TRUE(client.Get(kPods, "default", "long").ok());
+    done = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_FALSE(done) << "beside another";
+  server.rest = true;
+  slow.join();
+  second.join();
+}
+
+TEST_F(WireContract, WhoWaitsToReadALongAnswerEndsWithTheStop) {
+  SlowServer server;
+  const TlsPeer peer(server_, [&](TlsStream& stream) { server.Serve(stream); });
+  RestClient client(To(peer.port()), clock_, stop_, {.request_seconds = 120});
+  Code slow_end = Code::kOk, second_end = Code::kOk;
+  std::thread slow([&] { slow_end = client.Get(kPods, "default", "slow").status().code(); });
+  while (!server.held) std::this_thread::yield();
+  std::thread second([&] { second_end = client.Get(kPods, "default", "long").status().code(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  stop_.Set();
+  slow.join();
+  second.join();
+  server.rest = true;
+  EXPECT_EQ(slow_end, Code::kStopped);
+  EXPECT_EQ(second_end, Code::kStopped);
+}
+
 // The socket of this process that is connected to the port; -1 when there is none.
 int SocketTo(int port) {
   for (int fd = 3; fd < 1024; ++fd) {

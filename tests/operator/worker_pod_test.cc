@@ -52,6 +52,27 @@ TEST(WorkerPod, SeveralProcessesGetTorchrunsFlagsAlone) {
   EXPECT_NE(MasterPort("u", 3), MasterPort("u", 4));
 }
 
+// A user counts the variables of the file.
+TEST(WorkerPod, ARefusalCountsTheTemplatesOwnVariables) {
+  Json object = JobObject("job", 2);
+  Json& containers = object["spec"]["template"]["spec"]["containers"];
+  containers[0]["env"] = Json::parse(R"([{"name":"A","value":"1"},{"name":"B","value":"2"}])");
+  containers.push_back({{"name", "other"}, {"env", containers[0]["env"]}});
+  const TrainingJob job = WholeJob(object);
+  const Json pod = WorkerPod(job, 1, 0, "");
+  const size_t added = pod["spec"]["containers"][0]["env"].size() - 2;
+  ASSERT_GT(added, 9u) << "of two digits, and so are those below";
+  const auto said = [&](const std::string& message) { return OfTemplate(job, pod, message); };
+  const std::string first = "spec.containers[0].env[", second = "spec.containers[1].env[";
+  EXPECT_EQ(said(first + std::to_string(added) + "].name: bad, " + first + std::to_string(added + 1) + "].name: bad"),
+            first + "0].name: bad, " + first + "1].name: bad");
+  EXPECT_EQ(said(second + "1].name: bad"), second + "1].name: bad") << "the operator adds none there";
+  EXPECT_EQ(said(first + "3].name: bad"), first + "3].name: bad") << "one of the operator's";
+  EXPECT_EQ(said(first + "].name"), first + "].name");
+  EXPECT_EQ(said(first), first);
+  EXPECT_EQ(said(first + std::string(30, '9')), first + std::string(30, '9'));
+}
+
 TEST(WorkerPod, HasNoVariablesOfServicesUnlessTheTemplateAsks) {
   Scene scene(1);
   const auto links = [&] { return WorkerPod(scene.job(), 1, 0, "")["spec"].value("enableServiceLinks", Json()); };
