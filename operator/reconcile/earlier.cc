@@ -25,7 +25,7 @@ std::string WordsOf(const std::vector<Pod>& pods, bool left, int64_t attempt) {
 
 }  // namespace
 
-bool AwaitsEarlier(const Observed& observed, Plan& plan, Time now) {
+bool AwaitEarlier(const Observed& observed, Plan& plan, Time now) {
   api::JobStatus& status = plan.status;
   // Beside pods that are there already nothing is gained.
   if (observed.earlier.empty() || status.workers.created > 0 || !observed.made.empty()) return false;

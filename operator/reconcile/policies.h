@@ -36,9 +36,9 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now);
 void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now);
 Plan DrainStale(const Observed& observed, Plan plan, Time now);
 
-// earlier.cc: whether the attempt's first pod waits for the pods of a deleted job of this name, and says so. They have
-// the same checkpoints, most likely, and nobody counts the new job's attempts against the old one's.
-bool AwaitsEarlier(const Observed& observed, Plan& plan, Time now);
+// earlier.cc: true, and says so in the plan, where the attempt's first pod waits for the pods of a deleted job of this
+// name. They have the same checkpoints, most likely, and nobody counts the new job's attempts against the old one's.
+bool AwaitEarlier(const Observed& observed, Plan& plan, Time now);
 
 // start.cc: creates the workers that are missing, says what is waited for.
 Plan CreateMissing(const Observed& observed, Plan plan, Time now);

@@ -2,7 +2,6 @@
 #ifndef TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 #define TRAINYARD_OPERATOR_RECONCILE_RECONCILER_H_
 
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +12,9 @@
 #include "operator/reconcile/caches.h"
 #include "operator/reconcile/job_metrics.h"
 #include "operator/reconcile/long_turns.h"
+#include "operator/reconcile/own_writes.h"
+#include "operator/reconcile/sightings.h"
+#include "operator/reconcile/template_check.h"
 #include "operator/reconcile/unanswered.h"
 
 namespace trainyard::reconcile {
@@ -50,11 +52,6 @@ class Reconciler {
   // `record` with what the cache has not kept. kConflict: the API has another spec by now.
   Result<JobRecord> FetchWhole(const JobRecord& record);
   Result<Observed> Observe(const JobRecord& record);
-  void CheckTemplate(Observed& observed);
-  bool IsToBeAsked(const std::string& key);
-  void DryRun(Observed& observed);
-  bool WasChecked(const std::string& what);
-  void NoteChecked(const std::string& what);
   // Says in the status, which is otherwise left alone, why nothing can be decided. kConflict, and kStopped: nothing is
   // to be said.
   kube::ReconcileResult SayUnseen(const TrainingJob& job, const Status& status);
@@ -64,24 +61,12 @@ class Reconciler {
   void NoteSuccess(const std::string& key);
   // Writes the plan's status, if it is time, and sends its events.
   kube::ReconcileResult Tell(const TrainingJob& job, const Plan& plan, Time now);
-  Status ConfirmStale(const Observed& observed);
-  Status ConfirmMissing(Observed& observed);
-  Status ConfirmAtRest(const Observed& observed);
   // Takes out of the plan what the namespace's pods may not be asked for now, and says why; else empty.
   std::string Withhold(const std::string& ns, Plan& plan);
-  // `seconds`: that it took; nothing: nobody was asked after all.
-  static void NoteAnswer(Unanswered& of, const std::string& ns, const Status& status, std::optional<double> seconds);
-  // Since when this process knows of deletions (Observed::unproven).
-  void WatchDeletions(Observed& observed);
-  // And of a failed worker (Observed::failing_seconds).
-  void WatchFailures(Observed& observed);
   // `answer`, or the job where its status is this one in spite of it.
   Result<kube::Json> AsWritten(const TrainingJob& job, const kube::Json& status, Result<kube::Json> answer);
   Status WriteStatus(const TrainingJob& job, api::JobStatus status, Time now);
-  // Seconds since our last write of the job's status; nothing: there is none.
-  std::optional<double> SinceWritten(const std::string& key);
   Status DeleteJob(const TrainingJob& job);
-  bool CacheIsBehind(const std::string& key, const TrainingJob& job);
 
   kube::Client& client_;
   const Clock& clock_;
@@ -94,25 +79,11 @@ class Reconciler {
   JobMetrics metrics_;
   Unanswered unanswered_, undeleted_, untold_;  // of creations, of deletions, and of writes of statuses
   LongTurns long_turns_;
+  OwnWrites own_writes_;
+  TemplateCheck template_check_;
+  Sightings sightings_;
   Mutex mutex_;
-  // Of our last status write of a job: what the cache must reach, unless the server's versions went back since.
-  struct Written {
-    uint64_t version = 0;
-    int64_t rewinds = 0;
-    Instant at{};
-  };
-  std::map<std::string, Written> written_ GUARDED_BY(mutex_);  // by key
-  std::map<std::string, Instant> refused_ GUARDED_BY(mutex_);  // when it was asked about a refused template, by key
-  std::map<std::string, std::map<std::string, Instant>> deletions_ GUARDED_BY(mutex_);  // by key and uid of the pod
-  // The first failure of an attempt.
-  struct Failing {
-    std::string uid;  // the job's
-    int64_t attempt = 0;
-    Instant since{};
-  };
-  std::map<std::string, Failing> failures_ GUARDED_BY(mutex_);  // by key
-  std::set<std::string> failing_ GUARDED_BY(mutex_);            // keys of jobs whose last pass failed, which was said
-  std::set<std::string> checked_ GUARDED_BY(mutex_);  // templates that the server has found good, by namespace
+  std::set<std::string> failing_ GUARDED_BY(mutex_);  // keys of jobs whose last pass failed, which was said
 };
 
 }  // namespace trainyard::reconcile

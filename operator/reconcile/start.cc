@@ -116,7 +116,7 @@ Plan CreateMissing(const Observed& observed, Plan plan, Time now) {
     // A time of the future is another clock's, or of ours before it was set back: so long nobody meant to wait.
     if (since <= After(now, wait) && !plan.IsDue(After(since, wait), now)) return plan;
   }
-  if (AwaitsEarlier(observed, plan, now)) return plan;
+  if (AwaitEarlier(observed, plan, now)) return plan;
   plan.needs_services = true;
   plan.RequeueIn(kServiceSeconds);  // nothing tells of one that someone has deleted
   for (size_t i = 0; i < observed.current.size(); ++i) {

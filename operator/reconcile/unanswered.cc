@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "operator/kube/webhook.h"
+
 namespace trainyard::reconcile {
 namespace {
 
@@ -29,6 +31,13 @@ bool Unanswered::IsSlow(const std::string& ns) const {
   const MutexLock lock(mutex_);
   const auto found = silences_.find(ns);
   return found != silences_.end() && found->second.delay == 0;
+}
+
+void Unanswered::Note(const std::string& ns, const Status& status, std::optional<double> seconds) {
+  const bool failed = status.Is(Code::kUnavailable) || status.Is(Code::kThrottled);
+  if (failed && kube::IsOfWebhook(status)) return NotAnswered(ns, status.message());
+  if (status.ok() && seconds) return Answered(ns, *seconds);
+  NotAsked(ns);
 }
 
 void Unanswered::NotAsked(const std::string& ns) {

@@ -4,10 +4,12 @@
 #define TRAINYARD_OPERATOR_RECONCILE_UNANSWERED_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "operator/base/clock.h"
 #include "operator/base/mutex.h"
+#include "operator/base/status.h"
 
 namespace trainyard::reconcile {
 
@@ -21,6 +23,9 @@ class Unanswered {
   std::string MayNotAsk(const std::string& ns);
   // Whether its last answer was slow.
   bool IsSlow(const std::string& ns) const;
+  // How it went, and the seconds that it took; nothing: nobody was asked after all. A webhook that hangs or fails is
+  // its namespace's, and takes a worker of ours for as long as it does; of a server that is away nobody is to blame.
+  void Note(const std::string& ns, const Status& status, std::optional<double> seconds);
   // After so long: 5 s and more are slow.
   void Answered(const std::string& ns, double seconds);
   void NotAnswered(const std::string& ns, const std::string& why);

@@ -88,10 +88,10 @@ def simulated(name, file, old, new="", *more):
 
 
 CONFIRM = ("reconcile/apply.cc", "  if (IsConfirmed(job, plan)) return Status::Ok();\n", "  return NoteConfirmed(job, plan.status.attempt, clock_.Steady()), Status::Ok();\n")
-CONFIRM_STALE = ("reconcile/reconciler.cc", "  if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();\n", "  return (void)ahead, Status::Ok();\n")
-CONFIRM_MISSING = ("reconcile/reconciler.cc", "  if (observed.missing.empty()) return Status::Ok();\n", "  return Status::Ok();\n")
+CONFIRM_STALE = ("reconcile/confirm.cc", "  if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();\n", "  return (void)ahead, Status::Ok();\n")
+CONFIRM_MISSING = ("reconcile/confirm.cc", "  if (observed.missing.empty()) return Status::Ok();\n", "  return Status::Ok();\n")
 OPERATOR = (
-    simulated("stale-cache", "reconcile/reconciler.cc", "  if (CacheIsBehind(key, record->job)) return {Status::Ok(), 1.0};\n", "", CONFIRM, CONFIRM_STALE, CONFIRM_MISSING),
+    simulated("stale-cache", "reconcile/reconciler.cc", "  if (own_writes_.IsAhead(key, record->job.resource_version, caches_.job_rewinds())) return {Status::Ok(), 1.0};\n", "", CONFIRM, CONFIRM_STALE, CONFIRM_MISSING),
     simulated("attempt-not-confirmed", *CONFIRM),
     simulated("not-confirmed-in-a-batch", "reconcile/apply.cc", "const bool confirmed = IsConfirmed(job, plan);", "const bool confirmed = true;",
               ("reconcile/apply.cc", "    status = ConfirmAttempt(job, plan);  // asks again when the last answer is old\n", "")),
@@ -100,7 +100,7 @@ OPERATOR = (
     simulated("deleting-ignored", "reconcile/pod_record.cc", 'record.deleting = !Text(metadata, "deletionTimestamp").empty();', "record.deleting = false;"),
     simulated("restart-not-idempotent", "reconcile/observe.cc", "pod->attempt == status.attempt", "pod->attempt <= status.attempt"),
     simulated("owner-not-looked-at", "reconcile/observe.cc", "if (pod->owner_uid != record.job.uid) {", "if (false) {"),
-    simulated("earlier-not-awaited", "reconcile/start.cc", "  if (AwaitsEarlier(observed, plan, now)) return plan;\n"),
+    simulated("earlier-not-awaited", "reconcile/start.cc", "  if (AwaitEarlier(observed, plan, now)) return plan;\n"),
     simulated("no-resource-version", "reconcile/reconciler.cc", '{{"metadata", {{"resourceVersion", job.resource_version}}}, {"status", patch}}', '{{"status", patch}}'),
     # The simulation does not find it in 3,000 seeds: whatever is under way is looked at again after some seconds anyway.
     Fault("lost-wake-up", "operator/kube/work_queue.cc", "  const auto [entry, added] = dirty_.try_emplace(key, wait);\n",
