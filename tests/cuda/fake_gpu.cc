@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -254,10 +255,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
   return cudaSuccess;
 }
+// As of CUDA's runtime, which keeps for each thread what its calls have returned but for success.
+thread_local cudaError_t last_error = cudaSuccess;
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
-  return !event->recorded || *event->recorded ? cudaSuccess : cudaErrorNotReady;
+  if (!event->recorded || *event->recorded) return cudaSuccess;
+  return last_error = cudaErrorNotReady;
 }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclRemoteError    ? "remote process exited or there was a network error"

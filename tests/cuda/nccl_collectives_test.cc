@@ -134,6 +134,22 @@ TEST(Nccl, ACollectiveComesBehindWhatComputesAndBeforeWhatReadsIt) {
   });
 }
 
+// The runtime keeps "not ready" as the thread's last error, which the next check behind a launch would take for its
+// own.
+TEST(Nccl, AskingWhetherACollectiveIsOverLeavesNoError) {
+  fake_gpu::Script script;
+  for (int rank : {0, 1}) script.faults[{rank, 0}] = {.latency = milliseconds(300)};
+  fake_gpu::Reset(script);
+  InWorld(2, [](Rank& rank) {
+    const auto ticket = (*rank).AllReduce(at::full({4}, 1.0, at::kFloat), "x");
+    EXPECT_FALSE((*rank).Done(ticket));
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    (*rank).Wait(ticket);
+    rank.Synchronize();
+    EXPECT_TRUE((*rank).Done(ticket));
+  });
+}
+
 TEST(Nccl, ACommunicatorIsMadeWithoutBlockingAndClosedInOrder) {
   fake_gpu::Reset();
   InWorld(2, [](Rank& rank) { (*rank).Wait((*rank).AllReduce(at::full({1}, 1.0, at::kFloat), "x")); });

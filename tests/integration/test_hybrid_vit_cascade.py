@@ -157,6 +157,9 @@ def test_stages_are_checked(tmp_path, thorax):
         ({"task": {"stage1": {"steps": 12}}}, "leaves the stage stage2 no step"),
         ({"checkpoint": {"keep_best": ""}}, "checkpoint.keep_best: missing; the stage stage2"),
         ({"train": {"steps": None, "epochs": 3}}, "train.steps: missing; the stages share it"),
+        ({"model": {"stages": 2}, "task": {"stage3": {"steps": 4}}}, "task.stage3.steps: 4, and model.stages is 2"),
+        ({"model": {"stages": 1, "stage2": {"depth": 2}}}, "model.stage2.depth: 2, and model.stages is 1"),
+        ({"model": {"stages": 1}, "task": {"stage1": {"steps": 6}}}, "task.stage1.steps: 6, and train.steps is 12, all of which are the only stage's"),
         ({"data": {"val_fraction": 0.6, "test_fraction": 0.5}}, "leave no patient to train on"),
     ):
         expect(launch(tmp_path, thorax, "run", **sections), 64, words)

@@ -315,7 +315,9 @@ def test_png_that_is_refused(probe, folder):
     crc = zlib.crc32(b"IHDR" + size + whole[24:29])
     path.write_bytes(bomb[:29] + crc.to_bytes(4, "big") + bomb[33:])
     assert "32767 x 32767 pixels are more than its" in probe.ask("png", path=path)["error"]
-    path.write_bytes(path.read_bytes() + bytes(100_000))  # which could hold them, and not in as much memory as there may be
+    path.write_bytes(path.read_bytes() + bytes(100_000))  # a bit could become a byte, and these are bytes
+    assert "32767 x 32767 pixels are more than its" in probe.ask("png", path=path)["error"]
+    path.write_bytes(path.read_bytes() + bytes(1_000_000))  # which could hold them, and not in as much memory as there may be
     assert "32767 x 32767 pixels take 4.0 GiB; expected at most 1.0 GiB" in probe.ask("png", path=path)["error"]
     assert "is no pixel of 8 bits" in probe.ask("write_png", values=np.full((2, 2), 300, np.float32), path=path, bits=8)["refused"]
 
@@ -351,6 +353,7 @@ def test_csv_reads_what_python_writes_and_back(probe, folder):
         ('a,b\n"l\n2",2\n1,x"y\n', "line 4: a quote inside of"),
         ("a,b\n1,\xff\n", "line 2: not UTF-8"),
         ("a,b\n1,\0\n", "line 2: a byte of zero"),
+        ('a,b\n1,"x\0y"\n', "line 2: a byte of zero"),
         ("a,b\n" + "," * (1 << 24), "line 2: more than 16777216 cells up to here"),
     ],
 )

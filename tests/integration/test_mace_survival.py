@@ -9,6 +9,8 @@ import shutil
 import subprocess
 
 import harness
+import nibabel
+import numpy as np
 import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
@@ -144,14 +146,56 @@ def test_a_fold_in_which_nothing_can_be_measured_is_refused(tmp_path, cohort):
     assert result.returncode == 65 and "fold val" in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize("link", ["symbolic", "hard", "another path"])
+def test_a_file_of_both_folds_is_refused_whatever_leads_to_it(tmp_path, cohort, link):
+    data = tmp_path / "data"
+    shutil.copytree(cohort, data)
+    columns, rows = rows_of(data)
+    train, val = first_of(rows, "train"), first_of(rows, "val")
+    image = data / rows[train]["NIFTI Path"]
+    other = data / "images" / "other.nii.gz"
+    if link == "symbolic":
+        other.symlink_to(image)
+    elif link == "hard":
+        other.hardlink_to(image)
+    else:
+        (tmp_path / "mirror").symlink_to(data)
+        other = tmp_path / "mirror" / rows[train]["NIFTI Path"]
+    rows[val]["NIFTI Path"] = str(other)
+    write(data, columns, rows)
+    result = launch(tmp_path, data)
+    assert result.returncode == 65 and f"in line {train + 2} of the fold train" in result.stderr, result.stderr
+
+
+def test_a_window_that_is_none_in_float32_is_refused(tmp_path, cohort):
+    for window in ([-1e39, 1e39], [-1000.00001, -1000], [5, 5]):
+        result = launch(tmp_path, cohort, data={"window": window})
+        assert result.returncode == 64 and "data.window" in result.stderr, (window, result.stderr)
+
+
+def test_too_few_subjects_to_measure_anything_are_refused(tmp_path):
+    result = harness.run("synth", "mace_survival", "--size", "small", "--subjects", 10, "--out", tmp_path / "few")
+    assert result.returncode == 64 and "--subjects: of the" in result.stderr and "expected more" in result.stderr, result.stderr
+    assert not (tmp_path / "few" / "dataset.csv").exists()
+
+
+def test_the_volumes_say_how_the_patient_lies(cohort):
+    """From the patient's right, front and top, about the middle: what a viewer and MONAI's Orientation go by."""
+    image = nibabel.load(min((cohort / "images").glob("*.nii.gz")))
+    assert nibabel.aff2axcodes(image.affine) == ("L", "P", "I")
+    middle = (np.array(image.shape) - 1) / 2
+    assert np.allclose(nibabel.affines.apply_affine(image.affine, middle), 0, atol=1e-3)  # float32 of some 100 mm
+    assert np.allclose(np.array(image.shape) * image.header.get_zooms(), [200, 200, 120], atol=1e-3)
+
+
 def test_synthetic_data_has_the_same_bytes_for_any_threads(tmp_path):
     contents = []
     for threads in (1, 3):
         out = tmp_path / str(threads)
-        result = harness.run("synth", "mace_survival", "--size", "tiny", "--subjects", 12, "--out", out, "--threads", threads)
+        result = harness.run("synth", "mace_survival", "--size", "tiny", "--subjects", 20, "--out", out, "--threads", threads)
         assert result.returncode == 0, result.stderr
         contents.append({str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()})
-    assert contents[0] == contents[1] and len(contents[0]) == 12 + 4
+    assert contents[0] == contents[1] and len(contents[0]) == 20 + 4
 
 
 def test_a_frozen_network_stays_as_it_is(tmp_path, cohort):

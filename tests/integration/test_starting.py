@@ -1,6 +1,7 @@
 """Starts that wait, are stopped, or fail before the first step: promptly, with one line that says why."""
 
 import csv
+import gzip
 import json
 import os
 import pathlib
@@ -145,12 +146,26 @@ def longer(folder):
     image.write_bytes(image.read_bytes() + b"\0")
 
 
-@pytest.mark.parametrize("task, change", [("mace_survival", later), ("hybrid_vit_cascade", longer)])
+def store(folder, bit=0):
+    """Without compression, a volume is as long whatever its voxels are."""
+    image = min(folder.glob("*/*.nii.gz"))
+    voxels = bytearray(gzip.decompress(image.read_bytes()))
+    voxels[-1] ^= bit
+    image.write_bytes(gzip.compress(bytes(voxels), 0, mtime=0))
+
+
+def another(folder):
+    """Other voxels in a file of the same size."""
+    store(folder, 1)
+
+
+@pytest.mark.parametrize("task, change", [("mace_survival", later), ("hybrid_vit_cascade", longer), ("mace_survival", another), ("hybrid_vit_cascade", another)])
 def test_a_rank_with_another_version_of_the_data_ends_the_start(tmp_path, task, change):
     """As many samples; only their content differs. A copy elsewhere, with another table's bytes, is no other version."""
     (tmp_path / "there").mkdir()
     base = harness.merged(harness.SMALL_JOBS[task].make(tmp_path / "there"), run={"dir": str(tmp_path / "run")})
     data = pathlib.Path(base["data"]["path"])
+    store(data)
     shutil.copytree(data, tmp_path / "here")
     if (table := tmp_path / "here/dataset.csv").exists():
         table.write_bytes(table.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))

@@ -43,6 +43,22 @@ TEST_F(ArrayFilesTest, NpyReadsNoMoreThanItsShape) {
   EXPECT_EQ(ReadNpy(directory_ / "a.npy").values, kValues);
 }
 
+// What the header claims is there, as holes of the file: it would be 16 GiB of memory.
+TEST_F(ArrayFilesTest, NpyRefusesAHugeShapeOfHoles) {
+  const std::vector<int64_t> shape = {1 << 16, 1 << 16};
+  WriteNpy(directory_ / "a.npy", shape, {}, false);
+  fs::resize_file(directory_ / "a.npy", uint64_t{1} << 35);
+  EXPECT_THROW(ReadNpy(directory_ / "a.npy"), DataError);
+}
+
+TEST_F(ArrayFilesTest, NpyOfSeveralPiecesComesBack) {
+  std::vector<int32_t> values(300'001);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i * 7 % 1'000'003);
+  const std::vector<int64_t> shape = {std::ssize(values)};
+  WriteNpy(directory_ / "a.npy", shape, values, false);
+  EXPECT_EQ(ReadNpy(directory_ / "a.npy").values, values);
+}
+
 TEST_F(ArrayFilesTest, NpyRefusesEveryTruncation) {
   WriteNpy(directory_ / "a.npy", kShape, kValues, false);
   const std::string whole = ReadFile(directory_ / "a.npy");

@@ -167,6 +167,60 @@ TEST_F(CheckpointWriterTest, ACopyThatDoesNotFitIsNamedWithItsSize) {
   }
 }
 
+TEST_F(CheckpointWriterTest, ACopyThatFailsOnOneRankIsHeardOfByAll) {
+  Own({"uid", 1});
+  const auto begin = std::chrono::steady_clock::now();
+  for (int bad : {0, 1}) {
+    auto zero = Make(0, 2), one = Make(1, 2);
+    const auto slices = [&](int rank) {
+      std::vector<SourceSlice> mine = Slices(rank, 2);
+      if (rank == bad) mine[0].copy = [](float*) { throw OutOfMemoryError("it has no room"); };
+      return mine;
+    };
+    zero->Begin(5 + bad, slices(0), {});
+    one->Begin(5 + bad, slices(1), {});
+    EXPECT_THROW((bad == 0 ? zero : one)->Finish(), OutOfMemoryError);
+    try {
+      (bad == 0 ? one : zero)->Finish();
+      FAIL();
+    } catch (const ToldError& error) {
+      EXPECT_NE(std::string(error.what()).find("it has no room"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10)) << "of the silence that a rank may keep";
+}
+
+// The mount point stays, and takes files of its own.
+TEST_F(CheckpointWriterTest, ARankWhoseDirectoryWasUnmountedFailsTheSave) {
+  Own({"uid", 1});
+  auto zero = Make(0, 2);
+  const fs::path shared = std::exchange(directory_, directory_ / "mount-point");
+  fs::create_directories(directory_);
+  auto one = Make(1, 2);
+  const fs::path empty = std::exchange(directory_, shared);
+  zero->Begin(5, Slices(0, 2), {});
+  one->Begin(5, Slices(1, 2), {});
+  EXPECT_THROW(one->Finish(), StorageError);
+  EXPECT_THROW(zero->Finish(), ToldError);
+  EXPECT_TRUE(ListSteps(shared).empty());
+  EXPECT_TRUE(fs::is_empty(empty));
+}
+
+TEST_F(CheckpointWriterTest, ACopyOfAStepUnderAnotherNameIsBad) {
+  Own({"uid", 1});
+  auto writer = Make(0, 1);
+  writer->Begin(100, Slices(0, 1), {});
+  writer->Finish();
+  fs::copy(directory_ / StepName(100), directory_ / StepName(200), fs::copy_options::recursive);
+  fs::copy(directory_ / StepName(100), directory_ / "kept", fs::copy_options::recursive);
+  EXPECT_NO_THROW(RequireNamedStep(VerifyCheckpoint(directory_ / StepName(100))));
+  EXPECT_NO_THROW(RequireNamedStep(VerifyCheckpoint(directory_ / "kept")));
+  EXPECT_THROW(RequireNamedStep(VerifyCheckpoint(directory_ / StepName(200))), DamagedError);
+  const Choice choice = ChooseCheckpoint(directory_);
+  EXPECT_EQ(choice.found->manifest.step, 100);
+  EXPECT_EQ(choice.skipped.size(), 1u);
+}
+
 TEST_F(CheckpointWriterTest, SourcesMayChangeOnceCopied) {
   Own({"uid", 1});
   auto writer = Make(0, 1);
@@ -227,6 +281,21 @@ TEST_F(CheckpointWriterTest, DestructionGivesUpWaiting) {
   zero->Begin(5, Slices(0, 2), {});
   zero.reset();  // must not wait for twenty seconds
   EXPECT_TRUE(ListSteps(directory_).empty());
+}
+
+TEST_F(CheckpointWriterTest, AWriterThatGoesSaysSoToTheOthers) {
+  Own({"uid", 1});
+  auto zero = Make(0, 3), one = Make(1, 3);
+  zero->Begin(5, Slices(0, 3), {});
+  one->Begin(5, Slices(1, 3), {});
+  zero.reset();
+  try {
+    one->Finish();
+    FAIL();
+  } catch (const PeerError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 0 ended before step-00000005 was complete"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(CheckpointWriterTest, RetentionKeepsTheNewestAndTheRoundOnes) {

@@ -142,9 +142,10 @@ void RequireWritableDirectory(const fs::path& directory, std::string_view field)
   unlink(probe.c_str());
 }
 
-uint64_t FreeBytes(const fs::path& directory) {
+std::optional<uint64_t> FreeBytes(const fs::path& directory) {
   struct statvfs info {};
   if (statvfs(directory.c_str(), &info) != 0) Fail("stat the file system of", directory, errno);
+  if (info.f_blocks == 0) return std::nullopt;
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,7 +71,9 @@ void SyncDirectory(const fs::path& directory);
 // Throws ConfigError where that is a mistake (IsRefusal), else StorageError.
 void RequireWritableDirectory(const fs::path& directory, std::string_view field);
 
-uint64_t FreeBytes(const fs::path& directory);
+// What this user may still write there. Nothing where the file system does not say, as one of FUSE without statfs,
+// which answers with zeros for everything.
+std::optional<uint64_t> FreeBytes(const fs::path& directory);
 
 // A file being written from start to end. Close() makes it durable; without it the destructor
 // leaves whatever was written.

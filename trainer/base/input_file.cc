@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -84,6 +85,19 @@ uint64_t InputFile::Checksum(const Tick& tick) const {
     const auto part = std::span(piece).first(static_cast<size_t>(std::min<uint64_t>(piece.size(), size_ - offset)));
     ReadAt(offset, part);
     hash.Update(part);
+  }
+  return hash.Digest();
+}
+
+uint64_t InputFile::Glance() const {
+  Xxh3Stream hash;
+  const std::array<uint64_t, 1> size = {size_};
+  hash.Update(std::as_bytes(std::span(size)));
+  std::array<std::byte, 4096> piece;
+  const std::span<std::byte> some(piece.data(), static_cast<size_t>(std::min<uint64_t>(size_, piece.size())));
+  for (const uint64_t at : {uint64_t{0}, (size_ - some.size()) / 2, size_ - some.size()}) {
+    ReadAt(at, some);
+    hash.Update(some);
   }
   return hash.Digest();
 }

@@ -35,6 +35,9 @@ class InputFile {
   // Throws StorageError when size or time of change are not what they were when it was opened: what was read before and
   // what would be read now need not belong together. A look at the file, no reading.
   void RequireUnchanged() const;
+  // XXH3-64 of the size, and of 4 KiB at the begin, in the middle and at the end, where a gzip has the sum of all of
+  // it.
+  uint64_t Glance() const;
   // XXH3-64 of the whole content, read in pieces.
   uint64_t Checksum(const Tick& tick = {}) const;
 

@@ -47,6 +47,7 @@ void ListStep(const fs::path& directory, int64_t step, const Fence& fence) {
   try {
     const OpenCheckpoint checkpoint = OpenCheckpoint::Open(directory / StepName(step));
     const Manifest& manifest = checkpoint.manifest;
+    RequireNamedStep(checkpoint);
     RequireSizes(checkpoint);
     uint64_t bytes = 0;
     for (const auto& [name, file] : manifest.files) bytes += file.bytes;
@@ -61,7 +62,9 @@ void ListStep(const fs::path& directory, int64_t step, const Fence& fence) {
 // Prints a line; returns whether training can go on from it as far as it alone is concerned.
 bool VerifyStep(const fs::path& path, const Fence* fence) {
   try {
-    const Manifest manifest = VerifyCheckpoint(path).manifest;
+    const OpenCheckpoint checkpoint = VerifyCheckpoint(path);
+    RequireNamedStep(checkpoint);
+    const Manifest& manifest = checkpoint.manifest;
     const Standing standing = fence ? fence->Of(manifest.writer, manifest.step) : Standing::kReadable;
     if (standing == Standing::kUnlisted) throw StorageError(Word(standing));
     std::printf("%s: good%s\n", path.c_str(), standing == Standing::kFencedOff ? ", but fenced off" : "");

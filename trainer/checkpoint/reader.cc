@@ -77,8 +77,7 @@ std::optional<OpenCheckpoint> TryStep(const fs::path& directory, int64_t step, c
   if (error == std::errc::too_many_symbolic_link_levels || (!error && !fs::is_directory(there)))
     throw DamagedError("it is no folder");
   OpenCheckpoint candidate = OpenCheckpoint::Open(directory / StepName(step));
-  if (candidate.manifest.step != step)
-    throw DamagedError("its manifest says step " + std::to_string(candidate.manifest.step));
+  RequireNamedStep(candidate);
   const Standing standing = fence.Of(candidate.manifest.writer, step);
   *unlisted = standing == Standing::kUnlisted;
   if (standing != Standing::kReadable) return {};
@@ -110,6 +109,19 @@ std::vector<std::string> OpenCheckpoint::FileNames() const {
   return names;
 }
 
+std::optional<int64_t> StepOf(const fs::path& folder) {
+  long long step = 0;
+  const std::string name = folder.filename();
+  if (std::sscanf(name.c_str(), "step-%lld", &step) != 1 || name != StepName(step)) return std::nullopt;
+  return step;
+}
+
+void RequireNamedStep(const OpenCheckpoint& checkpoint) {
+  const std::optional<int64_t> step = StepOf(checkpoint.path);
+  if (step && *step != checkpoint.manifest.step)
+    throw DamagedError("its manifest says step " + std::to_string(checkpoint.manifest.step));
+}
+
 std::vector<int64_t> ListSteps(const fs::path& directory) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -117,10 +129,7 @@ std::vector<int64_t> ListSteps(const fs::path& directory) {
   fs::directory_iterator entries(directory, error);
   if (error) throw StorageError("cannot read " + directory.string() + ": " + error.message());
   for (const auto& entry : entries) {
-    long long step = 0;
-    if (std::sscanf(entry.path().filename().c_str(), "step-%lld", &step) == 1 &&
-        entry.path().filename() == StepName(step))
-      steps.push_back(step);
+    if (const std::optional<int64_t> step = StepOf(entry.path())) steps.push_back(*step);
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;

@@ -34,6 +34,11 @@ struct OpenCheckpoint {
   std::vector<std::string> FileNames() const;
 };
 
+// The step that a folder is called after; nothing: it is called otherwise.
+std::optional<int64_t> StepOf(const std::filesystem::path& folder);
+// Throws DamagedError where the folder is called after another step than the manifest's: a copy, or renamed.
+void RequireNamedStep(const OpenCheckpoint& checkpoint);
+
 // Committed steps in a directory, newest first, whatever their state.
 std::vector<int64_t> ListSteps(const std::filesystem::path& directory);
 

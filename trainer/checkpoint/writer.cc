@@ -163,11 +163,12 @@ Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) {
   if (job.slices.empty()) return report;
   try {
     const std::string file = ShardName(options_.rank, options_.world);
-    const uint64_t needed = slab_.size() * sizeof(float) + (1 << 16), free = FreeBytes(options_.directory);
-    if (free < needed)
+    const uint64_t needed = slab_.size() * sizeof(float) + (1 << 16);
+    if (const auto free = FreeBytes(options_.directory); free.value_or(needed) < needed)
       throw StorageError("checkpoint.dir: " + options_.directory.string() + ": " +
-                         HumanBytes(static_cast<double>(needed)) + " needed, " + HumanBytes(static_cast<double>(free)) +
-                         " free");
+                         HumanBytes(static_cast<double>(needed)) + " needed, " +
+                         HumanBytes(static_cast<double>(*free)) + " free");
+    RequireOwner();  // and that it is still the run's directory: one that was unmounted has no fence
     std::error_code error;
     fs::create_directories(temporary, error);
     if (error) throw StorageError("cannot create " + temporary.string() + ": " + error.message());
@@ -193,9 +194,17 @@ Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) {
 
 void CheckpointWriter::Save(Job& job) {
   const auto start = std::chrono::steady_clock::now();
-  CopySources(job);
   const fs::path temporary = options_.directory / (StepName(job.step) + ".tmp-" + TagOf(options_.writer));
-  store_->Set(Key(job.step, std::to_string(options_.rank)), WritePart(job, temporary).dump());
+  std::exception_ptr uncopied;
+  Json report;
+  try {
+    CopySources(job);
+    report = WritePart(job, temporary);
+  } catch (const std::exception& error) {  // said like any other problem: the others would wait until this rank ends
+    uncopied = std::current_exception();
+    report["error"] = ValidUtf8(error.what());
+  }
+  store_->Set(Key(job.step, std::to_string(options_.rank)), report.dump());
   if (options_.rank == 0) {
     std::vector<fs::path> outdated;
     const Json verdict = CommitOrExplain(job, temporary, outdated);
@@ -203,6 +212,7 @@ void CheckpointWriter::Save(Job& job) {
     store_->Set(verdict_, verdict.dump());
     Remove(outdated);
   }
+  if (uncopied) std::rethrow_exception(uncopied);
   const Json verdict = Json::parse(signs_.Wait(Key(job.step, "verdict"), 0, "rank 0 to commit " + StepName(job.step)));
   if (verdict.contains("peer")) throw PeerError(verdict["peer"].get<std::string>());
   if (verdict.contains("storage")) {
@@ -223,6 +233,8 @@ Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary
     return {{"bytes", Commit(job, temporary, outdated)}};
   } catch (const PeerError& error) {
     verdict["peer"] = ValidUtf8(error.what());
+  } catch (const StoppedError&) {  // this rank's writer goes; nobody has asked the others to stop
+    verdict["peer"] = "rank 0 ended before " + StepName(job.step) + " was complete";
   } catch (const PartError& error) {
     verdict = {{"storage", ValidUtf8(error.what())}, {"rank", error.rank}};
   } catch (const std::exception& error) {

@@ -28,8 +28,8 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Sums `x` over the ranks, in place; float32, float64, int64 or bfloat16, whose sum is made in float32 and rounded
-  // once.
+  // Sums `x` over the ranks, in place; float32, float64 or int64, and of a host's also bfloat16, whose sum is made in
+  // float32 and rounded once.
   virtual Ticket AllReduce(at::Tensor x, std::string unit) = 0;
   // out = the sum over ranks of their in[rank]: [size * n] -> [n]. `out` may be this rank's part of `in`, the rest of
   // which is then of no use.

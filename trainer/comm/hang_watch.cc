@@ -50,7 +50,10 @@ struct HangWatch::Shared {
     judged = true;
     const json parsed = ParseJson(*verdict);
     const auto culprits = parsed.at("culprits").get<std::vector<int>>();
-    if (named && std::ranges::find(culprits, rank) != culprits.end()) named(parsed.at("sentence").get<std::string>());
+    if (!named || std::ranges::find(culprits, rank) == culprits.end()) return;
+    const auto sentence = parsed.at("sentence").get<std::string>();
+    const std::lock_guard lock(mutex);  // whose `named` it is may go once the watch has gone
+    if (!stopping) named(sentence);
   }
 
   void Tell() {

@@ -20,9 +20,10 @@ class HangWatch {
   static constexpr std::chrono::seconds kAnswer{4};
 
   // `store`: keys that nobody else uses. `named` is called, on a thread of the watch's, on a rank that the verdict
-  // names, with its sentence: this rank's step stands still, so that nothing else could end it.
+  // names, with its sentence: this rank's step stands still, so that nothing else could end it. Never once the watch
+  // is gone, whose destruction waits for it.
   HangWatch(std::shared_ptr<Store> store, int rank, int size, std::function<void(const std::string&)> named);
-  // Takes a second at most; what the store has not answered is left behind.
+  // Takes a second at most, and as long as `named` does; what the store has not answered is left behind.
   ~HangWatch();
   HangWatch(const HangWatch&) = delete;
   HangWatch& operator=(const HangWatch&) = delete;

@@ -41,6 +41,13 @@ ncclDataType_t TypeOf(const at::Tensor& x) {
   }
 }
 
+// cudaEventQuery, after which nobody's check behind a launch finds "not ready": it is an answer, and no error.
+cudaError_t Ask(cudaEvent_t event) {
+  const cudaError_t answer = cudaEventQuery(event);
+  if (answer == cudaErrorNotReady) cudaGetLastError();
+  return answer;
+}
+
 size_t Count(const at::Tensor& x) { return static_cast<size_t>(x.numel()); }
 
 std::string TextOf(ncclResult_t result, ncclComm_t comm) {
@@ -220,7 +227,7 @@ class NcclCollectives : public Collectives {
   bool Done(Ticket ticket) override {
     const std::lock_guard lock(mutex_);
     const Job* job = Find(ticket);
-    return failure_ || !job || cudaEventQuery(job->done) == cudaSuccess;
+    return failure_ || !job || Ask(job->done) == cudaSuccess;
   }
   void ThrowIfFailed() override {
     const std::lock_guard lock(mutex_);
@@ -352,7 +359,7 @@ class NcclCollectives : public Collectives {
 
   // Forgets what is over.
   void Retire() {
-    while (!jobs_.empty() && jobs_.front().enqueued && cudaEventQuery(jobs_.front().done) == cudaSuccess) {
+    while (!jobs_.empty() && jobs_.front().enqueued && Ask(jobs_.front().done) == cudaSuccess) {
       free_events_.push_back(jobs_.front().done);
       jobs_.pop_front();
       if (options_.recorder) options_.recorder->End(options_.group);
@@ -363,7 +370,7 @@ class NcclCollectives : public Collectives {
 
   std::exception_ptr DeviceFailure() const {
     if (jobs_.empty() || !jobs_.front().enqueued) return nullptr;
-    const cudaError_t result = cudaEventQuery(jobs_.front().done);
+    const cudaError_t result = Ask(jobs_.front().done);
     if (result == cudaSuccess || result == cudaErrorNotReady) return nullptr;
     return std::make_exception_ptr(Error(
         ExitCode::kInternal, "the device failed before " + jobs_.front().what + ": " + cudaGetErrorString(result)));

@@ -42,6 +42,7 @@ class Parser {
       if (++cells_ > Csv::kMaxCells)
         FailAt(path_, line_, Format("more than %lld cells up to here", static_cast<long long>(Csv::kMaxCells)));
       cells.push_back(text_[at_] == '"' ? QuotedCell() : PlainCell());
+      if (cells.back().find('\0') != std::string::npos) FailAt(path_, line_, "a byte of zero: not a text");
     } while (Comma());
     if (!AtEnd() && !EndLine())
       FailAt(path_, line_, "there is more behind the quote that ends a cell; expected a comma");
@@ -68,7 +69,6 @@ class Parser {
     const std::string_view cell = text_.substr(at_, end - at_);
     if (cell.find('"') != std::string_view::npos)
       FailAt(path_, line_, "a quote inside of " + Quoted(cell) + ", which is not quoted");
-    if (cell.find('\0') != std::string_view::npos) FailAt(path_, line_, "a byte of zero: not a text");
     at_ = end;
     return std::string(cell);
   }

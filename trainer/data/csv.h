@@ -17,8 +17,8 @@ namespace trainyard {
 // Safe for any number of threads.
 class Csv {
  public:
-  static constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-  static constexpr int64_t kMaxCells = int64_t{1} << 24;  // an empty one is a byte of the file and 32 of memory
+  static constexpr uint64_t kMaxBytes = uint64_t{1} << 28;  // 16 bytes for each of the cells
+  static constexpr int64_t kMaxCells = int64_t{1} << 24;    // an empty one is a byte of the file and 32 of memory
 
   // Commas, quotes, lines that end in LF or CRLF, a byte order mark; empty lines are skipped.
   // Throws DataError naming file and line: no header, a column without a name or named twice, another number of cells

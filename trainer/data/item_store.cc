@@ -120,8 +120,8 @@ void ItemStore::Save(int64_t id, uint64_t stamp, const std::vector<Volume>& volu
   fs::create_directories(folder_, error);
   uint64_t bytes = kHead;
   for (const Volume& volume : volumes) bytes += volume.values.size() * sizeof(float);
-  if (const uint64_t free = FreeBytes(folder_); free < reserve_bytes_ + bytes)
-    throw StorageError(folder_.string() + ": " + HumanBytes(static_cast<double>(free)) + " are free; a sample takes " +
+  if (const auto free = FreeBytes(folder_); free && *free < reserve_bytes_ + bytes)
+    throw StorageError(folder_.string() + ": " + HumanBytes(static_cast<double>(*free)) + " are free; a sample takes " +
                        HumanBytes(static_cast<double>(bytes)) + ", and " +
                        HumanBytes(static_cast<double>(reserve_bytes_)) + " stay free");
   const fs::path temporary = folder_ / Format("%s%d-%08x-%llu", kTemporary.data(), getpid(), process,

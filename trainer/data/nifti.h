@@ -10,7 +10,7 @@
 
 namespace trainyard {
 
-// Row-major 4 x 4: voxel indices (i, j, k, 1) to millimetres.
+// Row-major 4 x 4: voxel indices (i, j, k, 1) to the file's units.
 using Affine = std::array<double, 16>;
 constexpr Affine kIdentityAffine = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
 

@@ -14,8 +14,10 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kMaxElements = size_t{1} << 40;  // keeps a hostile shape from overflowing
-constexpr uint64_t kMaxStart = 10 + 0xffff;       // magic, the header's length, and the header
+// More is no array of ours, and would take 8 GiB: a file may be of holes.
+constexpr size_t kMaxElements = size_t{1} << 31;
+constexpr size_t kPiece = size_t{1} << 17;   // elements that are read at once
+constexpr uint64_t kMaxStart = 10 + 0xffff;  // magic, the header's length, and the header
 constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
 
 [[noreturn]] void Fail(const std::filesystem::path& path, size_t offset, const std::string& problem) {
@@ -34,7 +36,7 @@ std::string HeaderValue(const std::filesystem::path& path, const std::string& he
 
 // False when a value does not fit.
 template <class T>
-bool Convert(const char* data, std::vector<int32_t>& values) {
+bool Convert(const char* data, std::span<int32_t> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     T value;
     std::memcpy(&value, data + i * sizeof(T), sizeof(T));
@@ -47,7 +49,7 @@ bool Convert(const char* data, std::vector<int32_t>& values) {
 struct ConvertFrom {
   const char* type;
   size_t size;
-  bool (*run)(const char* data, std::vector<int32_t>& values);
+  bool (*run)(const char* data, std::span<int32_t> values);
 };
 constexpr ConvertFrom kConversions[] = {
     {"|b1", 1, Convert<uint8_t>},  {"|u1", 1, Convert<uint8_t>},  {"|i1", 1, Convert<int8_t>},
@@ -89,10 +91,14 @@ IntArray ReadNpy(const std::filesystem::path& path) try {
   if (!convert) Fail(path, 10, "type " + type + " is not read; expected a boolean or a little-endian integer");
   const size_t begin = 10 + header_size, available = (file.size() - begin) / convert->size;
   if (available < count) Fail(path, file.size(), Format("truncated: %zu of %zu values", available, count));
-  std::string content(count * convert->size, '\0');
-  file.ReadAt(begin, std::as_writable_bytes(std::span(content)));
   array.values.resize(count);
-  if (!convert->run(content.data(), array.values)) Fail(path, begin, "a value does not fit 32 bits");
+  std::string content;
+  for (size_t at = 0; at < count; at += kPiece) {
+    const std::span<int32_t> values = std::span(array.values).subspan(at, std::min(kPiece, count - at));
+    content.resize(values.size() * convert->size);
+    file.ReadAt(begin + at * convert->size, std::as_writable_bytes(std::span(content)));
+    if (!convert->run(content.data(), values)) Fail(path, begin + at * convert->size, "a value does not fit 32 bits");
+  }
   return array;
 } catch (const RefusedPathError& refused) {
   throw DataError(refused.what());

@@ -67,7 +67,9 @@ PngImage ReadPng(const fs::path& path, StageTimes* times) {
   const int format = palette ? SPNG_FMT_RGB8 : small ? SPNG_FMT_G8 : SPNG_FMT_PNG;
   size_t size = 0;
   Require(path, spng_decoded_image_size(png.get(), format, &size));
-  if (size > 8 * 3 * MostInflated(content.size()))  // one bit can become three bytes
+  // A bit of a palette can become three bytes, one of a small grey a byte.
+  const size_t grows = (palette ? 3 : 1) * (palette || small ? 8u / header.bit_depth : 1u);
+  if (size > grows * MostInflated(content.size()))
     FailPng(path,
             Format("%u x %u pixels are more than its %zu bytes can hold", header.height, header.width, content.size()));
   if (const uint64_t floats = size / (header.bit_depth == 16 ? 2 : 1) * sizeof(float); floats > kMostBytes)

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "common/build_info.h"
 #include "trainer/base/clock.h"
 #include "trainer/base/error.h"
 #include "trainer/base/hash.h"
@@ -29,6 +30,7 @@ uint64_t StampOf(const std::vector<std::filesystem::path>& files, const std::str
     hash.Update(std::as_bytes(std::span("", 1)));
   };
   add(preparation);
+  add(Build().commit);  // what another build has prepared may be other values
   for (const auto& file : files) {
     struct stat info {};
     const bool there = stat(file.c_str(), &info) == 0;

@@ -19,7 +19,8 @@
 namespace trainyard {
 
 struct DeviceMemory {
-  int64_t free = 0;   // bytes that this process may still have: what nobody holds, and what its allocator keeps unused
+  int64_t free = 0;   // bytes that this process may still have: what nobody holds, and what its allocator keeps unused;
+                      // of the host, where nobody counts, its limit
   int64_t total = 0;  // bytes of the whole device
 };
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -222,8 +223,9 @@ at::Tensor GlobalBatchNorm::Moments(const Pass& pass, const at::Tensor& x, Globa
   const at::Tensor rows = pass.Gather(gather, at::cat({batch.present.unsqueeze(1), MomentsOfSamples(wide)}, 1));
   at::Tensor moments = rows.is_cpu() ? Together::apply(rows) : device_ops::MomentsTogether(rows);
   const at::NoGradGuard no_graph;
-  const double values = rows.select(1, 0).sum().item<double>() * static_cast<double>(Planes(wide).places);
-  const double unbiased = values > 1 ? values / (values - 1) : 1;
+  // Where the rows are: no forward waits for a device.
+  const at::Tensor values = rows.select(1, 0).sum().to(at::kDouble) * static_cast<double>(Planes(wide).places);
+  const at::Tensor unbiased = at::where(values > 1, values / (values - 1), 1.0);
   pass.Stage(mean, pass[mean] * (1 - momentum) + moments[0] * momentum);
   pass.Stage(variance, pass[variance] * (1 - momentum) + moments[1] * (unbiased * momentum));
   pass.Stage(batches, pass[batches] + 1);

@@ -79,6 +79,7 @@ at::Tensor GatherSchedule::Exchange(GatherId id, const at::Tensor& rows, std::ve
   ++next_;
   collectives_.Wait(ticket);
   const at::Tensor numbers = out.view({collectives_.size(), size}).select(1, 0).cpu();
+  collectives_.ThrowIfFailed();  // then nobody has filled it
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < collectives_.size(); ++rank) {
     const at::Tensor part = out.narrow(0, rank * size, size);

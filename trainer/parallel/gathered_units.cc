@@ -109,6 +109,7 @@ std::vector<int64_t> GatheredUnits::Ask(int64_t wanted) {
   at::Tensor all = at::empty({collectives_.size()}, options);
   collectives_.Wait(collectives_.AllGather(at::full({1}, wanted, options), all, "which unit is next"));
   all = all.cpu();
+  collectives_.ThrowIfFailed();  // then nobody has filled it
   return {all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel()};
 }
 

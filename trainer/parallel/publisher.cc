@@ -86,7 +86,11 @@ void Publisher::Read(size_t parameter, const Pieces& piece) {
   AwaitAll();
   const Range range = state_.layout().range(parameter);
   const auto give = [&](const at::Tensor& flat, int64_t begin, int64_t end) {
-    if (piece) ReadPieces(flat.narrow(0, begin, end - begin), piece);
+    if (!piece) return;
+    ReadPieces(flat.narrow(0, begin, end - begin), [&](std::span<const float> values) {
+      collectives_.ThrowIfFailed();  // then nobody has filled it
+      piece(values);
+    });
   };
   if (state_.master_is_whole()) return give(state_.master, range.begin, range.end);
   std::exception_ptr error;

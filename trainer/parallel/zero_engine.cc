@@ -112,6 +112,7 @@ class ZeroEngine : public Engine {
   }
   void EndForwards() override {
     if (units_) units_->EndForwards();
+    collectives_.ThrowIfFailed();  // what forward has computed, and who calls this has read, would be of no parameters
   }
   at::Tensor Gather(GatherId id, const at::Tensor& x) override {
     const auto gather = [this, id](at::TensorList in) { return gathers_.Gather(id, in[0]); };

@@ -63,8 +63,8 @@ struct File {
   ~File() { close(fd); }
 };
 
-Finding Bandwidth(const fs::path& file, double free_bytes) {
-  const auto pieces = static_cast<size_t>(std::min(kMostBytes, free_bytes / 4)) / kPiece;
+Finding Bandwidth(const fs::path& file, std::optional<double> free_bytes) {
+  const auto pieces = static_cast<size_t>(std::min(kMostBytes, free_bytes.value_or(4 * kMostBytes) / 4)) / kPiece;
   if (pieces == 0) return {"storage", true, "storage: less than 4 MiB are free, which is too little to measure a rate"};
   const double bytes = static_cast<double>(pieces * kPiece);
   std::vector<char> piece(kPiece);
@@ -104,12 +104,16 @@ Findings CheckStorage(const fs::path& directory, const Announce& announce) {
     findings.push_back(Durability(file));
     findings.push_back(Locks(file));
     announce("storage: rates");
-    const double free_bytes = FreeBytes(directory);
+    const std::optional<double> free_bytes = FreeBytes(directory);
     findings.push_back(Bandwidth(file, free_bytes));
-    findings.push_back({"storage",
-                        true,
-                        Format("storage: %s has %s free", directory.c_str(), HumanBytes(free_bytes).c_str()),
-                        {{"free_bytes", free_bytes}}});
+    if (free_bytes) {
+      findings.push_back({"storage",
+                          true,
+                          Format("storage: %s has %s free", directory.c_str(), HumanBytes(*free_bytes).c_str()),
+                          {{"free_bytes", *free_bytes}}});
+    } else {
+      findings.push_back({"storage", true, "storage: " + directory.string() + " does not say how much is free"});
+    }
   } catch (const std::exception& error) {
     findings.push_back({"storage", false, "storage in " + directory.string() + ": " + error.what()});
   }

@@ -155,6 +155,9 @@ int64_t Checkpoints::LoadPart(HostSlices& state, const Tick& tick) {
   FillNeutral(replicated);
   if (!owned.empty()) {
     OpenCheckpoint every = OpenCheckpoint::Open(source_->path);
+    // Of a run that lives, which may have saved the step again, the checksums would be of other files.
+    if (every.manifest.ToText() != source_->manifest.ToText())
+      throw StorageError(every.path.string() + " was replaced while it was read: start again, or resume from a copy");
     OpenVerified(every);
     LoadTensors(every, owned, tick);
   }

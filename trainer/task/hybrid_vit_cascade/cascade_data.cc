@@ -69,11 +69,9 @@ PatientTensors Patients::At(int64_t patient, size_t stage) const {
   PatientTensors loaded = Load(patient, stage);
   const int64_t bytes = BytesOf(loaded);
   const std::lock_guard lock(mutex_);
-  // Of the stage that is trained now: a former one will not come again.
-  if (!kept_.empty() && kept_.begin()->first.first < stage) {
-    kept_.clear();
-    kept_bytes_ = 0;
-  }
+  // Of the stage that is trained now: of a former one only its last evaluation is still to come.
+  for (auto it = kept_.begin(); it != kept_.end() && it->first.first < stage; it = kept_.erase(it))
+    kept_bytes_ -= BytesOf(it->second);
   if (kept_bytes_ + bytes <= options_.cache_mib << 20 && kept_.try_emplace({stage, patient}, loaded).second)
     kept_bytes_ += bytes;
   return loaded;
@@ -136,7 +134,9 @@ std::unique_ptr<Sample> TrainingSet::Read(const SampleKey& key) const {
 
 uint64_t TrainingSet::Hash(const Sample& sample) const {
   const auto& s = static_cast<const CascadeSample&>(sample);
-  return HashKey(HashOf(s.patient.volume), HashOf(s.patient.xrays), HashKey(s.key, s.stage));
+  const uint64_t previous = s.patient.previous.defined() ? HashOf(s.patient.previous) : 0;
+  return HashKey(HashKey(HashOf(s.patient.volume), HashOf(s.patient.xrays)),
+                 HashKey(previous, HashOf(s.patient.extent)), HashKey(s.key, s.stage));
 }
 
 at::Tensor NormalDraws(at::IntArrayRef sizes, uint64_t key, const char* purpose) {

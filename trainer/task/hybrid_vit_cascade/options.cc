@@ -156,6 +156,23 @@ void Options::Declare(FieldTable& t) {
         "Memory of a rank for patients as they are before augmentation; 0: each is read anew.", 1 << 24);
 }
 
+namespace {
+
+// What is said of a stage that there is not would do nothing.
+void RequireUnset(size_t index, const Options::StageOptions& stage, int64_t stages) {
+  const std::string number = N(static_cast<int64_t>(index) + 1);
+  const auto require = [&](const OptionalInt& value, const std::string& name) {
+    Require(!value, name + ": " + N(value.value_or(0)) + ", and model.stages is " + N(stages));
+  };
+  require(stage.steps, "task.stage" + number + ".steps");
+  require(stage.size, "model.stage" + number + ".size");
+  require(stage.dim, "model.stage" + number + ".dim");
+  require(stage.depth, "model.stage" + number + ".depth");
+  require(stage.heads, "model.stage" + number + ".heads");
+}
+
+}  // namespace
+
 void Options::Check(const Config& config) const {
   const ModelShape s = shape();
   for (size_t i = 0; i < s.stages.size(); ++i) {
@@ -180,6 +197,11 @@ void Options::Check(const Config& config) const {
   Require(config.train.steps.has_value(), "train.steps: missing; the stages share it, so train.epochs is not enough");
   Require(first_stage <= std::ssize(s.stages),
           "task.first_stage: " + N(first_stage) + ", and model.stages is " + N(std::ssize(s.stages)));
+  for (size_t i = s.stages.size(); i < stage.size(); ++i) RequireUnset(i, stage[i], std::ssize(s.stages));
+  const OptionalInt& only = stage[static_cast<size_t>(first_stage - 1)].steps;
+  Require(first_stage < std::ssize(s.stages) || !only || *only == *config.train.steps,
+          "task.stage" + N(first_stage) + ".steps: " + N(only.value_or(0)) + ", and train.steps is " +
+              N(*config.train.steps) + ", all of which are the only stage's");
   Require(first_stage == 1 || !config.init.from.empty(),
           "init.from: missing; task.first_stage " + N(first_stage) +
               " begins with the weights of the stages before it, such as best/stage" + N(first_stage - 1) +

@@ -14,9 +14,13 @@
 #include "trainer/data/nifti.h"
 #include "trainer/data/png_file.h"
 #include "trainer/data/sample_stream.h"
+#include "trainer/data/transform.h"
 
 namespace trainyard::hvc {
 namespace {
+
+constexpr size_t kFiles = 3;     // of a patient
+constexpr size_t kGlanced = 64;  // patients
 
 // The one file of these endings. Throws DataError when there is none, or more than one.
 fs::path TheFile(const fs::path& folder, const char* what, std::initializer_list<const char*> endings) {
@@ -44,9 +48,7 @@ void RequireVolume(const fs::path& path, const Volume& volume) {
   if (volume.shape.size() != 3 || *std::min_element(volume.shape.begin(), volume.shape.end()) < 2)
     throw DataError(path.string() + ": a volume of shape (" + Join(sides) +
                     "); expected three dimensions of two voxels or more");
-  for (const float value : volume.values) {
-    if (!std::isfinite(value)) throw DataError(path.string() + ": a voxel is not finite");
-  }
+  RequireFinite(volume, path);
   const auto [low, high] = std::minmax_element(volume.values.begin(), volume.values.end());
   if (*low == *high)
     throw DataError(path.string() + Format(": an empty volume: every voxel is %g", static_cast<double>(*low)));
@@ -98,9 +100,11 @@ std::string FingerprintOf(const std::vector<PatientFiles>& patients, const Tick&
 }
 
 std::string GlanceOf(const std::vector<PatientFiles>& patients, const Tick& tick) {
+  const size_t step = patients.size() / kGlanced + 1;  // all sizes, and of some patients the content
+  size_t place = 0;
   return DigestOf(patients, [&](const fs::path& file) {
     if (tick) tick();
-    return SizeOf(file);
+    return place++ / kFiles % step == 0 ? InputFile(file).Glance() : SizeOf(file);
   });
 }
 

@@ -1,10 +1,15 @@
 #include "trainer/task/mace_survival/cohort.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "common/text.h"
 #include "trainer/base/error.h"
@@ -31,11 +36,20 @@ size_t ImageColumn(const Csv& csv, const std::string& name) {
   return csv.Column(name);
 }
 
+constexpr size_t kGlanced = 64;  // subjects
+
 // Small whole numbers: what else has few values, as a score that is 0 for most, is scaled like the rest.
 bool IsCategorical(const std::set<float>& values, size_t rows) {
   const auto code = [](float x) { return x == std::floor(x) && std::abs(x) <= kSomeValues; };
   return std::ranges::all_of(values, code) &&
          (values.size() <= kFewValues || (values.size() <= kSomeValues && values.size() * kRowsPerValue < rows));
+}
+
+// Of the file that lies there, whatever leads to it.
+std::pair<uint64_t, uint64_t> IdentityOf(const fs::path& file) {
+  struct stat info {};
+  if (stat(file.c_str(), &info) != 0) throw StorageError("cannot stat " + file.string() + ": " + std::strerror(errno));
+  return {info.st_dev, info.st_ino};
 }
 
 // Without a pair whose order is known there is neither a gradient nor a concordance.
@@ -119,13 +133,14 @@ void Cohort::ReadRow(int64_t row, const CohortColumns&) {
 
 // Who is learnt and then measured would say how well a model remembers.
 void Cohort::RequireFoldsApart() const {
-  std::map<std::string, int64_t> names, images;  // rows of the training fold
+  std::map<std::string, int64_t> names;                     // rows of the training fold
+  std::map<std::pair<uint64_t, uint64_t>, int64_t> images;  // by the file itself: it may have many paths
   for (const Subject& subject : train_) {
     if (name_ && !subject.name.empty()) names.emplace(subject.name, subject.row);
-    images.emplace(subject.image.lexically_normal(), subject.row);
+    images.emplace(IdentityOf(subject.image), subject.row);
   }
   for (const Subject& subject : val_) {
-    const auto refuse = [&](size_t column, const std::map<std::string, int64_t>& rows, const std::string& what) {
+    const auto refuse = [&](size_t column, const auto& rows, const auto& what) {
       const auto other = rows.find(what);
       if (other == rows.end()) return;
       csv_.Fail(subject.row, column,
@@ -135,7 +150,7 @@ void Cohort::RequireFoldsApart() const {
                        static_cast<long long>(csv_.line(other->second))));
     };
     if (name_) refuse(*name_, names, subject.name);
-    refuse(image_, images, subject.image.lexically_normal());
+    refuse(image_, images, IdentityOf(subject.image));
   }
 }
 
@@ -184,11 +199,13 @@ std::string Cohort::fingerprint(const Tick& tick) const try {
 
 std::string Cohort::glance(const Tick& tick) const try {
   Xxh3Stream hash;
+  const size_t step = (train_.size() + val_.size()) / kGlanced + 1;  // all sizes, and of some the content
+  size_t place = 0;
   for (const std::vector<Subject>* fold : {&train_, &val_}) {
     for (const Subject& subject : *fold) {
       if (tick) tick();
       const double outcome[] = {subject.outcome.time, subject.outcome.event ? 1.0 : 0.0};
-      const uint64_t size[] = {SizeOf(subject.image)};
+      const uint64_t size[] = {place++ % step == 0 ? InputFile(subject.image).Glance() : SizeOf(subject.image)};
       hash.Update(std::as_bytes(std::span(outcome)));
       hash.Update(std::as_bytes(std::span(subject.features)));
       hash.Update(std::as_bytes(std::span(size)));

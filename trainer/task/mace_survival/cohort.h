@@ -16,7 +16,7 @@
 namespace trainyard::mace {
 
 struct Subject {
-  std::string name;  // its case_num; without that column its line
+  std::string name;  // its case_num; without that column the row's number, from 0
   std::filesystem::path image;
   Outcome outcome;              // days
   std::vector<float> features;  // as in the file; empty where nobody wants them

@@ -80,8 +80,6 @@ GatheredLoss GlobalCoxLoss(const at::Tensor& rows, const at::Tensor& mine) {
       gradient.data_ptr<float>()[subjects.rows[i] * GatheredRow::kColumns] = static_cast<float>(cox.gradient[i]);
     sum = cox.sum;
   }
-  loss.pairs = CountPairs(subjects.risk, subjects.outcomes, subjects.mine);
-  loss.comparable = CountPairs(subjects.risk, subjects.outcomes).comparable;
   loss.sum = Known::apply(rows, gradient.to(rows.device()), sum);
   return loss;
 }

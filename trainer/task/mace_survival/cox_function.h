@@ -9,9 +9,8 @@
 namespace trainyard::mace {
 
 struct GatheredLoss {
-  at::Tensor sum;     // scalar float32, over the events of this rank's samples; its gradient goes to every risk
-  Concordance pairs;  // whose earlier event is this rank's
-  int64_t events = 0, comparable = 0;  // of the whole batch, all ranks
+  at::Tensor sum;      // scalar float32, over the events of this rank's samples; its gradient goes to every risk
+  int64_t events = 0;  // of the whole batch, all ranks
 };
 
 // rows: (R, GatheredRow::kColumns) float32 of all ranks; `mine`: (B) float32, the places of this rank's samples. The

@@ -3,7 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
@@ -93,7 +94,8 @@ class MaceTask : public Task {
                                  ? FeatureLoss(pass, of, b, batch, denominators[1])
                                  : CoxShare(pass, of, facts, b, denominators[0]);
     const double events = present.dot(b.facts.select(1, GatheredRow::kEvent - 1)).item<double>();
-    return {share + batch.nothing, at::tensor({share.item<double>(), events}, at::kDouble)};
+    const at::Tensor loss = share.detach().to(at::kDouble);
+    return {share + batch.nothing, at::stack({loss, at::full({}, events, loss.options())})};
   }
 
   std::unique_ptr<Evaluation> Evaluate(EvaluationKind kind, int64_t, Weights& weights, int rank,

@@ -1,5 +1,6 @@
 #include "trainer/task/mace_survival/options.h"
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -51,14 +52,17 @@ void VolumeField(FieldTable& t, std::vector<int64_t>& value, const std::string& 
   t.Add(std::move(field));
 }
 
+// As float32, which is what voxels are divided in.
+bool IsWindow(float low, float high) { return low < high && std::isfinite(high - low); }
+
 void WindowField(FieldTable& t, std::vector<double>& value) {
-  const std::string path = "data.window", expected = "two finite numbers, the lower one first";
+  const std::string path = "data.window", expected = "two finite numbers, as float32 the lower one first";
   t.Add({path, kIdentity, "list", expected,
          "Intensities of the files, in Hounsfield units, that become 0 and 1; what lies outside is cut.",
          [&value] { return json(value); },
          [&value, path, expected](const json& given) {
            if (!given.is_array() || given.size() != 2 || !given[0].is_number() || !given[1].is_number() ||
-               given[0].get<double>() >= given[1].get<double>())
+               !IsWindow(given[0].get<float>(), given[1].get<float>()))
              RefuseValue(path, given, expected);
            value = given.get<std::vector<double>>();
          }});

@@ -224,8 +224,13 @@ Phantom MakePhantom(const std::array<int64_t, 3>& voxels, uint64_t seed, int64_t
   phantom.spread = feature("numArtCalc");
   phantom.age = body.age;
   phantom.female = body.female ? 1 : 0;
-  // From the patient's right, front and top, as the field lies: to RAS of a scanner.
-  phantom.image.affine = {spacing[0], 0, 0, -100, 0, -spacing[1], 0, 100, 0, 0, -spacing[2], 60, 0, 0, 0, 1};
+  // Voxels count from the patient's right, front and top: against all three axes of RAS, from half a voxel inside.
+  Affine& affine = phantom.image.affine = {};
+  for (size_t i = 0; i < 3; ++i) {
+    affine[4 * i + i] = -spacing[i];
+    affine[4 * i + 3] = (kField[i] - spacing[i]) / 2;
+  }
+  affine[15] = 1;
   phantom.image.type = NiftiType::kInt16;
   return phantom;
 }

@@ -47,11 +47,24 @@ std::optional<double> Concordant(const FollowUp& follow, bool val_only) {
 
 nlohmann::json OrNull(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); }
 
+// As the task does.
+void RequirePairs(const FollowUp& follow, bool train) {
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; i < follow.outcomes.size(); ++i) {
+    if ((follow.train[i] != 0) == train) outcomes.push_back(follow.outcomes[i]);
+  }
+  if (CountPairs(std::vector<double>(outcomes.size()), outcomes).comparable == 0)
+    throw ConfigError(
+        Format("--subjects: of the %zu in the fold %s nobody has an event before another one's time, so "
+               "that nothing could be learnt or measured; expected more subjects",
+               outcomes.size(), train ? "train" : "val"));
+}
+
 class CohortSynthesis : public Synthesis {
  public:
   void Declare(FieldTable& t) override {
     t.Choice("--size", size_, {"tiny", "small", "full"}, FieldClass::kIdentity, "how much");
-    t.OptInt("--subjects", subjects_, "null", 10, FieldClass::kIdentity, "how many instead of the size's", 1000000);
+    t.OptInt("--subjects", subjects_, "null", 10, FieldClass::kIdentity, "how many instead of the size's", 200000);
     t.Int("--seed", seed_, 0, FieldClass::kIdentity, "the same seed gives the same bytes");
     t.Int("--threads", threads_, 0, FieldClass::kFree, "0 is one per processor", 1024);
   }
@@ -62,6 +75,7 @@ class CohortSynthesis : public Synthesis {
     size.subjects = subjects_.value_or(size.subjects);
     const std::vector<Phantom> subjects = WriteImages(out, size);
     const FollowUp follow = Follow(subjects, size.event_rate, static_cast<uint64_t>(seed_));
+    for (const bool train : {true, false}) RequirePairs(follow, train);
     // The table last: a folder with one is whole.
     WriteTruth(out, size, subjects, follow);
     WriteTable(out / "dataset.csv", subjects, follow);
