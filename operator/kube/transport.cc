@@ -23,9 +23,11 @@ Status ReadBody(net::HttpReader& reader, const OnData& on_data, Turns& long_bodi
   bool late = false;
   Status status = reader.Body([&](const char* data, size_t size) {
     if (deliver) return on_data(data, size);
-    if (answer.body.size() + size > kShortBody && !answer.turn) answer.turn = long_bodies.Take(wait);
-    late = answer.body.size() + size > kShortBody && !answer.turn;
-    if (late) return false;
+    if (answer.body.size() + size > kShortBody && !answer.turn) {
+      answer.turn = long_bodies.Take(wait);
+      late = !answer.turn;
+      if (late) return false;
+    }
     answer.body.append(data, size);
     return answer.body.size() <= most;
   });

@@ -8,8 +8,7 @@
 //   - Nothing is written by an operator that does not lead: a write that waited, for a token, a connection or after a
 //     429, is judged when it is sent.
 //   - Answers that are held are short, but for one at a time: what a user may write is as long as etcd takes it, and
-//   all
-//     workers may be answered at once.
+//     all workers may be answered at once.
 //   - Every exchange has a deadline, from looking up the host to the last byte, and ends with the stop.
 #ifndef TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_
 #define TRAINYARD_OPERATOR_KUBE_TRANSPORT_H_

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -57,6 +58,18 @@ class CheckpointFixture : public testing::Test {
     std::vector<float> loaded(100, -1);
     LoadTensors(found, {{"model.w", {{10, 10}, loaded}}});
     return loaded;
+  }
+
+  // What the Error that `call` throws says.
+  template <class Error>
+  static std::string MessageOf(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "it threw nothing";
+    return "";
   }
 
   fs::path directory_;
