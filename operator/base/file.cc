@@ -79,6 +79,11 @@ uint64_t RegularFile::size() const {
   return fstat(file_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
+uint64_t RegularFile::DataFrom(uint64_t offset) const {
+  const off_t data = lseek(file_, static_cast<off_t>(offset), SEEK_DATA);
+  return data < 0 ? offset : static_cast<uint64_t>(data);
+}
+
 std::string RegularFile::Read(uint64_t offset, size_t most) const {
   std::string text(most, '\0');
   size_t done = 0;

@@ -37,6 +37,9 @@ class RegularFile {
   uint64_t size() const;
   // Up to `most` bytes from `offset` on: fewer where the file ends.
   std::string Read(uint64_t offset, size_t most) const;
+  // Where the first bytes that take disk are, from `offset` on; `offset` itself where there are none, or where the file
+  // system does not say (lseek(2), SEEK_DATA).
+  uint64_t DataFrom(uint64_t offset) const;
 
  private:
   const int file_;

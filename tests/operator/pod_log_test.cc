@@ -1,5 +1,6 @@
 #include "operator/local/api/pod_log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,13 @@ class PodLogTest : public testing::Test {
   Result<LogSource> Open(const LogOptions& options = {}) const {
     const Json pod = {{"metadata", {{"name", "p"}}}, {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
     return OpenLog(log_, pod, "c", options);
+  }
+  bool GivesBack() const {
+    const std::string probe = folder_ / "probe";
+    const int file = open(probe.c_str(), O_RDWR | O_CREAT, 0600);
+    const bool can = fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1) == 0;
+    close(file);
+    return can;
   }
   // All that is read of it.
   std::string Text(const LogOptions& options = {}) const {
@@ -83,6 +91,50 @@ TEST_F(PodLogTest, WhatCameSince) {
   EXPECT_EQ(Text({.tail_lines = {}, .since = After(reconcile::kNow, 49980)}), "line 4998\nline 4999\n");
   EXPECT_EQ(Text({.tail_lines = {}, .since = After(reconcile::kNow, 99999)}), "");
   EXPECT_EQ(Text({.tail_lines = 1, .since = reconcile::kNow}), "line 4999\n");
+}
+
+// What a program that prints without end leaves of the disk.
+TEST_F(PodLogTest, ALongLogGivesItsBeginningBack) {
+  if (!GivesBack()) GTEST_SKIP() << "this file system does not give back the beginning of a file";
+  const LogLimits limits{.most = 1 << 20, .kept = 256 << 10};
+  const auto taken = [&] {
+    struct stat info {};
+    stat(log_.c_str(), &info);
+    return static_cast<uint64_t>(info.st_blocks) * 512;
+  };
+  int line = 0;
+  const auto grow = [&](int lines) {
+    std::string text;
+    for (const int end = line + lines; line < end; ++line) text += "line " + std::to_string(line) + "\n";
+    Write(text);
+  };
+  grow(50'000);
+  FreeBeginning(log_, limits);
+  const std::string whole = Text();
+  EXPECT_TRUE(whole.starts_with("line 0\n")) << "it is below the limit";
+  Result<LogSource> follower = Open();
+  ASSERT_EQ(follower->Read().size(), size_t{64} << 10);
+  grow(100'000);
+  FreeBeginning(log_, limits);
+  EXPECT_LE(taken(), limits.kept + 8192);
+  grow(10);
+  const std::string text = Text();
+  EXPECT_GT(text.size(), limits.kept - 8192) << "no more is gone";
+  EXPECT_TRUE(text.starts_with("line 1")) << "a whole line: " << text.substr(0, 20);
+  EXPECT_TRUE(text.ends_with("\nline 150009\n"));
+  EXPECT_EQ(Text({.tail_lines = 2, .since = {}}), "line 150008\nline 150009\n");
+  std::string followed;
+  for (std::string part = follower->Read(); !part.empty(); part = follower->Read()) followed += part;
+  EXPECT_TRUE(followed == text) << "who was behind goes on with what is there";
+}
+
+// Without end, and without lines.
+TEST_F(PodLogTest, ALongLineGivesItsBeginningBack) {
+  if (!GivesBack()) GTEST_SKIP() << "this file system does not give back the beginning of a file";
+  const LogLimits limits{.most = 1 << 20, .kept = 256 << 10};
+  Write(std::string(2 << 20, 'x'));
+  FreeBeginning(log_, limits);
+  EXPECT_EQ(Text(), std::string(limits.kept, 'x'));
 }
 
 TEST_F(PodLogTest, WhatIsNoFileIsNoLog) {

@@ -1,6 +1,7 @@
 #include "operator/local/api/pod_log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,8 +68,10 @@ uint64_t OffsetAt(const RegularFile& log, const std::filesystem::path& path, Tim
 
 }  // namespace
 
-void LogTimes::Note(Time now) {
-  if (!noted_ || SecondsBetween(*noted_, now) >= kNoteSeconds) NoteEnd(now);
+bool LogTimes::Note(Time now) {
+  if (noted_ && SecondsBetween(*noted_, now) < kNoteSeconds) return false;
+  NoteEnd(now);
+  return noted_ == now;
 }
 
 void LogTimes::NoteEnd(Time now) {
@@ -83,10 +86,34 @@ void LogTimes::NoteEnd(Time now) {
   noted_ = now;
 }
 
+void FreeBeginning(const std::filesystem::path& log, const LogLimits& limits) {
+  const int file = OpenRegular(log, O_WRONLY, 0);
+  if (file < 0) return;
+  struct stat info {};
+  constexpr uint64_t kDiskBlock = 4096, kStatBlock = 512;
+  if (fstat(file, &info) == 0 && static_cast<uint64_t>(info.st_blocks) * kStatBlock > limits.most) {
+    const auto size = static_cast<uint64_t>(info.st_size);
+    const uint64_t end = (size - std::min(size, limits.kept)) / kDiskBlock * kDiskBlock;
+    if (end > 0) fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(end));
+  }
+  close(file);
+}
+
 std::string LogSource::Read() {
-  std::string text = file_->Read(at_, kBlock);
-  at_ += text.size();
-  return text;
+  bool cut = false;
+  for (;;) {
+    std::string text = file_->Read(at_, kBlock);
+    // Asked after reading: what is there now was there then.
+    if (const uint64_t there = file_->DataFrom(at_); there > at_) {
+      at_ = there;
+      cut = true;
+      continue;
+    }
+    const size_t read = text.size();
+    at_ += read;
+    if (std::exchange(cut, false)) text.erase(0, text.find('\n') + 1);  // of a line that is longer than this, nothing
+    if (!text.empty() || read == 0) return text;
+  }
 }
 
 Result<LogSource> OpenLog(const std::filesystem::path& path, const Json& pod, const std::string& container,

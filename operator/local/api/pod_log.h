@@ -20,8 +20,8 @@ using kube::Json;
 class LogTimes {
  public:
   explicit LogTimes(std::filesystem::path log) : log_(std::move(log)) {}
-  // Called often. Notes at most once a second.
-  void Note(Time now);
+  // Called often. Notes at most once a second; whether it has.
+  bool Note(Time now);
   // The container has ended: notes what came last.
   void NoteEnd(Time now);
 
@@ -31,11 +31,21 @@ class LogTimes {
   std::optional<Time> noted_;
 };
 
+struct LogLimits {
+  uint64_t most = 256 << 20;  // bytes of disk
+  uint64_t kept = 128 << 20;  // of them the last, when there are more
+};
+// Gives the disk back what a log's beginning takes, where it has grown beyond the limit: a program may print without
+// end. Offsets in it stay as they are, and its writers notice nothing. Does nothing where the file system cannot
+// (fallocate(2), FALLOC_FL_PUNCH_HOLE).
+void FreeBeginning(const std::filesystem::path& log, const LogLimits& limits = {});
+
 // A container's log from a point on.
 class LogSource {
  public:
   LogSource(std::shared_ptr<const RegularFile> file, uint64_t from) : file_(std::move(file)), at_(from) {}
-  // What was written since the last call; at most 64 KiB.
+  // What was written since the last call; at most 64 KiB. Where the log's beginning is gone, it goes on with the first
+  // whole line that is there, or in the middle of one that is longer than that.
   std::string Read();
   // How many bytes of the log come before the next read, and how many there are.
   uint64_t at() const { return at_; }
