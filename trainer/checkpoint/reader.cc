@@ -1,15 +1,12 @@
 #include "trainer/checkpoint/reader.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <exception>
 #include <mutex>
-#include <system_error>
-#include <thread>
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/for_each.h"
 #include "trainer/base/hash.h"
 #include "trainer/base/text.h"
 
@@ -135,37 +132,17 @@ std::vector<int64_t> ListSteps(const fs::path& directory) {
   return steps;
 }
 
-void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names, const Tick& tick) {
-  constexpr size_t kThreads = 4;
-  std::atomic<size_t> next = 0;
+void VerifyFiles(OpenCheckpoint& checkpoint, std::span<const std::string> names, const Tick& tick) try {
+  constexpr int64_t kThreads = 4;
   std::mutex mutex;
-  std::exception_ptr error;
-  auto work = [&] {
-    try {
-      for (size_t i = next++; i < names.size(); i = next++) {
-        SafetensorsFile file = VerifyFile(checkpoint, names[i], Checksums::kCompare, tick);
-        const std::lock_guard lock(mutex);
-        checkpoint.files.emplace(names[i], std::move(file));
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-      next = names.size();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    try {
-      for (size_t i = 1; i < std::min(names.size(), kThreads); ++i) threads.emplace_back(work);
-    } catch (const std::system_error&) {  // at a limit of threads: with those that there are
-    }
-    work();
-  }
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const DataError& problem) {  // a header: in a checkpoint that is storage
-    throw DamagedError(problem.what());
-  }
+  ForEach(std::ssize(names), kThreads, [&](int64_t i) {
+    const std::string& name = names[static_cast<size_t>(i)];
+    SafetensorsFile file = VerifyFile(checkpoint, name, Checksums::kCompare, tick);
+    const std::lock_guard lock(mutex);
+    checkpoint.files.emplace(name, std::move(file));
+  });
+} catch (const DataError& problem) {  // a header: in a checkpoint that is storage
+  throw DamagedError(problem.what());
 }
 
 void OpenVerified(OpenCheckpoint& checkpoint) try {

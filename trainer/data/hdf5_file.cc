@@ -152,7 +152,9 @@ void Hdf5File::Write(const std::string& name, std::span<const int64_t> shape, st
   H5Pset_create_intermediate_group(links.get(), 1);
   const Handle boolean(MakeBoolType(), H5Tclose);
   const hid_t type = as_bool ? boolean.get() : H5T_STD_I32LE;
-  const Handle set(H5Dcreate2(id_, name.c_str(), type, space.get(), links.get(), H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
+  const Handle made(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(made.get(), 0);  // the same values are the same bytes
+  const Handle set(H5Dcreate2(id_, name.c_str(), type, space.get(), links.get(), made.get(), H5P_DEFAULT), H5Dclose);
   if (!set.ok()) Fail(name, "cannot be created");
   herr_t result = 0;
   if (as_bool) {

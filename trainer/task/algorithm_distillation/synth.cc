@@ -1,14 +1,13 @@
 #include "trainer/task/algorithm_distillation/synth.h"
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
-#include "common/cpus.h"
 #include "trainer/base/file.h"
+#include "trainer/base/for_each.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
 #include "trainer/task/algorithm_distillation/sources.h"
@@ -35,31 +34,21 @@ struct SynthOptions {
 
 void Play(const SynthOptions& options, const TaskSet& set, Source source, Histories& histories) {
   const auto total = static_cast<int64_t>(set.tasks.size());
-  std::atomic<int64_t> next{0}, done{0}, steps{0};
-  std::vector<std::jthread> threads;
-  const unsigned count =
-      options.threads > 0 ? static_cast<unsigned>(options.threads) : static_cast<unsigned>(AvailableCpus().count);
-  for (unsigned i = 0; i < count; ++i) {
-    threads.emplace_back([&] {
-      for (int64_t task; (task = next++) < total;) {
-        source(set.tasks[static_cast<size_t>(task)], task, static_cast<uint64_t>(options.seed), histories,
-               [&](int64_t played) { steps += played; });
-        ++done;
-      }
-    });
-  }
   // A task takes long: its steps are counted.
-  const auto detail = [&] {
-    return Format("steps, %lld of %lld tasks played", static_cast<long long>(done), static_cast<long long>(total));
+  std::atomic<int64_t> steps{0};
+  const auto play = [&](int64_t task) {
+    source(set.tasks[static_cast<size_t>(task)], task, static_cast<uint64_t>(options.seed), histories,
+           [&](int64_t played) { steps += played; });
   };
   const int64_t all = total * histories.length();
   Progress progress("playing " + options.source, all, ProgressStyleFromEnvironment());
   progress.Await(0, "playing " + options.source + ", first steps");
-  while (done < total) {
-    if (const int64_t played = steps; played > 0 && played < all) progress.Update(played, detail());
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  progress.Update(all, detail());
+  ForEach(total, options.threads, play, [&](int64_t done) {
+    const int64_t played = done == total ? all : std::min<int64_t>(steps, all - 1);
+    if (played > 0)
+      progress.Update(played, Format("steps, %lld of %lld tasks played", static_cast<long long>(done),
+                                     static_cast<long long>(total)));
+  });
 }
 
 void WriteHistories(const SynthOptions& options, const Histories& histories, const fs::path& out) {

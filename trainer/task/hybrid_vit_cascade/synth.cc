@@ -1,17 +1,12 @@
 #include "trainer/task/hybrid_vit_cascade/synth.h"
 
-#include <atomic>
-#include <chrono>
 #include <cmath>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
-#include "common/cpus.h"
 #include "trainer/base/file.h"
+#include "trainer/base/for_each.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
 #include "trainer/data/nifti.h"
@@ -79,8 +74,11 @@ class PatientSynthesis : public Synthesis {
     Size size = kSizes.at(size_);
     size.patients = patients_.value_or(size.patients);
     std::vector<nlohmann::json> truths(static_cast<size_t>(size.patients));
-    ForEach(size.patients,
-            [&](int64_t patient) { truths[static_cast<size_t>(patient)] = WriteOne(out, size, patient); });
+    Progress progress("patients", size.patients, ProgressStyleFromEnvironment());
+    ForEach(
+        size.patients, threads_,
+        [&](int64_t patient) { truths[static_cast<size_t>(patient)] = WriteOne(out, size, patient); },
+        [&](int64_t done) { progress.Update(done, ""); });
     const IntensityMap map;
     const nlohmann::json truth = {{"source", "thorax"},
                                   {"seed", seed_},
@@ -109,36 +107,6 @@ class PatientSynthesis : public Synthesis {
     nlohmann::json truth = TruthOf(phantom);
     truth["id"] = name;
     return truth;
-  }
-
-  // Calls `run` for each patient, on several threads. The first error ends it.
-  void ForEach(int64_t patients, const std::function<void(int64_t)>& run) const {
-    std::atomic<int64_t> next{0}, done{0};
-    std::atomic<int> running{0};
-    std::mutex mutex;
-    std::exception_ptr error;
-    const auto work = [&] {
-      try {
-        for (int64_t patient; (patient = next++) < patients; ++done) run(patient);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!error) error = std::current_exception();
-        next = patients;
-      }
-      --running;
-    };
-    std::vector<std::jthread> threads;
-    const int64_t count = std::min(threads_ > 0 ? threads_ : AvailableCpus().count, patients);
-    running = static_cast<int>(count);
-    for (int64_t i = 0; i < count; ++i) threads.emplace_back(work);
-    Progress progress("patients", patients, ProgressStyleFromEnvironment());
-    while (running > 0) {
-      progress.Update(done, "");
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    threads.clear();
-    progress.Update(done, "");
-    if (error) std::rethrow_exception(error);
   }
 
   std::string size_ = "small";

@@ -1,17 +1,12 @@
 #include "trainer/task/language_model/synth.h"
 
-#include <atomic>
-#include <chrono>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
-#include "common/cpus.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/for_each.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
 #include "trainer/task/language_model/corpus.h"
@@ -60,32 +55,13 @@ class CorpusSynthesis : public Synthesis {
 
  private:
   void WriteShards(const fs::path& out, const Size& size, const MarkovSource& source) const {
-    std::atomic<int64_t> next{0}, done{0};
-    std::mutex mutex;
-    std::exception_ptr error;
-    auto work = [&] {
-      std::vector<Token> text(static_cast<size_t>(size.shard_tokens));
-      for (int64_t shard; (shard = next++) < size.shards; ++done) {
-        source.Generate(static_cast<uint64_t>(shard), text);
-        try {
-          WriteShard(out / ShardName(shard), size.source.vocab, text);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          error = std::current_exception();
-        }
-      }
-    };
-    std::vector<std::jthread> threads;
-    const int64_t count = threads_ > 0 ? threads_ : AvailableCpus().count;
-    for (int64_t i = 0; i < std::min(count, size.shards); ++i) threads.emplace_back(work);
     Progress progress("tokens", size.shards * size.shard_tokens, ProgressStyleFromEnvironment());
-    while (done < size.shards) {
-      progress.Update(done * size.shard_tokens, "");
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    progress.Update(done * size.shard_tokens, "");
-    threads.clear();
-    if (error) std::rethrow_exception(error);
+    const auto write = [&](int64_t shard) {
+      std::vector<Token> text(static_cast<size_t>(size.shard_tokens));
+      source.Generate(static_cast<uint64_t>(shard), text);
+      WriteShard(out / ShardName(shard), size.source.vocab, text);
+    };
+    ForEach(size.shards, threads_, write, [&](int64_t done) { progress.Update(done * size.shard_tokens, ""); });
   }
 
   nlohmann::json Truth(const Size& size, const MarkovSource& source, const fs::path& out) const {

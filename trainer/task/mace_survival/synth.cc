@@ -1,17 +1,12 @@
 #include "trainer/task/mace_survival/synth.h"
 
-#include <atomic>
-#include <chrono>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
-#include "common/cpus.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/for_each.h"
 #include "trainer/base/progress.h"
 #include "trainer/base/text.h"
 #include "trainer/data/csv.h"
@@ -85,35 +80,14 @@ class CohortSynthesis : public Synthesis {
   // What stays in memory of a subject is everything but its image.
   std::vector<Phantom> WriteImages(const fs::path& out, const Size& size) const {
     std::vector<Phantom> subjects(static_cast<size_t>(size.subjects));
-    std::atomic<int64_t> next{0}, done{0};
-    std::atomic<bool> failed{false};
-    std::mutex mutex;
-    std::exception_ptr error;
-    const auto work = [&] {
-      for (int64_t i; !failed && (i = next++) < size.subjects; ++done) {
-        try {
-          Phantom phantom = MakePhantom(size.voxels, static_cast<uint64_t>(seed_), i);
-          WriteNifti(out / FileOf(i), phantom.image);
-          phantom.image = {};
-          subjects[static_cast<size_t>(i)] = std::move(phantom);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          error = std::current_exception();
-          failed = true;
-        }
-      }
-    };
-    std::vector<std::jthread> threads;
-    const int64_t count = threads_ > 0 ? threads_ : AvailableCpus().count;
-    for (int64_t i = 0; i < std::min(count, size.subjects); ++i) threads.emplace_back(work);
     Progress progress("volumes", size.subjects, ProgressStyleFromEnvironment());
-    while (done < size.subjects && !failed) {
-      progress.Update(done, "");
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    threads.clear();
-    if (error) std::rethrow_exception(error);
-    progress.Update(size.subjects, "");
+    const auto write = [&](int64_t i) {
+      Phantom phantom = MakePhantom(size.voxels, static_cast<uint64_t>(seed_), i);
+      WriteNifti(out / FileOf(i), phantom.image);
+      phantom.image = {};
+      subjects[static_cast<size_t>(i)] = std::move(phantom);
+    };
+    ForEach(size.subjects, threads_, write, [&](int64_t done) { progress.Update(done, ""); });
     return subjects;
   }
 
