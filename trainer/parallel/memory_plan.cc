@@ -122,7 +122,11 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
 MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable) {
   MemoryPlan plan = PlanEngine(declaration, shape, trainable);
-  plan.Add("gradients in backward", InBackward(declaration, shape.precision, trainable));
+  const int64_t in_backward = InBackward(declaration, shape.precision, trainable);
+  plan.Add("gradients in backward", in_backward);
+  // The heap keeps what it had (base/memory.h), in pieces that the next step's tensors do not all fit into: about as
+  // much again, by mallinfo2 and by what ranks hold (docs/parallel.md).
+  plan.Add("gaps in the heap", in_backward, true);
   plan.Add("collectives", GlooBufferBytes(shape.world), true);
   plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable), true);
   return plan;
