@@ -131,5 +131,12 @@ TEST_P(MemoryPlanTest, AHandOverTakesNoMoreThanPlannedAndKeepsEveryValue) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, MemoryPlanTest, testing::Values(Precision::kFp32, Precision::kBf16));
 
+TEST(PlanMemory, GradientsOfAGpuLeaveNoGapsInTheHeap) {
+  ModelDeclaration declaration;
+  Scope(declaration).Unit("all").Parameter("a", {100, 10}, {Initial::Kind::kNormal, 1});
+  const MemoryPlan host = PlanMemory(declaration, {}), gpu = PlanMemory(declaration, {.gpu = true});
+  EXPECT_EQ(host.total() - gpu.total(), 3 * 4000) << "twice the largest parameter's gradient, and a unit's";
+}
+
 }  // namespace
 }  // namespace trainyard

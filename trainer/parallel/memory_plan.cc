@@ -126,7 +126,7 @@ MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& 
   plan.Add("gradients in backward", in_backward);
   // The heap keeps what it had (base/memory.h), in pieces that the next step's tensors do not all fit into: about as
   // much again, by mallinfo2 and by what ranks hold (docs/parallel.md).
-  plan.Add("gaps in the heap", in_backward, true);
+  plan.Add("gaps in the heap", shape.gpu ? 0 : in_backward);
   plan.Add("collectives", GlooBufferBytes(shape.world), true);
   plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable), true);
   return plan;

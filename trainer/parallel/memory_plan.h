@@ -38,6 +38,7 @@ struct ParallelShape {
   bool bf16_reduce = false;  // gradients are sent in bfloat16 (precision.reduce)
   int64_t tile_bytes = 16 << 20;
   bool offload = false;  // what the optimizer works on lies in host memory (parallel.offload)
+  bool gpu = false;      // a rank computes on one
 };
 
 struct MemoryPlan {

@@ -126,6 +126,7 @@ class Decider {
         why = Format("%d GPUs share out the optimizer's state", at_.world);
       }
     }
+    chosen.parallel.device = out_.device;
     out_.parallel = ShapeOf(chosen, at_.world);
     Add("stage", "stage", chosen.parallel.stage, automatic ? Source::kAuto : Given("parallel.stage"), why);
     const bool reduce = config_.parallel.reduce == "auto";

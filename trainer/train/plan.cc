@@ -85,7 +85,8 @@ ParallelShape ShapeOf(const Config& config, int world) {
           .bucket_bytes = static_cast<int64_t>(parallel.bucket_mib * (1 << 20)),
           .averages = config.optim.ema_decay.has_value(),
           .bf16_reduce = config.precision.reduce == "bf16",
-          .offload = parallel.offload == "optimizer"};
+          .offload = parallel.offload == "optimizer",
+          .gpu = parallel.device == "cuda"};
 }
 
 const char* NameOf(ZeroStage stage) {

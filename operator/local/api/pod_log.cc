@@ -68,26 +68,8 @@ uint64_t OffsetAt(const RegularFile& log, const std::filesystem::path& path, Tim
 
 }  // namespace
 
-bool LogTimes::Note(Time now) {
-  if (noted_ && SecondsBetween(*noted_, now) < kNoteSeconds) return false;
-  NoteEnd(now);
-  return noted_ == now;
-}
-
-void LogTimes::NoteEnd(Time now) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(log_, error);
-  if (error || size == size_) return;
-  if (const int file = OpenRegular(TimesOf(log_), O_WRONLY | O_CREAT | O_APPEND, 0644); file >= 0) {
-    WriteAll(file, FormatTime(now) + " " + std::to_string(size_) + "\n");
-    close(file);
-  }
-  size_ = size;
-  noted_ = now;
-}
-
 void FreeBeginning(const std::filesystem::path& log, const LogLimits& limits) {
-  const int file = OpenRegular(log, O_WRONLY, 0);
+  const int file = OpenRegular(log, O_WRONLY);
   if (file < 0) return;
   struct stat info {};
   constexpr uint64_t kDiskBlock = 4096, kStatBlock = 512;
@@ -97,6 +79,23 @@ void FreeBeginning(const std::filesystem::path& log, const LogLimits& limits) {
     if (end > 0) fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(end));
   }
   close(file);
+}
+
+void LogTimes::Note(Time now) {
+  if (!noted_ || SecondsBetween(*noted_, now) >= kNoteSeconds) NoteEnd(now);
+}
+
+void LogTimes::NoteEnd(Time now) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(log_, error);
+  if (error || size == size_) return;
+  FreeBeginning(log_);
+  if (const int file = OpenRegular(TimesOf(log_), O_WRONLY | O_CREAT | O_APPEND, 0644); file >= 0) {
+    WriteAll(file, FormatTime(now) + " " + std::to_string(size_) + "\n");
+    close(file);
+  }
+  size_ = size;
+  noted_ = now;
 }
 
 std::string LogSource::Read() {

@@ -16,21 +16,6 @@ namespace trainyard::local {
 
 using kube::Json;
 
-// Notes beside a log when it grew, for LogOptions::since: the processes write into it themselves.
-class LogTimes {
- public:
-  explicit LogTimes(std::filesystem::path log) : log_(std::move(log)) {}
-  // Called often. Notes at most once a second; whether it has.
-  bool Note(Time now);
-  // The container has ended: notes what came last.
-  void NoteEnd(Time now);
-
- private:
-  std::filesystem::path log_;
-  uintmax_t size_ = 0;
-  std::optional<Time> noted_;
-};
-
 struct LogLimits {
   uint64_t most = 256 << 20;  // bytes of disk
   uint64_t kept = 128 << 20;  // of them the last, when there are more
@@ -39,6 +24,22 @@ struct LogLimits {
 // end. Offsets in it stay as they are, and its writers notice nothing. Does nothing where the file system cannot
 // (fallocate(2), FALLOC_FL_PUNCH_HOLE).
 void FreeBeginning(const std::filesystem::path& log, const LogLimits& limits = {});
+
+// Notes beside a log when it grew, for LogOptions::since: the processes write into it themselves. Frees its beginning
+// then.
+class LogTimes {
+ public:
+  explicit LogTimes(std::filesystem::path log) : log_(std::move(log)) {}
+  // Called often. Notes at most once a second.
+  void Note(Time now);
+  // The container has ended: notes what came last.
+  void NoteEnd(Time now);
+
+ private:
+  std::filesystem::path log_;
+  uintmax_t size_ = 0;
+  std::optional<Time> noted_;
+};
 
 // A container's log from a point on.
 class LogSource {

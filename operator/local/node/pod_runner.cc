@@ -192,12 +192,11 @@ void PodRunner::Refuse(Container& container, int exit_code, const std::string& r
 
 void PodRunner::Collect(Container& container) {
   if (!container.process || !container.terminated.is_null()) return;
-  if (container.log_times->Note(clock_.Now())) FreeBeginning(files_.Log(container.name));
+  container.log_times->Note(clock_.Now());
   const std::optional<ProcessEnd> end = container.process->Poll();
   if (!end) return;
   container.finished = clock_.Now();
   container.log_times->NoteEnd(*container.finished);
-  FreeBeginning(files_.Log(container.name));
   // What it left behind goes with it, as a container's processes do.
   KillContainer(container.process->pid(), files_.Mark(container.name));
   container.terminated = {{"exitCode", end->exit_code},
