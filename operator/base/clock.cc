@@ -38,31 +38,48 @@ Instant SteadyNow() {
 std::string FormatTime(Time time) { return Format(time, false); }
 std::string FormatMicroTime(Time time) { return Format(time, true); }
 
-std::optional<Time> ParseTime(std::string_view view) {
-  const std::string text(view);
-  std::tm tm{};
-  int used = 0;
-  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-                  &tm.tm_min, &tm.tm_sec, &used) != 6)
-    return std::nullopt;
-  tm.tm_year -= 1900;
-  tm.tm_mon -= 1;
-  Time time = Time(std::chrono::seconds(timegm(&tm)));
-  size_t at = static_cast<size_t>(used);
+std::optional<Time> ParseTime(std::string_view text) {
+  using std::chrono::year, std::chrono::month, std::chrono::day, std::chrono::hours, std::chrono::minutes;
+  size_t at = 0;
+  bool sound = true;
+  const auto number = [&](size_t digits, unsigned most) {
+    unsigned value = 0;
+    for (const size_t end = at + digits; at < end; ++at) {
+      const bool digit = at < text.size() && text[at] >= '0' && text[at] <= '9';
+      sound = sound && digit;
+      value = 10 * value + (digit ? static_cast<unsigned>(text[at] - '0') : 0);
+    }
+    sound = sound && value <= most;
+    return value;
+  };
+  const auto mark = [&](char c) { sound = sound && at < text.size() && text[at] == c && ++at > 0; };
+  const year years(static_cast<int>(number(4, 9999)));
+  mark('-');
+  const month months(number(2, 12));
+  mark('-');
+  const std::chrono::year_month_day date(years, months, day(number(2, 31)));
+  mark('T');
+  Time time = std::chrono::sys_days(date) + hours(number(2, 23));
+  mark(':');
+  time += minutes(number(2, 59));
+  mark(':');
+  time += std::chrono::seconds(number(2, 60));  // a leap second
+  if (!sound || !date.ok()) return std::nullopt;
   if (at < text.size() && text[at] == '.') {
     int64_t micro = 0, unit = 100000;
     for (++at; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at, unit /= 10)
       micro += unit * (text[at] - '0');
     time += std::chrono::microseconds(micro);
   }
-  const std::string zone = text.substr(at);
+  const std::string_view zone = text.substr(at);
   if (zone == "Z" || zone == "z") return time;
-  char sign;
-  int hours, minutes;
-  if (std::sscanf(zone.c_str(), "%c%2d:%2d", &sign, &hours, &minutes) != 3 || (sign != '+' && sign != '-'))
-    return std::nullopt;
-  const auto offset = std::chrono::minutes(60 * hours + minutes);
-  return sign == '+' ? time - offset : time + offset;
+  if (zone.size() != 6 || (zone[0] != '+' && zone[0] != '-')) return std::nullopt;
+  ++at;
+  auto offset = minutes(60 * number(2, 23));
+  mark(':');
+  offset += minutes(number(2, 59));
+  if (!sound) return std::nullopt;
+  return zone[0] == '+' ? time - offset : time + offset;
 }
 
 std::string FormatDuration(double seconds) {

@@ -38,10 +38,11 @@ extern const Resource kPods, kServices, kClaims, kEvents, kLeases, kTrainingJobs
 // kube-scheduler's, Volcano's and the coscheduling plugin's.
 extern const Resource kPodGroups, kVolcanoPodGroups, kCoschedulingPodGroups;
 
-// Fields that the caller does not read, as the keys that lead there from the object, whatever lists lie between:
-// "spec.containers.resources". One that is a list or an object may come empty. With a text behind it, as in
-// "spec.containers.env=NAME", a list of objects of which the caller reads those that hold "NAME": for another, null may
-// come. Of a watch metadata.annotations is never one: those of a bookmark tell of the end of what there is.
+// The fields that the caller reads, as the keys that lead there from the object, whatever lists lie between, with all
+// that they hold: "spec.containers.name". Of what a path goes through (here "spec" and each container) other fields may
+// lack; a field of the object that none goes through ("status", with this one alone) is there, as are numbers and texts
+// where a list or an object would be. With a text behind it, as in "spec.containers.env=NAME", a list of which the
+// caller reads what holds "NAME". None: everything. The API's keys are plain: one that is written with escapes is none.
 using FieldPaths = std::vector<std::string>;
 
 struct ListOptions {
@@ -50,7 +51,7 @@ struct ListOptions {
   int64_t limit = 0;
   std::string continue_token;
   bool metadata_only = false;  // of each object its metadata is enough: the rest may lack
-  FieldPaths unread = {};
+  FieldPaths fields = {};
 };
 
 // What a list says besides its objects.
@@ -68,7 +69,7 @@ struct WatchOptions {
   bool initial_events = false;
   // Called once, before the first event, when the server has accepted the watch.
   std::function<void()> accepted = {};
-  FieldPaths unread = {};
+  FieldPaths fields = {};
 };
 
 // The annotation, "true", of the bookmark behind the last initial event.
@@ -78,7 +79,7 @@ struct WriteOptions {
   bool dry_run = false;
   bool strict = false;     // refuse unknown and duplicate fields, instead of dropping them
   bool answer = true;      // false: the object as stored is of no interest; any other may come, or null
-  FieldPaths unread = {};  // of that object
+  FieldPaths fields = {};  // of that object
 };
 
 struct DeleteOptions {
@@ -100,9 +101,9 @@ class Client {
  public:
   virtual ~Client() = default;
 
-  // The object; kNotFound when there is none. Of it `unread` may lack.
+  // The object; kNotFound when there is none. Of it `fields` are read.
   virtual Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
-                           const FieldPaths& unread = {}) = 0;
+                           const FieldPaths& fields = {}) = 0;
   // Calls `on_item` with each object as it comes: the whole of a list is never held. kGone when the resource version
   // or the continue token is too old. On an error there may have been objects; they are then part of no list.
   virtual Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,

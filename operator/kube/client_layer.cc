@@ -8,8 +8,8 @@ Result<Json> NoObject(const Status& status) { return status.ok() ? Result<Json>(
 }  // namespace
 
 Result<Json> ClientLayer::Get(const Resource& resource, const std::string& ns, const std::string& name,
-                              const FieldPaths& unread) {
-  return Around(Kind::kRead, [&] { return inner_.Get(resource, ns, name, unread); });
+                              const FieldPaths& fields) {
+  return Around(Kind::kRead, [&] { return inner_.Get(resource, ns, name, fields); });
 }
 
 Result<ListEnd> ClientLayer::List(const Resource& resource, const std::string& ns, const ListOptions& options,

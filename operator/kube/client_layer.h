@@ -15,7 +15,7 @@ class ClientLayer : public Client {
   explicit ClientLayer(Client& inner) : inner_(inner) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
-                   const FieldPaths& unread = {}) final;
+                   const FieldPaths& fields = {}) final;
   Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
                        const std::function<void(const Json&)>& on_item) final;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,

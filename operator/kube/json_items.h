@@ -16,8 +16,8 @@ namespace trainyard::kube {
 class JsonItems {
  public:
   using OnItem = std::function<void(const nlohmann::json&)>;
-  // `max_bytes`: of one item, and of all that stands around them. Of the items `unread` may lack.
-  explicit JsonItems(size_t max_bytes, const FieldPaths& unread = {}) : max_bytes_(max_bytes), parser_(0, unread) {}
+  // `max_bytes`: of one item, and of all that stands around them. Of the items `fields` are read.
+  explicit JsonItems(size_t max_bytes, const FieldPaths& fields = {}) : max_bytes_(max_bytes), parser_(0, fields) {}
 
   // Takes the next piece and calls `on_item` for each element of "items" that is now whole. kInternal for one that
   // is too long, no object, or no JSON; nothing after it is read.

@@ -13,8 +13,8 @@ namespace trainyard::kube {
 
 class JsonLines {
  public:
-  // `max_bytes`: of one document. Of the events' objects `unread` may lack.
-  explicit JsonLines(size_t max_bytes, const FieldPaths& unread = {}) : max_bytes_(max_bytes), parser_(1, unread) {}
+  // `max_bytes`: of one document. Of the events' objects `fields` are read.
+  explicit JsonLines(size_t max_bytes, const FieldPaths& fields = {}) : max_bytes_(max_bytes), parser_(1, fields) {}
 
   // Takes the next piece and calls `on_document` for each document that is now whole. kInternal for one
   // that is too long or no JSON; nothing after it is read.

@@ -8,118 +8,209 @@
 namespace trainyard::kube {
 namespace {
 
-// Behind the text that begins at `begin` with a quote; npos when it has no end.
+constexpr size_t kNowhere = std::string_view::npos;
+constexpr char kSpace[] = " \t\r\n";
+
+// Behind the text that begins at `begin` with a quote; kNowhere when it has no end.
 size_t TextEnd(std::string_view text, size_t begin) {
-  for (size_t end = text.find('"', begin + 1); end != std::string_view::npos; end = text.find('"', end + 1)) {
+  for (size_t end = text.find('"', begin + 1); end != kNowhere; end = text.find('"', end + 1)) {
     size_t escapes = 0;
     while (text[end - 1 - escapes] == '\\') ++escapes;
     if (escapes % 2 == 0) return end + 1;
   }
-  return std::string_view::npos;
+  return kNowhere;
 }
 
-// Behind the list or object that begins at `begin`; npos when it never closes.
+// Behind the value that begins at `begin`; kNowhere when it has no end.
 size_t ValueEnd(std::string_view text, size_t begin) {
   int depth = 0;
   for (size_t i = begin; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"') {
       i = TextEnd(text, i);
-      if (i == std::string_view::npos) return i;
+      if (i == kNowhere || depth == 0) return i;
       --i;
     } else if (c == '{' || c == '[') {
       ++depth;
-    } else if ((c == '}' || c == ']') && --depth == 0) {
-      return i + 1;
+    } else if (c == '}' || c == ']') {
+      if (depth == 0) return i > begin ? i : kNowhere;
+      if (--depth == 0) return i + 1;
+    } else if (depth == 0 && (c == ',' || std::string_view(kSpace).find(c) != kNowhere)) {
+      return i > begin ? i : kNowhere;
     }
   }
-  return std::string_view::npos;
+  return depth == 0 && begin < text.size() ? text.size() : kNowhere;
+}
+
+std::vector<std::string> Split(std::string_view path) {
+  std::vector<std::string> keys;
+  for (size_t begin = 0, end = 0; end != kNowhere; begin = end + 1) {
+    end = path.find('.', begin);
+    keys.emplace_back(path.substr(begin, end - begin));
+  }
+  return keys;
 }
 
 }  // namespace
 
-ObjectParser::ObjectParser(int around, const FieldPaths& unread) : limit_(kJsonDepth - 1 + around), around_(around) {
-  FieldPaths all = unread;
-  all.emplace_back("metadata.managedFields");
-  for (std::string path : all) {
+const ObjectParser::Node* ObjectParser::Node::Find(std::string_view name) const {
+  const auto found = std::find_if(children.begin(), children.end(), [&](const Node& node) { return node.key == name; });
+  return found == children.end() ? nullptr : &*found;
+}
+
+ObjectParser::Node& ObjectParser::Node::At(std::string_view name) {
+  if (const Node* found = Find(name)) return const_cast<Node&>(*found);
+  children.emplace_back().key = name;
+  return children.back();
+}
+
+// All that is read there, or of the items of a list there those that hold `item`. Where some items are read, and
+// something of each, all of it is.
+void ObjectParser::Node::Read(const std::vector<std::string>& keys, const std::string& item) {
+  Node* node = this;
+  for (const std::string& key : keys) {
+    if (!node->items.empty()) return node->ReadAll();
+    node = &node->At(key);
+    if (node->whole()) return;
+  }
+  const bool fresh = !node->others && node->children.empty();
+  if (item.empty() || (!fresh && node->items.empty())) return node->ReadAll();
+  node->others = true;
+  node->items.push_back('"' + item + '"');
+}
+
+void ObjectParser::Node::ReadAll() {
+  others = true;
+  items.clear();
+  children.clear();
+}
+
+ObjectParser::ObjectParser(int around, const FieldPaths& fields) : limit_(kJsonDepth - 1 + around), around_(around) {
+  root_.others = true;
+  if (around_ == 1) root_.At("object").others = true;
+  Node& object = around_ == 1 ? root_.At("object") : root_;
+  for (const std::string& path : fields) {
     const size_t equals = path.find('=');
-    auto& [keys, read] = paths_.emplace_back();
-    if (equals != std::string::npos) read = '"' + path.substr(equals + 1) + '"';
-    path.resize(std::min(equals, path.size()));
-    if (around_ == 1) keys.emplace_back("object");
-    for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-      end = path.find('.', begin);
-      keys.push_back(path.substr(begin, end - begin));
-    }
+    object.Read(Split(std::string_view(path).substr(0, equals)),
+                equals == std::string::npos ? "" : path.substr(equals + 1));
+  }
+  const Node* restricted = object.Find("metadata");
+  Node& metadata = object.At("metadata");
+  if (!restricted) metadata.others = true;
+  if (metadata.others) metadata.At("managedFields").left_out = true;
+  if (around_ == 1 && !metadata.others) {
+    metadata.Read({"resourceVersion"}, "");
+    metadata.Read({"annotations", kInitialEventsEnd}, "");
   }
 }
 
-// The paths that are alive in `in` and go on with `key`.
-ObjectParser::Alive ObjectParser::Follow(const Open& in, std::string_view key) const {
-  Alive alive = 0;
-  for (size_t i = 0; i < paths_.size() && in.alive != 0; ++i) {
-    const std::vector<std::string>& keys = paths_[i].keys;
-    if ((in.alive >> i & 1) == 1 && in.level <= keys.size() && keys[in.level - 1] == key) alive |= Alive{1} << i;
-  }
-  return alive;
+size_t ObjectParser::Token(size_t at) const {
+  while (at < text_.size() && std::string_view(kSpace).find(text_[at]) != kNowhere) ++at;
+  return at;
 }
 
-const ObjectParser::Path* ObjectParser::Ended(Alive alive, size_t level) const {
-  for (size_t i = 0; i < paths_.size() && alive != 0; ++i) {
-    if ((alive >> i & 1) == 1 && paths_[i].keys.size() == level) return &paths_[i];
-  }
-  return nullptr;
+size_t ObjectParser::Value(size_t at, const Node& node, int depth) {
+  const bool holds = At(at) == '{' || At(at) == '[';
+  if (!holds || node.whole() || depth == limit_) return Whole(at, depth);
+  return At(at) == '{' ? Fields(at, node, depth) : Items(at, node, depth);
 }
 
-bool ObjectParser::Shorten(std::string_view text) {
-  open_.clear();
-  shorter_.clear();
-  cut_ = false;
-  size_t kept = 0;                                                // what is before it is in shorter_, or was left out
-  Open next{.is_object = false, .level = 0, .alive = ~Alive{0}};  // for what begins here
-  bool key = false;                                               // comes next
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
+size_t ObjectParser::Whole(size_t at, int depth) {
+  size_t kept = at;  // what is before it is in shorter_, or was left out
+  int open = depth;
+  if (At(at) != '{' && At(at) != '[') {
+    const size_t end = ValueEnd(text_, at);
+    if (end != kNowhere) shorter_.append(text_, at, end - at);
+    return end;
+  }
+  for (size_t i = at; i < text_.size(); ++i) {
+    const char c = text_[i];
     if (c == '"') {
-      const size_t end = TextEnd(text, i);
-      if (end == std::string_view::npos) return false;
-      if (key) next.alive = Follow(open_.back(), text.substr(i + 1, end - i - 2));
-      key = false;
-      i = end - 1;
+      i = TextEnd(text_, i);
+      if (i == kNowhere) return i;
+      --i;
+    } else if ((c == '{' || c == '[') && open == limit_) {
+      shorter_.append(text_, kept, i - kept).append("null");
+      cut_ = true;
+      kept = ValueEnd(text_, i);
+      if (kept == kNowhere || open == depth) return kept;
+      i = kept - 1;
     } else if (c == '{' || c == '[') {
-      const Open* in = open_.empty() ? nullptr : &open_.back();
-      const Path* path = in && in->is_object ? Ended(next.alive, in->level) : nullptr;
-      const bool some = path && c == '[' && !path->read.empty(), unread = path && !some;
-      const bool deep = open_.size() == static_cast<size_t>(limit_), item = in && in->of;
-      const size_t end = unread || deep || item ? ValueEnd(text, i) : i;
-      if (end == std::string_view::npos) return false;
-      const bool passed = item && text.substr(i, end - i).find(in->of->read) == std::string_view::npos;
-      if (unread || deep || passed) {
-        shorter_.append(text, kept, i - kept).append(unread ? (c == '{' ? "{}" : "[]") : "null");
-        cut_ |= !unread && !passed;
-        kept = end;
-        i = end - 1;
-        continue;
-      }
-      const size_t level = (in ? in->level : 0) + (c == '{' ? 1 : 0);
-      open_.push_back({.is_object = c == '{', .level = level, .alive = next.alive, .of = some ? path : nullptr});
-      key = c == '{';
-    } else if (c == '}' || c == ']') {
-      if (open_.empty()) return false;
-      open_.pop_back();
-      key = false;
-    } else if (c == ',' && !open_.empty()) {
-      key = open_.back().is_object;
-      next.alive = open_.back().alive;
+      ++open;
+    } else if ((c == '}' || c == ']') && --open == depth) {
+      shorter_.append(text_, kept, i + 1 - kept);
+      return i + 1;
     }
   }
-  if (kept > 0) shorter_.append(text, kept);
-  return open_.empty();
+  return kNowhere;
+}
+
+size_t ObjectParser::Fields(size_t at, const Node& node, int depth) {
+  shorter_ += '{';
+  bool first = true;
+  size_t i = Token(at + 1);
+  for (bool more = At(i) != '}'; more;) {
+    if (At(i) != '"') return kNowhere;
+    const size_t key_end = TextEnd(text_, i);
+    if (key_end == kNowhere) return key_end;
+    const std::string_view key = text_.substr(i, key_end - i);
+    i = Token(key_end);
+    if (At(i) != ':') return kNowhere;
+    i = Token(i + 1);
+    const Node* child = node.Find(key.substr(1, key.size() - 2));
+    if (child ? child->left_out : !node.others) {
+      i = ValueEnd(text_, i);
+    } else {
+      if (!first) shorter_ += ',';
+      first = false;
+      shorter_.append(key) += ':';
+      i = child ? Value(i, *child, depth + 1) : Whole(i, depth + 1);
+    }
+    if (i == kNowhere) return i;
+    i = Token(i);
+    more = At(i) == ',';
+    if (more) i = Token(i + 1);
+  }
+  if (At(i) != '}') return kNowhere;
+  shorter_ += '}';
+  return i + 1;
+}
+
+size_t ObjectParser::Items(size_t at, const Node& node, int depth) {
+  const auto is_read = [&](std::string_view item) {
+    return std::any_of(node.items.begin(), node.items.end(),
+                       [&](const std::string& held) { return item.find(held) != kNowhere; });
+  };
+  shorter_ += '[';
+  bool first = true;
+  size_t i = Token(at + 1);
+  for (bool more = At(i) != ']'; more;) {
+    const size_t end = node.items.empty() ? i : ValueEnd(text_, i);
+    if (end == kNowhere) return end;
+    if (node.items.empty() || is_read(text_.substr(i, end - i))) {
+      if (!first) shorter_ += ',';
+      first = false;
+      i = node.items.empty() ? Value(i, node, depth + 1) : Whole(i, depth + 1);
+      if (i == kNowhere) return i;
+    } else {
+      i = end;
+    }
+    i = Token(i);
+    more = At(i) == ',';
+    if (more) i = Token(i + 1);
+  }
+  if (At(i) != ']') return kNowhere;
+  shorter_ += ']';
+  return i + 1;
 }
 
 nlohmann::json ObjectParser::Parse(std::string_view text) {
-  if (!Shorten(text)) return nlohmann::json(nlohmann::json::value_t::discarded);
-  nlohmann::json value = nlohmann::json::parse(shorter_.empty() ? text : shorter_, nullptr, false);
+  text_ = text;
+  shorter_.clear();
+  cut_ = false;
+  const size_t end = Value(Token(0), root_, 0);
+  if (end == kNowhere || Token(end) != text.size()) return nlohmann::json(nlohmann::json::value_t::discarded);
+  nlohmann::json value = nlohmann::json::parse(shorter_, nullptr, false);
   nlohmann::json* object = &value;
   if (cut_ && around_ == 1 && value.contains("object")) object = &value["object"];
   if (cut_ && object->is_object()) (*object)[json::kCut] = true;

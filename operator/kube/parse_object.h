@@ -2,7 +2,6 @@
 #ifndef TRAINYARD_OPERATOR_KUBE_PARSE_OBJECT_H_
 #define TRAINYARD_OPERATOR_KUBE_PARSE_OBJECT_H_
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -15,41 +14,45 @@ namespace trainyard::kube {
 // For one thread at a time.
 class ObjectParser {
  public:
-  // `around`: the objects around the API's one; 0: it is the text, 1: it is "object" of the text, a watch event.
-  // REQUIRES: at most 63 paths.
-  ObjectParser(int around, const FieldPaths& unread);
+  // `around`: the objects around the API's one; 0: it is the text, 1: it is "object" of the text, a watch event, and
+  // what a watch itself goes by is read of it as well.
+  ObjectParser(int around, const FieldPaths& fields);
 
-  // The value of `text`, discarded when it is no JSON. metadata.managedFields (who wrote which field) and `unread` are
-  // empty where they are lists or objects, and what stood in them may be anything that closes. Of an object that nests
+  // The value of `text`, discarded when it is no JSON. Of it stays what `fields` name; metadata.managedFields (who
+  // wrote which field) never does. What stood in what is left out may be anything that closes. Of an object that nests
   // deeper than kJsonDepth - 1, the API has what a user wants it to have, and whoever else has objects in the same list
   // is not to suffer: null stands for what is deeper, and it has json::kCut. Never throws.
   nlohmann::json Parse(std::string_view text);
 
  private:
-  using Alive = uint64_t;  // a bit for each path whose begin leads here
-  struct Path {
-    std::vector<std::string> keys;
-    std::string read;  // in quotes, what the items hold that are read; empty: none is
+  // What is read of a value: all of it, when it has others and no children.
+  struct Node {
+    std::string key;
+    bool others = false;  // the fields that no child names, too
+    bool left_out = false;
+    std::vector<std::string> items;  // in quotes; of a list the items that hold one of them; empty: each
+    std::vector<Node> children;
+
+    bool whole() const { return others && children.empty() && items.empty(); }
+    const Node* Find(std::string_view name) const;
+    Node& At(std::string_view name);
+    void Read(const std::vector<std::string>& keys, const std::string& item);
+    void ReadAll();
   };
 
-  // A list or an object that is open. `level`: the objects around it and itself; a list has that of what it is in.
-  // `of`: whose list it is, of which some items are read.
-  struct Open {
-    bool is_object;
-    size_t level;
-    Alive alive;
-    const Path* of = nullptr;
-  };
-
-  // Reads the text once, into shorter_ as far as anything was left out. False: something never closes.
-  bool Shorten(std::string_view text);
-  Alive Follow(const Open& in, std::string_view key) const;
-  // The path that ends here; nullptr: none does.
-  const Path* Ended(Alive alive, size_t level) const;
+  // Each appends to shorter_ what is read of the value that begins at `at`, in `depth` lists and objects, and returns
+  // what is behind it; npos: it has no end, or is no JSON.
+  size_t Value(size_t at, const Node& node, int depth);
+  size_t Whole(size_t at, int depth);
+  size_t Fields(size_t at, const Node& node, int depth);
+  size_t Items(size_t at, const Node& node, int depth);
+  // Where something else than space is.
+  size_t Token(size_t at) const;
+  char At(size_t at) const { return at < text_.size() ? text_[at] : '\0'; }
 
   const int limit_, around_;
-  std::vector<Path> paths_;
-  std::vector<Open> open_;
+  Node root_;
+  std::string_view text_;
   std::string shorter_;
   bool cut_ = false;
 };

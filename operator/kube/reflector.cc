@@ -63,7 +63,7 @@ Status Reflector::ListAll() {
                       .resource_version = ListVersion(),
                       .limit = options_.page,
                       .continue_token = "",
-                      .unread = options_.unread};
+                      .fields = options_.fields};
   ++counters_.lists;
   sink_.Begin();
   for (bool whole = false;;) {
@@ -116,7 +116,7 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
                              .timeout_seconds = length(random_),
                              .initial_events = initial,
                              .accepted = [&] { Watching(clock_.Steady()); },
-                             .unread = options_.unread};
+                             .fields = options_.fields};
   const auto on_event = [&](const WatchEvent& event) {
     Active();
     if (Handle(event, failure)) ++events;

@@ -73,7 +73,7 @@ class Reflector {
     int min_watch_seconds = 300, max_watch_seconds = 600;
     int64_t page = 500;      // objects of a list's page
     uint64_t seed = 1;       // of the jitter
-    FieldPaths unread = {};  // by the sink
+    FieldPaths fields = {};  // that the sink reads
   };
   Reflector(Client& client, const Clock& clock, Resource resource, Options options, ReflectorSink& sink);
 

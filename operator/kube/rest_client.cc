@@ -69,17 +69,17 @@ Result<Answer> RestClient::Exchange(const std::string& method, const std::string
 }
 
 Result<Json> RestClient::Send(const std::string& method, const std::string& target, const std::string& content_type,
-                              const std::string& body, const FieldPaths& unread) {
+                              const std::string& body, const FieldPaths& fields) {
   const Result<Answer> answer = Exchange(method, target, content_type, body);
   if (!answer.ok()) return answer.status();
-  Json object = ObjectParser(0, unread).Parse(answer->body);
+  Json object = ObjectParser(0, fields).Parse(answer->body);
   if (object.is_discarded()) return Status(Code::kInternal, method + " " + target + ": the answer is no JSON");
   return object;
 }
 
 Result<Json> RestClient::Get(const Resource& resource, const std::string& ns, const std::string& name,
-                             const FieldPaths& unread) {
-  return Send("GET", resource.Path(ns) + "/" + Encoded(name), "", "", unread);
+                             const FieldPaths& fields) {
+  return Send("GET", resource.Path(ns) + "/" + Encoded(name), "", "", fields);
 }
 
 Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns, const ListOptions& options,
@@ -95,7 +95,7 @@ Result<ListEnd> RestClient::List(const Resource& resource, const std::string& ns
       .Add("continue", options.continue_token);
   if (options.limit > 0) query.Add("limit", std::to_string(options.limit));
   const std::string target = resource.Path(ns) + query.text();
-  JsonItems items(kMaxObjectBytes, options.unread);
+  JsonItems items(kMaxObjectBytes, options.fields);
   Status failure;
   const Result<Answer> answer =
       transport_.Fetch(target, options.metadata_only ? kMetadataOnly : kJson, [&](const char* data, size_t size) {
@@ -129,7 +129,7 @@ std::string WriteQuery(const WriteOptions& options) {
 Result<Json> RestClient::Create(const Resource& resource, const std::string& ns, const Json& object,
                                 const WriteOptions& options) {
   const std::string target = resource.Path(ns) + WriteQuery(options);
-  if (options.answer) return Send("POST", target, "application/json", Dumped(object), options.unread);
+  if (options.answer) return Send("POST", target, "application/json", Dumped(object), options.fields);
   const Status status = Exchange("POST", target, "application/json", Dumped(object)).status();
   return status.ok() ? Result<Json>(Json()) : Result<Json>(status);
 }
@@ -137,7 +137,7 @@ Result<Json> RestClient::Create(const Resource& resource, const std::string& ns,
 Result<Json> RestClient::MergePatch(const Resource& resource, const std::string& ns, const std::string& name,
                                     const std::string& subresource, const Json& patch, const WriteOptions& options) {
   const std::string path = resource.Path(ns) + "/" + Encoded(name) + (subresource.empty() ? "" : "/" + subresource);
-  return Send("PATCH", path + WriteQuery(options), "application/merge-patch+json", Dumped(patch), options.unread);
+  return Send("PATCH", path + WriteQuery(options), "application/merge-patch+json", Dumped(patch), options.fields);
 }
 
 Status RestClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,
@@ -161,7 +161,7 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
       .Add("timeoutSeconds", std::to_string(options.timeout_seconds));
   bool ended = false;
   Status failure;
-  JsonLines lines(kMaxObjectBytes, options.unread);
+  JsonLines lines(kMaxObjectBytes, options.fields);
   const auto on_data = [&](const char* data, size_t size) {
     failure = lines.Feed(data, size, [&](Json event) {
       if (ended || !json::Field(event, "object").is_object()) return;

@@ -15,7 +15,7 @@ class RestClient : public Client {
       : transport_(std::move(endpoint), clock, stop, std::move(options)) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread = {}) override;
+                   const kube::FieldPaths& fields = {}) override;
   Result<ListEnd> List(const Resource& resource, const std::string& ns, const ListOptions& options,
                        const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
@@ -32,7 +32,7 @@ class RestClient : public Client {
   Result<Answer> Exchange(const std::string& method, const std::string& target, const std::string& content_type,
                           const std::string& body);
   Result<Json> Send(const std::string& method, const std::string& target, const std::string& content_type = "",
-                    const std::string& body = "", const FieldPaths& unread = {});
+                    const std::string& body = "", const FieldPaths& fields = {});
   Transport transport_;
 };
 

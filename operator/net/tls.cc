@@ -84,6 +84,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::Make(const TlsIdentity& id
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_read_ahead(context.get(), 1);  // else each record is read in two parts
   wrong = TlsPart::kAuthorities;
   if (Status status = TrustAuthorities(identity.authorities, context.get()); !status.ok()) return status;
   if (!identity.chain.empty() || !identity.key.empty()) {

@@ -262,7 +262,7 @@ bool Executor::IsConfirmed(const TrainingJob& job, const Plan& plan) {
 Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
   if (IsConfirmed(job, plan)) return Status::Ok();
   const Instant asked = clock_.Steady();  // the answer is as old as the question
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, FieldsOfConfirmed());
   if (!live.ok()) return live.status().With("confirm the attempt");
   if (!MayRun(job, plan.status.attempt, *live))
     return Status(Code::kConflict, "the job has moved on: its cached copy is old");
@@ -276,7 +276,7 @@ Status Executor::ConfirmAttempt(const TrainingJob& job, const Plan& plan) {
 // A suspended job may have been resumed since our copy of it; one that has ended stays so.
 Status Executor::ConfirmRest(const TrainingJob& job) {
   if (IsFinished(job.status)) return Status::Ok();
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, FieldsOfConfirmed());
   if (!live.ok()) return live.status().With("confirm the suspension");
   const TrainingJob read = api::JobFromJson(*live);
   if (read.uid == job.uid && read.spec.suspend && read.status.attempt == job.status.attempt) return Status::Ok();

@@ -19,7 +19,7 @@ Caches::Caches(kube::Client& client, const Clock& clock, const std::string& ns, 
                       {.ns = ns,
                        .label_selector = std::string(api::kLabelManaged) + "=true",
                        .seed = seed + 1,
-                       .unread = UnreadOfPods()},
+                       .fields = FieldsOfPod()},
                       pods_) {}
 
 }  // namespace trainyard::reconcile

@@ -27,7 +27,7 @@ Status ConfirmStale(kube::Client& client, const Observed& observed) {
     return std::any_of(pods.begin(), pods.end(), [&](const Pod& pod) { return pod->attempt > job.status.attempt; });
   };
   if (!ahead(observed.stale) && !ahead(observed.spent)) return Status::Ok();
-  const Result<Json> live = client.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
+  const Result<Json> live = client.Get(kube::kTrainingJobs, job.ns, job.name, FieldsOfConfirmed());
   if (!live.ok()) return live.status().With("look at the job's attempt");
   if (json::Whole(json::Field(*live, "status"), "attempt") == job.status.attempt) return Status::Ok();
   return Status(Code::kConflict, "the cached job is older than its pods");
@@ -60,7 +60,7 @@ Status ConfirmMissing(kube::Client& client, Observed& observed) {
   for (const auto& [name, worker] : missing) names.push_back(name);
   names.resize(std::min(names.size(), kMostAskedByName));
   for (const std::string& name : names) {
-    const Result<Json> pod = client.Get(kube::kPods, job.ns, name, UnreadOfPods());
+    const Result<Json> pod = client.Get(kube::kPods, job.ns, name, FieldsOfPod());
     if (pod.ok() && OwnedBy(*pod, job.uid)) look(*pod);
     if (!pod.ok() && !pod.status().Is(Code::kNotFound)) return pod.status().With("look for missing pods");
   }

@@ -68,12 +68,19 @@ JobRecord JobFromApi(const nlohmann::json& object) {
   return record;
 }
 
-kube::FieldPaths UnreadOfWhole() { return {"metadata.labels", "metadata.annotations"}; }
+kube::FieldPaths FieldsOfWhole() {
+  return {"metadata.name",
+          "metadata.namespace",
+          "metadata.uid",
+          "metadata.resourceVersion",
+          "metadata.generation",
+          "metadata.creationTimestamp",
+          "metadata.deletionTimestamp"};
+}
 
-kube::FieldPaths UnreadOfConfirmed() {
-  kube::FieldPaths paths = UnreadOfWhole();
-  for (const char* field : {"checkpoint", "config", "deadlines", "restart", "scheduling", "sharedMemory", "template"})
-    paths.push_back(std::string("spec.") + field);
+kube::FieldPaths FieldsOfConfirmed() {
+  kube::FieldPaths paths = FieldsOfWhole();
+  paths.emplace_back("spec.suspend");
   return paths;
 }
 

@@ -21,9 +21,9 @@ struct JobRecord {
 JobRecord JobFromApi(const nlohmann::json& object);
 // With template and config, however long.
 JobRecord WholeFromApi(const nlohmann::json& object);
-// What WholeFromApi's template and config, and the job's identity and status, do not need; and what its identity, its
-// status, and whether it is suspended do not. A tenant decides how much that is, and sixteen workers may look at once.
-kube::FieldPaths UnreadOfWhole(), UnreadOfConfirmed();
+// Of a job what WholeFromApi's template and config, its identity and its status come from; and what its identity, its
+// status, and whether it is suspended do. A tenant decides how much the rest is, and sixteen workers may look at once.
+kube::FieldPaths FieldsOfWhole(), FieldsOfConfirmed();
 
 using JobStore = kube::Store<JobRecord>;
 using PodStore = kube::Store<PodRecord>;

@@ -201,22 +201,19 @@ PodRecord PodFromJson(const Json& pod, TextPool& texts) {
   return record;
 }
 
-// IsSidecar, TrainerOf and StatusPort read of the containers name, restartPolicy and one variable; ReadContainers and
-// AllEnded of their statuses name and state.
-kube::FieldPaths UnreadOfPods() {
-  kube::FieldPaths paths = {"spec.affinity", "spec.securityContext", "spec.tolerations",
-                            "spec.topologySpreadConstraints", "spec.volumes"};
-  for (const char* containers : {"spec.containers.", "spec.initContainers."}) {
-    for (const char* field : {"args", "command", "envFrom", "lifecycle", "livenessProbe", "ports", "readinessProbe",
-                              "resources", "securityContext", "startupProbe", "volumeMounts"})
-      paths.push_back(std::string(containers) + field);
-  }
-  for (const char* statuses : {"status.containerStatuses.", "status.initContainerStatuses."}) {
-    for (const char* field : {"allocatedResources", "lastState", "resources", "user", "volumeMounts"})
-      paths.push_back(std::string(statuses) + field);
-  }
-  paths.emplace_back("spec.initContainers.env");
+kube::FieldPaths FieldsOfPod() {
+  kube::FieldPaths paths;
+  for (const char* field : {"name", "namespace", "uid", "labels", "ownerReferences", "creationTimestamp",
+                            "deletionTimestamp", "deletionGracePeriodSeconds"})
+    paths.push_back(std::string("metadata.") + field);
+  for (const char* field : {"nodeName", "containers.name", "initContainers.name", "initContainers.restartPolicy"})
+    paths.push_back(std::string("spec.") + field);
   paths.push_back("spec.containers.env=" + std::string(env::kStatusPort));
+  for (const char* field : {"phase", "reason", "message", "podIP", "containerStatuses.name", "containerStatuses.state",
+                            "initContainerStatuses.name", "initContainerStatuses.state"})
+    paths.push_back(std::string("status.") + field);
+  for (const char* field : {"type", "status", "reason", "message", "lastTransitionTime"})
+    paths.push_back(std::string("status.conditions.") + field);
   return paths;
 }
 

@@ -59,8 +59,8 @@ struct PodRecord {
 
 // `texts` keeps what is shared; for one thread at a time.
 PodRecord PodFromJson(const nlohmann::json& pod, TextPool& texts);
-// What it does not read and is most of a pod's text.
-kube::FieldPaths UnreadOfPods();
+// What it reads: a part of a pod's text.
+kube::FieldPaths FieldsOfPod();
 // Of a pod alone.
 inline PodRecord PodFromJson(const nlohmann::json& pod) {
   TextPool texts;

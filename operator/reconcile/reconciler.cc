@@ -99,7 +99,7 @@ kube::ReconcileResult Reconciler::PassOfLong(const JobRecord& record) {
 
 Result<JobRecord> Reconciler::FetchWhole(const JobRecord& record) {
   const TrainingJob& job = record.job;
-  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfWhole());
+  const Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, FieldsOfWhole());
   if (!live.ok()) return live.status().With("read the job's spec");
   JobRecord now = WholeFromApi(*live);
   if (now.job.uid != job.uid || now.job.generation != job.generation || IsFinished(now.job.status))
@@ -251,7 +251,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
     return Status(Code::kUnavailable, why).With("write status");
   const Instant asked = clock_.Steady();
   Result<Json> written =
-      client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {.unread = UnreadOfConfirmed()});
+      client_.MergePatch(kube::kTrainingJobs, job.ns, job.name, "status", body, {.fields = FieldsOfConfirmed()});
   untold_.Note(job.ns, written.status(), SecondsBetween(asked, clock_.Steady()));
   if (const Status& s = written.status(); s.Is(Code::kConflict) || s.Is(Code::kUnavailable) || s.Is(Code::kDeadline))
     written = AsWritten(job, after, std::move(written));
@@ -266,7 +266,7 @@ Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Ti
 // The write may be done and its answer lost, also where another try of it was a conflict: what it said is then to be
 // counted and told by us, since nobody will decide it again.
 Result<Json> Reconciler::AsWritten(const TrainingJob& job, const Json& status, Result<Json> answer) {
-  Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, UnreadOfConfirmed());
+  Result<Json> live = client_.Get(kube::kTrainingJobs, job.ns, job.name, FieldsOfConfirmed());
   if (!live.ok()) return answer;
   const TrainingJob read = api::JobFromJson(*live);
   return read.uid == job.uid && api::StatusToJson(read.status) == status ? std::move(live) : std::move(answer);

@@ -513,9 +513,9 @@ class SlowConfirmation : public local::MemoryClient {
  public:
   SlowConfirmation(local::MemoryApi& api, sim::VirtualClock& clock) : MemoryClient(api), clock_(clock) {}
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread) override {
+                   const kube::FieldPaths& fields) override {
     if (resource == kube::kTrainingJobs && ++asked < 50) clock_.Advance(kConfirmedSeconds + 1);
-    return MemoryClient::Get(resource, ns, name, unread);
+    return MemoryClient::Get(resource, ns, name, fields);
   }
   int asked = 0;
 

@@ -181,9 +181,9 @@ class GangClient : public local::MemoryClient {
     return MemoryClient::Create(resource, ns, object, options);
   }
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread) override {
+                   const kube::FieldPaths& fields) override {
     looks += resource == kube::kVolcanoPodGroups;
-    return MemoryClient::Get(resource, ns, name, unread);
+    return MemoryClient::Get(resource, ns, name, fields);
   }
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override {

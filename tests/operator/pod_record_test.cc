@@ -7,11 +7,20 @@
 namespace trainyard::reconcile {
 namespace {
 
+// As the cache gets it: of what the record needs nothing may be left out.
+PodRecord RecordOf(const Json& pod, TextPool& texts) {
+  return PodFromJson(kube::ObjectParser(0, FieldsOfPod()).Parse(pod.dump()), texts);
+}
+PodRecord RecordOf(const Json& pod) {
+  TextPool texts;
+  return RecordOf(pod, texts);
+}
+
 TEST(PodRecord, AnyStatusIsRead) {
   const char* pods[] = {
       "3", "null", R"({"metadata":[],"status":"x"})",
       R"({"status":{"conditions":[null,{"type":3}],"containerStatuses":[{"name":null,"state":{"terminated":{"exitCode":"1","finishedAt":null}}}]}})"};
-  for (const char* pod : pods) EXPECT_EQ(PodFromJson(Json::parse(pod)).rank, -1) << pod;
+  for (const char* pod : pods) EXPECT_EQ(RecordOf(Json::parse(pod)).rank, -1) << pod;
 }
 
 TEST(PodRecord, APortThatIsNoneIsNotAsked) {
@@ -21,14 +30,14 @@ TEST(PodRecord, APortThatIsNoneIsNotAsked) {
          {{"containers",
            Json::array(
                {{{"name", "c"}, {"env", Json::array({{{"name", "TRAINYARD_STATUS_PORT"}, {"value", value}}})}}})}}}};
-    EXPECT_EQ(PodFromJson(pod).status_port, 0) << value;
+    EXPECT_EQ(RecordOf(pod).status_port, 0) << value;
   }
 }
 
 // Anyone may put the label on a pod, and the server asks of an owner's uid that it is not empty.
 TEST(PodRecord, AnOwnersUidThatIsNoneIsNotKept) {
   const auto of = [](const std::string& uid) {
-    return PodFromJson({{"metadata", {{"ownerReferences", Json::array({{{"controller", true}, {"uid", uid}}})}}}})
+    return RecordOf({{"metadata", {{"ownerReferences", Json::array({{{"controller", true}, {"uid", uid}}})}}}})
         .owner_uid;
   };
   EXPECT_EQ(of("u-1"), "u-1");
@@ -42,20 +51,20 @@ TEST(PodRecord, TellsWhetherItsOwnerIsItsLabelsJob) {
                                                   {"kind", "TrainingJob"},
                                                   {"controller", true},
                                                   {"uid", "u-1"}}})}}}};
-  EXPECT_TRUE(PodFromJson(pod).of_job);
-  EXPECT_FALSE(PodFromJson(pod).orphan);
-  EXPECT_EQ(PodFromJson(pod).job_uid, "u-1");
+  EXPECT_TRUE(RecordOf(pod).of_job);
+  EXPECT_FALSE(RecordOf(pod).orphan);
+  EXPECT_EQ(RecordOf(pod).job_uid, "u-1");
   Json other = pod;
   other["metadata"]["labels"]["trainyard.dev/job-uid"] = "u-2";
-  EXPECT_FALSE(PodFromJson(other).of_job);
+  EXPECT_FALSE(RecordOf(other).of_job);
   other = pod;
   other["metadata"]["ownerReferences"][0]["kind"] = "Job";
-  EXPECT_FALSE(PodFromJson(other).of_job);
+  EXPECT_FALSE(RecordOf(other).of_job);
   other["metadata"]["ownerReferences"][0]["controller"] = false;
-  EXPECT_FALSE(PodFromJson(other).orphan) << "whose it is decides its owner";
+  EXPECT_FALSE(RecordOf(other).orphan) << "whose it is decides its owner";
   pod["metadata"].erase("ownerReferences");
-  EXPECT_FALSE(PodFromJson(pod).of_job);
-  EXPECT_TRUE(PodFromJson(pod).orphan);
+  EXPECT_FALSE(RecordOf(pod).of_job);
+  EXPECT_TRUE(RecordOf(pod).orphan);
 }
 
 TEST(PodRecord, ADeletionWasAskedForBeforeItsGrace) {
@@ -66,7 +75,7 @@ TEST(PodRecord, ADeletionWasAskedForBeforeItsGrace) {
         {"conditions",
          Json::array(
              {{{"type", "DisruptionTarget"}, {"status", "True"}, {"reason", "Why"}, {"message", "because"}}})}}}};
-  const PodRecord record = PodFromJson(pod);
+  const PodRecord record = RecordOf(pod);
   EXPECT_EQ(record.deleted_at, kNow);
   EXPECT_EQ(record.disruption, "Why: because");
   EXPECT_FALSE(record.over);
@@ -77,15 +86,15 @@ TEST(PodRecord, ADeletionWasNotAskedForBeforeThePodWasThere) {
                {{"creationTimestamp", "2026-03-01T12:00:00Z"},
                 {"deletionTimestamp", "2026-03-01T12:01:00Z"},
                 {"deletionGracePeriodSeconds", 1000000000000}}}};
-  EXPECT_FALSE(PodFromJson(pod).deleted_at);
+  EXPECT_FALSE(RecordOf(pod).deleted_at);
   pod["metadata"]["deletionGracePeriodSeconds"] = 60;
-  EXPECT_EQ(PodFromJson(pod).deleted_at, kNow);
+  EXPECT_EQ(RecordOf(pod).deleted_at, kNow);
 }
 
 // The kubelet takes away what has ended, without grace, and the API server writes the time of that.
 TEST(PodRecord, WhenAForcedDeletionWasAskedForIsUnknown) {
   const PodRecord record =
-      PodFromJson({{"metadata", {{"deletionTimestamp", "2026-03-01T12:00:00Z"}, {"deletionGracePeriodSeconds", 0}}}});
+      RecordOf({{"metadata", {{"deletionTimestamp", "2026-03-01T12:00:00Z"}, {"deletionGracePeriodSeconds", 0}}}});
   EXPECT_TRUE(record.deleting);
   EXPECT_TRUE(record.forced);
   EXPECT_FALSE(record.deleted_at);
@@ -118,7 +127,7 @@ TEST(PodRecord, WhatIsNotReadDecidesNothing) {
                                            {{"name", "trainer"},
                                             {"lastState", {{"terminated", {{"reason", "unread"}}}}},
                                             {"state", {{"terminated", {{"exitCode", 7}}}}}}})}}}};
-  const Json read = kube::ObjectParser(0, UnreadOfPods()).Parse(pod.dump());
+  const Json read = kube::ObjectParser(0, FieldsOfPod()).Parse(pod.dump());
   EXPECT_EQ(read.dump().find("unread"), std::string::npos) << read;
   for (const Json& each : {pod, read}) {
     const PodRecord record = PodFromJson(each);
@@ -130,18 +139,42 @@ TEST(PodRecord, WhatIsNotReadDecidesNothing) {
   }
 }
 
+// Each field that the record has is among those that are asked for.
+TEST(PodRecord, WhatIsReadIsAskedFor) {
+  Json pod = {
+      {"metadata", {{"name", "a-0"}, {"uid", "u"}}},
+      {"spec",
+       {{"containers", Json::array({{{"name", "trainer"}}})},
+        {"initContainers", Json::array({{{"name", "proxy"}, {"restartPolicy", "Always"}}, {{"name", "setup"}}})}}},
+      {"status",
+       {{"podIP", "10.0.0.1"},
+        {"conditions",
+         Json::array({{{"type", "PodScheduled"}, {"status", "True"}, {"lastTransitionTime", "2026-03-01T12:00:00Z"}}})},
+        {"initContainerStatuses",
+         Json::array({{{"name", "proxy"}, {"state", {{"terminated", {{"exitCode", 3}}}}}}})}}}};
+  const PodRecord record = RecordOf(pod);
+  EXPECT_EQ(record.name, "a-0");
+  EXPECT_EQ(record.uid, "u");
+  EXPECT_EQ(record.ip, "10.0.0.1");
+  EXPECT_EQ(record.scheduled_at, kNow);
+  EXPECT_FALSE(record.end) << "the kubelet starts a sidecar again";
+  pod["status"]["initContainerStatuses"][0]["name"] = "setup";
+  ASSERT_TRUE(RecordOf(pod).end);
+  EXPECT_EQ(RecordOf(pod).end->init_container, "setup");
+}
+
 // The kubelet's word on the whole pod explains more than that its container was killed; the container's own word more
 // than the pod's.
 TEST(PodRecord, AnEvictionIsTheCauseAndNotTheSignalThatItSent) {
   const std::string why = "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\".";
   const auto end_of = [&](const std::string& container_reason) {
     const Json terminated = {{"exitCode", 137}, {"reason", container_reason}};
-    return *PodFromJson({{"spec", {{"containers", {{{"name", "trainer"}}}}}},
-                         {"status",
-                          {{"phase", "Failed"},
-                           {"reason", "Evicted"},
-                           {"message", why},
-                           {"containerStatuses", {{{"name", "trainer"}, {"state", {{"terminated", terminated}}}}}}}}})
+    return *RecordOf({{"spec", {{"containers", {{{"name", "trainer"}}}}}},
+                      {"status",
+                       {{"phase", "Failed"},
+                        {"reason", "Evicted"},
+                        {"message", why},
+                        {"containerStatuses", {{{"name", "trainer"}, {"state", {{"terminated", terminated}}}}}}}}})
                 .end;
   };
   for (const char* reason : {"ContainerStatusUnknown", "Error", ""}) {
@@ -159,16 +192,16 @@ TEST(PodRecord, AnEndThatTheKubeletBroughtIsNoSuccess) {
   Json pod = Json::parse(R"({"spec": {"containers": [{"name": "trainer"}]}, "status": {
     "phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active on the node longer than it may",
     "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]}})");
-  const PodRecord record = PodFromJson(pod);
+  const PodRecord record = RecordOf(pod);
   EXPECT_EQ(record.end->reason, "DeadlineExceeded");
   EXPECT_TRUE(IsFailure(record));
   pod["status"].erase("reason");  // as where a sidecar has failed
-  EXPECT_FALSE(IsFailure(PodFromJson(pod)));
+  EXPECT_FALSE(IsFailure(RecordOf(pod)));
 }
 
 // A kubelet that has no room for it, or no device: nothing of it has run, and a rule on the code 1 does not mean it.
 TEST(PodRecord, APodThatNeverRanHasNoExitCode) {
-  const PodRecord record = PodFromJson(
+  const PodRecord record = RecordOf(
       {{"status", {{"phase", "Failed"}, {"reason", "UnexpectedAdmissionError"}, {"message", "no such device"}}}});
   ASSERT_TRUE(record.end);
   EXPECT_FALSE(record.end->exit_code);
@@ -188,7 +221,7 @@ TEST(PodRecord, AContainerThatAWebhookPutsFirstIsNotTheTrainer) {
          {{{"name", "proxy"}, {"state", {{"running", {{"startedAt", "2026-03-01T11:00:00Z"}}}}}},
           {{"name", "main"},
            {"state", {{"terminated", {{"exitCode", 65}, {"startedAt", "2026-03-01T12:00:00Z"}}}}}}}}}}};
-  const PodRecord record = PodFromJson(pod);
+  const PodRecord record = RecordOf(pod);
   EXPECT_EQ(record.status_port, 9400);
   ASSERT_TRUE(record.end);
   EXPECT_EQ(record.end->exit_code, 65);
@@ -203,7 +236,7 @@ TEST(PodRecord, OfABookmarkEverythingIsRead) {
        {{"kind", "Pod"},
         {"metadata", {{"annotations", {{kube::kInitialEventsEnd, "true"}}}, {"resourceVersion", "7"}}},
         {"spec", {{"containers", nullptr}}}}}};
-  EXPECT_EQ(kube::ObjectParser(1, UnreadOfPods()).Parse(bookmark.dump()), bookmark);
+  EXPECT_EQ(kube::ObjectParser(1, FieldsOfPod()).Parse(bookmark.dump()), bookmark);
 }
 
 // A kubelet tells of the ends first, and of the phase when it has taken the pod apart: seconds later on a busy machine.
@@ -211,17 +244,17 @@ TEST(PodRecord, OfABookmarkEverythingIsRead) {
 TEST(PodRecord, IsOverWhenEveryContainerHasEnded) {
   const Json ended = {{"terminated", {{"exitCode", 0}}}}, runs = {{"running", Json::object()}};
   const auto over = [](const Json& trainer, const Json& sidecar, const char* phase) {
-    return PodFromJson({{"spec", {{"containers", {{{"name", "trainer"}}, {{"name", "sidecar"}}}}}},
-                        {"status",
-                         {{"phase", phase},
-                          {"containerStatuses",
-                           {{{"name", "trainer"}, {"state", trainer}}, {{"name", "sidecar"}, {"state", sidecar}}}}}}})
+    return RecordOf({{"spec", {{"containers", {{{"name", "trainer"}}, {{"name", "sidecar"}}}}}},
+                     {"status",
+                      {{"phase", phase},
+                       {"containerStatuses",
+                        {{{"name", "trainer"}, {"state", trainer}}, {{"name", "sidecar"}, {"state", sidecar}}}}}}})
         .over;
   };
   EXPECT_FALSE(over(ended, runs, "Running"));
   EXPECT_TRUE(over(ended, ended, "Running"));
   EXPECT_TRUE(over(ended, runs, "Failed")) << "evicted";
-  EXPECT_FALSE(PodFromJson({{"status", {{"phase", "Pending"}}}}).over);
+  EXPECT_FALSE(RecordOf({{"status", {{"phase", "Pending"}}}}).over);
 }
 
 // A sidecar of the initContainers is told to end behind the others, and may still be writing: its worker has ended, its
@@ -229,14 +262,14 @@ TEST(PodRecord, IsOverWhenEveryContainerHasEnded) {
 TEST(PodRecord, ASidecarThatRunsKeepsItFromBeingOver) {
   const Json trainer = {{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", 0}}}}}};
   const auto read = [&](const Json& uploader, const char* phase) {
-    return PodFromJson({{"metadata", {{"deletionTimestamp", "2026-03-01T12:01:00Z"}}},
-                        {"spec",
-                         {{"containers", {{{"name", "trainer"}}}},
-                          {"initContainers", {{{"name", "uploader"}, {"restartPolicy", "Always"}}}}}},
-                        {"status",
-                         {{"phase", phase},
-                          {"containerStatuses", Json::array({trainer})},
-                          {"initContainerStatuses", {{{"name", "uploader"}, {"state", uploader}}}}}}});
+    return RecordOf({{"metadata", {{"deletionTimestamp", "2026-03-01T12:01:00Z"}}},
+                     {"spec",
+                      {{"containers", {{{"name", "trainer"}}}},
+                       {"initContainers", {{{"name", "uploader"}, {"restartPolicy", "Always"}}}}}},
+                     {"status",
+                      {{"phase", phase},
+                       {"containerStatuses", Json::array({trainer})},
+                       {"initContainerStatuses", {{{"name", "uploader"}, {"state", uploader}}}}}}});
   };
   const PodRecord running = read({{"running", Json::object()}}, "Running");
   EXPECT_FALSE(running.over);
@@ -248,7 +281,7 @@ TEST(PodRecord, ASidecarThatRunsKeepsItFromBeingOver) {
 TEST(PodRecord, WhatPodsHaveInCommonIsHeldOnce) {
   TextPool texts;
   const auto pod = [&](const std::string& name, const std::string& node) {
-    return PodFromJson(
+    return RecordOf(
         {{"metadata", {{"name", name}, {"namespace", "default"}, {"labels", {{"trainyard.dev/job-name", "job"}}}}},
          {"spec", {{"nodeName", node}}},
          {"status",

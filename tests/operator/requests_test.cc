@@ -17,9 +17,9 @@ class CountingClient : public local::MemoryClient {
  public:
   using MemoryClient::MemoryClient;
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread) override {
+                   const kube::FieldPaths& fields) override {
     Note("get", resource);
-    return MemoryClient::Get(resource, ns, name, unread);
+    return MemoryClient::Get(resource, ns, name, fields);
   }
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override {

@@ -104,9 +104,9 @@ class DroppingClient : public local::MemoryClient {
  public:
   using MemoryClient::MemoryClient;
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread) override {
+                   const kube::FieldPaths& fields) override {
     gets += resource == kube::kServices;
-    return MemoryClient::Get(resource, ns, name, unread);
+    return MemoryClient::Get(resource, ns, name, fields);
   }
   Status Delete(const kube::Resource& resource, const std::string& ns, const std::string& name,
                 const kube::DeleteOptions& options) override {

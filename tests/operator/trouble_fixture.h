@@ -26,9 +26,9 @@ class RefusingClient : public local::MemoryClient {
   Status lost;  // what the next write of a status says, which is done all the same
 
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread) override {
+                   const kube::FieldPaths& fields) override {
     const Status status = Judge("get " + resource.plural + " " + name);
-    return status.ok() ? MemoryClient::Get(resource, ns, name, unread) : status;
+    return status.ok() ? MemoryClient::Get(resource, ns, name, fields) : status;
   }
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override {

@@ -38,10 +38,10 @@ uint64_t TroubledClient::seen(const kube::Resource& resource) const {
 }
 
 Result<Json> TroubledClient::Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                                 const kube::FieldPaths& unread) {
+                                 const kube::FieldPaths& fields) {
   on_request("get", resource, name, nullptr);
   if (Status status = Before(); !status.ok()) return status;
-  return MemoryClient::Get(resource, ns, name, unread);
+  return MemoryClient::Get(resource, ns, name, fields);
 }
 
 Result<kube::ListEnd> TroubledClient::List(const kube::Resource& resource, const std::string& ns,

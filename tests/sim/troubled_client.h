@@ -41,7 +41,7 @@ class TroubledClient : public local::MemoryClient {
         pause_(std::move(pause)) {}
 
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread) override;
+                   const kube::FieldPaths& fields) override;
   Result<kube::ListEnd> List(const kube::Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const kube::Resource& resource, const std::string& ns, const Json& object,

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "operator/base/json_access.h"
+#include "operator/kube/parse_object.h"
 
 namespace trainyard::local {
 namespace {
@@ -13,27 +14,17 @@ Result<Json> ToResult(ApiResult result) {
   return kube::StatusFromApi(result.http, result.body);
 }
 
-// As the client over HTTPS: who says that it does not read something shall not miss it only there. Paths through lists
-// are left alone.
-Result<Json> Without(Result<Json> object, const kube::FieldPaths& unread) {
-  if (!object.ok()) return object;
-  for (const std::string& path : unread) {
-    Json* at = &*object;
-    for (size_t from = 0, dot = 0; at && dot != std::string::npos; from = dot + 1) {
-      dot = path.find('.', from);
-      const std::string key = path.substr(from, dot - from);
-      at = at->is_object() && at->contains(key) ? &(*at)[key] : nullptr;
-    }
-    if (at && at->is_structured()) at->clear();
-  }
+// As the client over HTTPS: who reads what it has not named shall not find it only here.
+Result<Json> Only(Result<Json> object, const kube::FieldPaths& fields) {
+  if (object.ok() && !fields.empty()) *object = kube::ObjectParser(0, fields).Parse(object->dump());
   return object;
 }
 
 }  // namespace
 
 Result<Json> MemoryClient::Get(const Resource& resource, const std::string& ns, const std::string& name,
-                               const kube::FieldPaths& unread) {
-  return Without(ToResult(api_.Get(resource, ns, name)), unread);
+                               const kube::FieldPaths& fields) {
+  return Only(ToResult(api_.Get(resource, ns, name)), fields);
 }
 
 Result<kube::ListEnd> MemoryClient::List(const Resource& resource, const std::string& ns,
@@ -60,7 +51,7 @@ Result<Json> MemoryClient::MergePatch(const Resource& resource, const std::strin
                                       const kube::WriteOptions& options) {
   const WriteRequest how = {
       .dry_run = options.dry_run, .strict = options.strict, .manager = kube::kFieldManager, .force = false};
-  return Without(ToResult(api_.Patch(resource, ns, name, subresource, PatchType::kMerge, patch, how)), options.unread);
+  return Only(ToResult(api_.Patch(resource, ns, name, subresource, PatchType::kMerge, patch, how)), options.fields);
 }
 
 Status MemoryClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,

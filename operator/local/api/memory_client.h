@@ -13,7 +13,7 @@ class MemoryClient : public kube::Client {
   explicit MemoryClient(MemoryApi& api) : api_(api) {}
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name,
-                   const kube::FieldPaths& unread = {}) override;
+                   const kube::FieldPaths& fields = {}) override;
   Result<kube::ListEnd> List(const Resource& resource, const std::string& ns, const kube::ListOptions& options,
                              const std::function<void(const Json&)>& on_item) override;
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object,
