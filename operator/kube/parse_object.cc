@@ -58,8 +58,10 @@ const ObjectParser::Node* ObjectParser::Node::Find(std::string_view name) const 
   return found == children.end() ? nullptr : &*found;
 }
 
-ObjectParser::Node& ObjectParser::Node::At(std::string_view name) {
-  if (const Node* found = Find(name)) return const_cast<Node&>(*found);
+ObjectParser::Node& ObjectParser::Node::Child(std::string_view name) {
+  for (Node& child : children) {
+    if (child.key == name) return child;
+  }
   children.emplace_back().key = name;
   return children.back();
 }
@@ -70,7 +72,7 @@ void ObjectParser::Node::Read(const std::vector<std::string>& keys, const std::s
   Node* node = this;
   for (const std::string& key : keys) {
     if (!node->items.empty()) return node->ReadAll();
-    node = &node->At(key);
+    node = &node->Child(key);
     if (node->whole()) return;
   }
   const bool fresh = !node->others && node->children.empty();
@@ -87,17 +89,17 @@ void ObjectParser::Node::ReadAll() {
 
 ObjectParser::ObjectParser(int around, const FieldPaths& fields) : limit_(kJsonDepth - 1 + around), around_(around) {
   root_.others = true;
-  if (around_ == 1) root_.At("object").others = true;
-  Node& object = around_ == 1 ? root_.At("object") : root_;
+  if (around_ == 1) root_.Child("object").others = true;
+  Node& object = around_ == 1 ? root_.Child("object") : root_;
   for (const std::string& path : fields) {
     const size_t equals = path.find('=');
     object.Read(Split(std::string_view(path).substr(0, equals)),
                 equals == std::string::npos ? "" : path.substr(equals + 1));
   }
   const Node* restricted = object.Find("metadata");
-  Node& metadata = object.At("metadata");
+  Node& metadata = object.Child("metadata");
   if (!restricted) metadata.others = true;
-  if (metadata.others) metadata.At("managedFields").left_out = true;
+  if (metadata.others) metadata.Child("managedFields").left_out = true;
   if (around_ == 1 && !metadata.others) {
     metadata.Read({"resourceVersion"}, "");
     metadata.Read({"annotations", kInitialEventsEnd}, "");
@@ -107,6 +109,17 @@ ObjectParser::ObjectParser(int around, const FieldPaths& fields) : limit_(kJsonD
 size_t ObjectParser::Token(size_t at) const {
   while (at < text_.size() && std::string_view(kSpace).find(text_[at]) != kNowhere) ++at;
   return at;
+}
+
+bool ObjectParser::More(size_t& at) const {
+  at = Token(at);
+  if (At(at) != ',') return false;
+  at = Token(at + 1);
+  return true;
+}
+
+void ObjectParser::Separate() {
+  if (shorter_.back() != '{' && shorter_.back() != '[') shorter_ += ',';
 }
 
 size_t ObjectParser::Value(size_t at, const Node& node, int depth) {
@@ -147,7 +160,6 @@ size_t ObjectParser::Whole(size_t at, int depth) {
 
 size_t ObjectParser::Fields(size_t at, const Node& node, int depth) {
   shorter_ += '{';
-  bool first = true;
   size_t i = Token(at + 1);
   for (bool more = At(i) != '}'; more;) {
     if (At(i) != '"') return kNowhere;
@@ -161,15 +173,12 @@ size_t ObjectParser::Fields(size_t at, const Node& node, int depth) {
     if (child ? child->left_out : !node.others) {
       i = ValueEnd(text_, i);
     } else {
-      if (!first) shorter_ += ',';
-      first = false;
+      Separate();
       shorter_.append(key) += ':';
       i = child ? Value(i, *child, depth + 1) : Whole(i, depth + 1);
     }
     if (i == kNowhere) return i;
-    i = Token(i);
-    more = At(i) == ',';
-    if (more) i = Token(i + 1);
+    more = More(i);
   }
   if (At(i) != '}') return kNowhere;
   shorter_ += '}';
@@ -182,22 +191,18 @@ size_t ObjectParser::Items(size_t at, const Node& node, int depth) {
                        [&](const std::string& held) { return item.find(held) != kNowhere; });
   };
   shorter_ += '[';
-  bool first = true;
   size_t i = Token(at + 1);
   for (bool more = At(i) != ']'; more;) {
     const size_t end = node.items.empty() ? i : ValueEnd(text_, i);
     if (end == kNowhere) return end;
     if (node.items.empty() || is_read(text_.substr(i, end - i))) {
-      if (!first) shorter_ += ',';
-      first = false;
+      Separate();
       i = node.items.empty() ? Value(i, node, depth + 1) : Whole(i, depth + 1);
       if (i == kNowhere) return i;
     } else {
       i = end;
     }
-    i = Token(i);
-    more = At(i) == ',';
-    if (more) i = Token(i + 1);
+    more = More(i);
   }
   if (At(i) != ']') return kNowhere;
   shorter_ += ']';

@@ -35,19 +35,24 @@ class ObjectParser {
 
     bool whole() const { return others && children.empty() && items.empty(); }
     const Node* Find(std::string_view name) const;
-    Node& At(std::string_view name);
+    // The child of that name, made if there is none.
+    Node& Child(std::string_view name);
     void Read(const std::vector<std::string>& keys, const std::string& item);
     void ReadAll();
   };
 
   // Each appends to shorter_ what is read of the value that begins at `at`, in `depth` lists and objects, and returns
-  // what is behind it; npos: it has no end, or is no JSON.
+  // where the text goes on behind it; npos: it has no end, or is no JSON.
   size_t Value(size_t at, const Node& node, int depth);
   size_t Whole(size_t at, int depth);
   size_t Fields(size_t at, const Node& node, int depth);
   size_t Items(size_t at, const Node& node, int depth);
+  // A comma behind what is read already, before more of a list or an object.
+  void Separate();
   // Where something else than space is.
   size_t Token(size_t at) const;
+  // Whether a comma is at `at`, which then goes to what is behind it.
+  bool More(size_t& at) const;
   char At(size_t at) const { return at < text_.size() ? text_[at] : '\0'; }
 
   const int limit_, around_;
