@@ -203,6 +203,16 @@ void AvoidNodes(const TrainingJob& job, Json& spec) {
   }
 }
 
+// The scheduler spreads what a service selects over nodes and zones, unless the pod says what it wants: here against
+// those who pack nodes, over zones that the ranks' traffic then crosses, and at the price of counting the workers on
+// each node for each pod. A constraint without a selector counts nothing. An empty list asks for the scheduler's own.
+// https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/#cluster-level-default-constraints
+void SpreadNothing(Json& spec) {
+  if (!json::Field(spec, "topologySpreadConstraints").is_null()) return;
+  spec["topologySpreadConstraints"] = Json::array(
+      {{{"maxSkew", 1}, {"topologyKey", "kubernetes.io/hostname"}, {"whenUnsatisfiable", "ScheduleAnyway"}}});
+}
+
 std::string HashText(const Json& parts) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
@@ -308,6 +318,7 @@ Json WorkerPod(const TrainingJob& job, int64_t attempt, int64_t rank, const std:
       std::max(own_grace.is_number_integer() ? own_grace.get<int64_t>() : 0, job.spec.checkpoint.grace_seconds + 10);
   FillTrainer(job, attempt, rank, master, spec);
   AvoidNodes(job, spec);
+  SpreadNothing(spec);
   if (json::Field(spec, "initContainers").is_array()) {
     for (Json& container : spec["initContainers"]) KeepLastOutput(container);
   }

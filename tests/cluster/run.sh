@@ -79,12 +79,13 @@ TRAINYARD_THOROUGH=1 LD_LIBRARY_PATH="$CLUSTER_STUBS" "$python" -m pytest -q -rs
 [ $# -gt 0 ] || "$python" -m pytest -q -rs -p no:cacheprovider tests/chart
 inside tests/cluster/test_scenarios.py "$@"
 if [ -z "$no_nodes" ]; then
+  inside tests/cluster/test_packing.py "$@"
   inside tests/cluster/test_nodes.py "$@"
   remove_cgroups
   rm -rf --one-file-system "${CLUSTER_STATE:?}"/*
   inside tests/cluster/test_chart.py "$@"
 else
-  echo "SKIPPED: tests/cluster/test_nodes.py and test_chart.py, jobs in containers on two nodes: $no_nodes"
+  echo "SKIPPED: tests/cluster/test_packing.py, test_nodes.py and test_chart.py, the scheduler and jobs in containers on two nodes: $no_nodes"
 fi
 # kube-scheduler's gangs are of Kubernetes 1.36: a control plane of its own, which takes longer to build than all tests to run.
 gangs="$(dirname "$bin")/../cluster-1.36.3/bin"

@@ -178,6 +178,15 @@ def real_api(folder, flags=(), manager_flags=("--controllers=garbage-collector-c
     return api
 
 
+def add_node(api, name, cpus, labels=None):
+    """What a kubelet would say of its node, and the controller that is not here of a node that is ready."""
+    room = {"cpu": str(cpus), "memory": "8Gi", "pods": "20"}
+    api.kubectl("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels or {}}})
+    ready = {"type": "Ready", "status": "True", "reason": "Said", "message": ""}
+    api.kubectl("patch", "node", name, "--subresource", "status", "--type", "merge", "-p", json.dumps({"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}))
+    api.kubectl("patch", "node", name, "--type", "merge", "-p", json.dumps({"spec": {"taints": []}}))
+
+
 def memory_api(folder):
     processes = Processes(folder)
     processes.start("memory-api", OPERATOR, "local", "--api-only", "--serve", "0", "--state-dir", folder / "state")

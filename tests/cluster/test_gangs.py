@@ -1,9 +1,7 @@
 """Gangs of kube-scheduler, on Kubernetes 1.36: its own API server, controllers and scheduler, and nodes that are only said to be there."""
 
-import json
-
 import pytest
-from servers import BIN, ROOT, kubeconfig, real_api, wait_until
+from servers import BIN, ROOT, add_node, kubeconfig, real_api, wait_until
 from test_scenarios import condition, job, status
 
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
@@ -20,7 +18,7 @@ def api(tmp_path_factory):
         made = real_api(folder, (GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"), (GATES, controllers))
         made.processes.start("kube-scheduler", BIN / "kube-scheduler", f"--kubeconfig={kubeconfig(folder, 'manager')}", "--leader-elect=false", "--bind-address=127.0.0.1", GATES)
         for index in range(NODES):
-            add_node(made, index)
+            add_node(made, f"n{index}", CPUS)
         made.kubectl("apply", "-f", ROOT / "manifests/gangs.yaml")
         made.kubectl("create", "clusterrolebinding", "test-gangs", "--clusterrole=trainyard-operator-gangs", "--user=trainyard-operator")
         made.start_operator()
@@ -28,15 +26,6 @@ def api(tmp_path_factory):
     finally:
         if made:
             made.processes.stop_all()
-
-
-def add_node(api, index):
-    """What a kubelet would say of its node, and the controller that is not here of a node that is ready."""
-    name, room = f"n{index}", {"cpu": str(CPUS), "memory": "8Gi", "pods": "20"}
-    api.kubectl("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    ready = {"type": "Ready", "status": "True", "reason": "Said", "message": ""}
-    api.kubectl("patch", "node", name, "--subresource", "status", "--type", "merge", "-p", json.dumps({"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}))
-    api.kubectl("patch", "node", name, "--type", "merge", "-p", json.dumps({"spec": {"taints": []}}))
 
 
 def gang(name, workers, kind="native"):
@@ -110,7 +99,7 @@ def test_a_gang_that_does_not_fit_places_nobody(api):
     api.kubectl("delete", "podgroup", "wide-1", "--wait=false")
     print("and with its group, a minute later:", waits_for(api, "wide", "Insufficient cpu", "PodGroup wide-1: Unschedulable"))
     assert condition(api, "wide", "WorkersReady")["reason"] == "Unschedulable" and api.get("podgroup", "wide-1")["metadata"]["deletionTimestamp"]
-    add_node(api, NODES)
+    add_node(api, f"n{NODES}", CPUS)
     wait_until(lambda: placed(api, "wide") == NODES * CPUS + 1, what="all, once there is room")
     wait_until(lambda: condition(api, "wide", "Scheduled").get("status") == "True", what="the condition")
     remove(api, "wide")

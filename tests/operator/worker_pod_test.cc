@@ -83,6 +83,24 @@ TEST(WorkerPod, HasNoVariablesOfServicesUnlessTheTemplateAsks) {
   EXPECT_EQ(links(), true);
 }
 
+TEST(WorkerPod, IsNotSpreadWithWhatItsServiceSelectsUnlessTheTemplateAsks) {
+  Scene scene(1);
+  const auto constraints = [&] {
+    return WorkerPod(scene.job(), 1, 0, "")["spec"].value("topologySpreadConstraints", Json());
+  };
+  const Json nothing = constraints();
+  ASSERT_EQ(nothing.size(), 1u);
+  EXPECT_EQ(nothing[0]["whenUnsatisfiable"], "ScheduleAnyway");
+  EXPECT_FALSE(nothing[0].contains("labelSelector")) << "none selects nothing, an empty one everything";
+  Json& template_spec = scene.spec().pod_template["spec"];
+  template_spec["topologySpreadConstraints"] = nullptr;
+  EXPECT_EQ(constraints(), nothing);
+  for (const Json& own : {Json::array(), Json::array({{{"maxSkew", 2}, {"topologyKey", "zone"}}})}) {
+    template_spec["topologySpreadConstraints"] = own;
+    EXPECT_EQ(constraints(), own) << own;
+  }
+}
+
 TEST(WorkerPod, GetsSharedMemoryUnlessTheTemplateHasIt) {
   Scene scene(1);
   const auto mounts = [&] {

@@ -1,0 +1,50 @@
+"""A scheduler that is told to fill nodes fills them with workers; nodes are only said to be there, in two zones."""
+
+import json
+
+import pytest
+from servers import BIN, add_node, kubeconfig, real_api, wait_until
+from test_scenarios import job
+
+WORKERS, CPUS, NODES = 4, 6, 4
+FILL = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("packing")
+    made = None
+    try:
+        made = real_api(folder)
+        config = folder / "scheduler.json"
+        profile = {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": FILL}}]}
+        config.write_text(json.dumps({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "leaderElection": {"leaderElect": False},
+                                      "clientConnection": {"kubeconfig": str(kubeconfig(folder, "manager"))}, "profiles": [profile]}))
+        made.processes.start("kube-scheduler", BIN / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1", "--authentication-skip-lookup")
+        for index in range(NODES):
+            name = f"n{index}"
+            add_node(made, name, CPUS, {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z{index % 2}"})
+        made.start_operator()
+        yield made
+    finally:
+        if made:
+            made.processes.stop_all()
+
+
+def nodes_of(api, name, **pod):
+    """Where the scheduler puts a job's workers of one CPU."""
+    made = job(name, workers=WORKERS)
+    made["spec"]["template"]["spec"] |= pod
+    made["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    api.apply(made)
+    placed = lambda: [node for one in api.pods(name).values() if (node := one["spec"].get("nodeName"))]  # noqa: E731
+    return wait_until(lambda: len(nodes := placed()) == WORKERS and set(nodes), what=f"{name}'s workers to be placed")
+
+
+def test_the_service_that_names_workers_does_not_spread_them(api):
+    assert len(nodes_of(api, "packed")) == 1
+
+
+def test_a_template_leaves_it_to_the_scheduler(api):
+    """Which spreads what a service selects: so the other test can fail."""
+    assert len(nodes_of(api, "spread", topologySpreadConstraints=[])) > 1
