@@ -366,6 +366,14 @@ std::vector<Part> PartsOf(std::string_view text) {
   return parts;
 }
 
+// What the library says of such a line is about what stands behind the tab.
+bool IsIndentedByTab(std::string_view text, int line) {
+  size_t begin = 0;
+  for (int i = 0; i < line; ++i) begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+  const size_t first = text.find_first_not_of(' ', begin);
+  return first != std::string_view::npos && text[first] == '\t';
+}
+
 std::optional<YamlError> ReadPart(std::string_view text, const YamlLimits& limits, Builder& builder,
                                   std::vector<Json>& documents) {
   if (std::optional<YamlError> error = CheckText(text, limits)) return error;
@@ -381,6 +389,8 @@ std::optional<YamlError> ReadPart(std::string_view text, const YamlLimits& limit
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const YAML::Exception& error) {
+    if (!error.mark.is_null() && IsIndentedByTab(text, error.mark.line))
+      return At(error.mark, "not valid YAML: indented by a tab; allowed: spaces");
     return At(error.mark, "not valid YAML: " + error.msg);
   }
 }

@@ -16,11 +16,12 @@ namespace trainyard {
 namespace {
 
 int Validate(const std::string& file, const Notes& notes) {
-  const Result<api::JobFile> read = api::ReadJobFile(file);
+  Result<api::JobFile> read = api::ReadJobFile(file);
   if (!read.ok()) {
     std::fprintf(stderr, "trainyard-operator: %s\n", read.status().message().c_str());
     return kExitInvalid;
   }
+  api::GenerateName(read->job);
   const std::vector<std::string> problems = api::CheckJob(read->job);
   for (const std::string& problem : problems) std::fprintf(stderr, "%s: %s\n", file.c_str(), problem.c_str());
   if (!problems.empty()) return kExitInvalid;

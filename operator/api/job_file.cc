@@ -85,6 +85,11 @@ Result<JobFile> ReadJobFile(const std::string& path) {
   return file;
 }
 
+void GenerateName(Json& job) {
+  const std::string prefix = json::Text(job["metadata"], "generateName");
+  if (!prefix.empty() && json::Text(job["metadata"], "name").empty()) job["metadata"]["name"] = prefix + "12345";
+}
+
 std::vector<std::string> CheckJob(const Json& job) {
   std::vector<std::string> problems;
   for (const auto& [key, value] : job.items()) {

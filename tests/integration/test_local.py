@@ -388,6 +388,16 @@ def test_bad_input(local, tmp_path, data):
     slip = harness.write_config(tmp_path / "slip.json", {**job(data), "kind": "Trainingjob"})
     assert "did you mean TrainingJob?" in operator("validate", "-f", slip).stderr
 
+    nameless = job(data)
+    nameless["metadata"] = {"generateName": "job-"}
+    path = harness.write_config(tmp_path / "nameless.json", nameless)
+    assert operator("validate", "-f", path).returncode == 0
+    result = operator("local", "-f", path)
+    assert result.returncode == 64 and "metadata.generateName: `local` goes on with the job of that name" in result.stderr
+    nameless["metadata"]["generateName"] = 36 * "a"
+    result = operator("validate", "-f", harness.write_config(path, nameless))
+    assert result.returncode == 64 and "at most 40 characters" in result.stderr
+
     # A queue of nobody's; and nothing runs.
     queued = job(data)
     queued["spec"]["scheduling"] = {"queue": "research"}
