@@ -57,7 +57,7 @@ def step(directory, offload, threads):
     run = directory / "run"
     subprocess.run(["rm", "-rf", str(run)], check=True)
     config = {
-        "task": {"name": "language_model"},
+        "task": {"name": "language_model", "eval_windows": 1},
         "model": {"vocab": 512, "context": 64, "dim": 512, "layers": 8, "heads": 8},
         "data": {"path": str(directory), "test_shard": "test.tokens"},
         "batch": {"global": 16, "micro": 4},
