@@ -14,26 +14,28 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr int kTag = 0;              // messages between two ranks come in their order
+// Messages between two ranks that have one tag come in their order.
+constexpr int kToBeSummed = 0, kFinished = 1;
 constexpr int64_t kDirect = 16384;   // bytes up to which a sum is made in one exchange instead of two: each of the two
                                      // costs a round trip, more than what is sent
-constexpr int64_t kChunksAhead = 2;  // one is summed while another comes
+constexpr int64_t kChunksAhead = 4;  // one is summed while others come
 
-// Bytes of what comes from one rank at once: all of it together stays within a processor's caches.
-int64_t ChunkBytes(int size) { return std::max<int64_t>(1 << 16, (1 << 20) / (size - 1) / 64 * 64); }
+// Bytes of what comes from one rank at once: all of it together stays within a processor's caches, and the first sums
+// leave while the last values come.
+int64_t ChunkBytes(int size) { return std::max<int64_t>(1 << 15, (1 << 18) / (size - 1) / 64 * 64); }
 
 }  // namespace
 
 int64_t GlooBufferBytes(int size) { return size == 1 ? 0 : kChunksAhead * (size - 1) * ChunkBytes(size); }
 
-void GlooExchange::Send(at::Tensor values, int to, Works& works) {
+void GlooExchange::Send(at::Tensor values, int to, int tag, Works& works) {
   std::vector<at::Tensor> one{std::move(values)};
-  works.push_back(group_->send(one, to, kTag));
+  works.push_back(group_->send(one, to, tag));
 }
 
-void GlooExchange::Receive(at::Tensor into, int from, Works& works) {
+void GlooExchange::Receive(at::Tensor into, int from, int tag, Works& works) {
   std::vector<at::Tensor> one{std::move(into)};
-  works.push_back(group_->recv(one, from, kTag));
+  works.push_back(group_->recv(one, from, tag));
 }
 
 void GlooExchange::WaitFor(Works& works) {
@@ -70,36 +72,46 @@ void GlooExchange::SumInRankOrder(const at::Tensor& own, const at::Tensor& came,
   }
 }
 
-void GlooExchange::SumParts(const at::Tensor& flat, const at::Tensor& mine) {
-  const int64_t chunk = ChunkBytes(size_) / static_cast<int64_t>(flat.element_size());
-  const auto chunks_of = [&](const at::Tensor& part) { return (part.numel() + chunk - 1) / chunk; };
-  const auto cut = [&](const at::Tensor& part, int64_t k) {
-    return part.narrow(0, k * chunk, std::min(chunk, part.numel() - k * chunk));
+int64_t GlooExchange::ChunksOf(const at::Tensor& part) const {
+  const int64_t chunk = ChunkBytes(size_) / static_cast<int64_t>(part.element_size());
+  return (part.numel() + chunk - 1) / chunk;
+}
+
+at::Tensor GlooExchange::Chunk(const at::Tensor& part, int64_t k) const {
+  const int64_t chunk = ChunkBytes(size_) / static_cast<int64_t>(part.element_size());
+  return part.narrow(0, k * chunk, std::min(chunk, part.numel() - k * chunk));
+}
+
+void GlooExchange::SumParts(const at::Tensor& flat, const at::Tensor& mine,
+                            const std::function<void(const at::Tensor&)>& summed) {
+  const at::Tensor own = PartOf(flat, rank_);
+  const int64_t chunks = ChunksOf(own);
+  const at::Tensor room = Room(chunks > 0 ? Chunk(own, 0).numel() : 0, kChunksAhead, flat.scalar_type());
+  std::array<Works, kChunksAhead> coming;
+  const auto receive = [&](int64_t k) {
+    if (k >= chunks) return;
+    const int64_t n = Chunk(own, k).numel();
+    for (int from = 0, row = 0; from < size_; ++from) {
+      if (from != rank_)
+        Receive(room[k % kChunksAhead][row++].narrow(0, 0, n), from, kToBeSummed, coming[k % kChunksAhead]);
+    }
   };
+  // Before anything is sent: Gloo sends at once what the other has made room for, and asks for the rest.
+  for (int64_t k = 0; k < kChunksAhead; ++k) receive(k);
   // All of it at once: what nobody has made room for yet waits with its sender.
   Works sent;
-  for (int64_t k = 0; k < chunks_of(PartOf(flat, 0)); ++k) {
+  for (int64_t k = 0; k < ChunksOf(PartOf(flat, 0)); ++k) {
     for (int step = 1; step < size_; ++step) {
       const int to = (rank_ + step) % size_;
       const at::Tensor part = PartOf(flat, to);
-      if (k < chunks_of(part)) Send(cut(part, k), to, sent);
+      if (k < ChunksOf(part)) Send(Chunk(part, k), to, kToBeSummed, sent);
     }
   }
-  const at::Tensor own = PartOf(flat, rank_);
-  const at::Tensor room = Room(std::min(chunk, own.numel()), kChunksAhead, flat.scalar_type());
-  std::array<Works, kChunksAhead> coming;
-  const auto receive = [&](int64_t k) {
-    if (k >= chunks_of(own)) return;
-    const int64_t n = cut(own, k).numel();
-    for (int from = 0, row = 0; from < size_; ++from) {
-      if (from != rank_) Receive(room[k % kChunksAhead][row++].narrow(0, 0, n), from, coming[k % kChunksAhead]);
-    }
-  };
-  for (int64_t k = 0; k < kChunksAhead; ++k) receive(k);
-  for (int64_t k = 0; k < chunks_of(own); ++k) {
+  for (int64_t k = 0; k < chunks; ++k) {
     WaitFor(coming[k % kChunksAhead]);
-    const at::Tensor values = cut(own, k);
-    SumInRankOrder(values, room[k % kChunksAhead].narrow(1, 0, values.numel()), cut(mine, k));
+    const at::Tensor values = Chunk(own, k), sum = Chunk(mine, k);
+    SumInRankOrder(values, room[k % kChunksAhead].narrow(1, 0, values.numel()), sum);
+    summed(sum);
     receive(k + kChunksAhead);
   }
   WaitFor(sent);
@@ -109,11 +121,30 @@ void GlooExchange::GatherParts(const at::Tensor& flat) {
   Works works;
   const at::Tensor own = PartOf(flat, rank_);
   for (int step = 1; step < size_; ++step) {
-    const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
+    const int from = (rank_ + size_ - step) % size_;
     const at::Tensor part = PartOf(flat, from);
-    if (part.numel() > 0) Receive(part, from, works);
-    if (own.numel() > 0) Send(own, to, works);
+    if (part.numel() > 0) Receive(part, from, kFinished, works);
   }
+  for (int step = 1; step < size_; ++step) {
+    if (own.numel() > 0) Send(own, (rank_ + step) % size_, kFinished, works);
+  }
+  WaitFor(works);
+}
+
+// A chunk leaves for the others as soon as it is summed, while the next ones come. It arrives where this rank's values
+// of it lay: those have gone, since the sum has them.
+void GlooExchange::SumAndGather(const at::Tensor& flat) {
+  Works works;
+  for (int64_t k = 0; k < ChunksOf(PartOf(flat, 0)); ++k) {
+    for (int step = 1; step < size_; ++step) {
+      const int from = (rank_ + size_ - step) % size_;
+      const at::Tensor part = PartOf(flat, from);
+      if (k < ChunksOf(part)) Receive(Chunk(part, k), from, kFinished, works);
+    }
+  }
+  SumParts(flat, PartOf(flat, rank_), [&](const at::Tensor& sum) {
+    for (int step = 1; step < size_; ++step) Send(sum, (rank_ + step) % size_, kFinished, works);
+  });
   WaitFor(works);
 }
 
@@ -121,16 +152,14 @@ void GlooExchange::AllReduce(const at::Tensor& x) {
   Begin();
   const at::Tensor flat = x.view({x.numel()});
   if (flat.numel() == 0) return;
-  if (static_cast<int64_t>(x.nbytes()) > kDirect) {
-    SumParts(flat, PartOf(flat, rank_));
-    return GatherParts(flat);
-  }
+  if (static_cast<int64_t>(x.nbytes()) > kDirect) return SumAndGather(flat);
   const at::Tensor came = Room(flat.numel(), 1, flat.scalar_type())[0];
   Works works;
   for (int other = 0, row = 0; other < size_; ++other) {
-    if (other == rank_) continue;
-    Receive(came[row++], other, works);
-    Send(flat, other, works);
+    if (other != rank_) Receive(came[row++], other, kToBeSummed, works);
+  }
+  for (int other = 0; other < size_; ++other) {
+    if (other != rank_) Send(flat, other, kToBeSummed, works);
   }
   WaitFor(works);
   SumInRankOrder(flat, came, flat);
@@ -138,7 +167,7 @@ void GlooExchange::AllReduce(const at::Tensor& x) {
 
 void GlooExchange::ReduceScatter(const at::Tensor& in, const at::Tensor& out) {
   Begin();
-  SumParts(in.view({in.numel()}), out.view({out.numel()}));
+  SumParts(in.view({in.numel()}), out.view({out.numel()}), [](const at::Tensor&) {});
 }
 
 void GlooExchange::AllGather(const at::Tensor& in, const at::Tensor& out) {

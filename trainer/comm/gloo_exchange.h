@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
 
@@ -33,13 +34,18 @@ class GlooExchange {
   using Works = std::deque<c10::intrusive_ptr<c10d::Work>>;
 
   void Begin() { deadline_ = std::chrono::steady_clock::now() + timeout_; }
-  void Send(at::Tensor values, int to, Works& works);
-  void Receive(at::Tensor into, int from, Works& works);
+  void Send(at::Tensor values, int to, int tag, Works& works);
+  void Receive(at::Tensor into, int from, int tag, Works& works);
   void WaitFor(Works& works);
   // The part of a flat tensor that belongs to a rank: as even as whole elements can be, the last ones shorter.
   at::Tensor PartOf(const at::Tensor& flat, int rank) const;
-  // `mine` = the sum of the ranks' values of this rank's part; it may be that part.
-  void SumParts(const at::Tensor& flat, const at::Tensor& mine);
+  // A part is sent chunk by chunk.
+  int64_t ChunksOf(const at::Tensor& part) const;
+  at::Tensor Chunk(const at::Tensor& part, int64_t k) const;
+  // `mine` = the sum of the ranks' values of this rank's part; it may be that part. `summed` gets each chunk of it.
+  void SumParts(const at::Tensor& flat, const at::Tensor& mine, const std::function<void(const at::Tensor&)>& summed);
+  // The ranks' sums, everywhere.
+  void SumAndGather(const at::Tensor& flat);
   // Every other rank's part comes to its place; this one's is there.
   void GatherParts(const at::Tensor& flat);
   // Sums in rank order this rank's values and those that came, which lie one rank's after the other's.
