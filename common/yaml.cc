@@ -366,7 +366,7 @@ std::vector<Part> PartsOf(std::string_view text) {
   return parts;
 }
 
-// What the library says of such a line is about what stands behind the tab.
+// Where braces or brackets are open that is allowed; elsewhere the library speaks of what stands behind the tab.
 bool IsIndentedByTab(std::string_view text, int line) {
   size_t begin = 0;
   for (int i = 0; i < line; ++i) begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
@@ -389,9 +389,8 @@ std::optional<YamlError> ReadPart(std::string_view text, const YamlLimits& limit
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const YAML::Exception& error) {
-    if (!error.mark.is_null() && IsIndentedByTab(text, error.mark.line))
-      return At(error.mark, "not valid YAML: indented by a tab; allowed: spaces");
-    return At(error.mark, "not valid YAML: " + error.msg);
+    const bool tab = !error.mark.is_null() && IsIndentedByTab(text, error.mark.line);
+    return At(error.mark, "not valid YAML: " + error.msg + (tab ? "; the line is indented by a tab" : ""));
   }
 }
 

@@ -85,9 +85,13 @@ Result<JobFile> ReadJobFile(const std::string& path) {
   return file;
 }
 
+bool HasGeneratedName(const Json& job) {
+  const Json &metadata = json::Field(job, "metadata"), &name = json::Field(metadata, "name");
+  return (name.is_null() || name == "") && !json::Text(metadata, "generateName").empty();
+}
+
 void GenerateName(Json& job) {
-  const std::string prefix = json::Text(job["metadata"], "generateName");
-  if (!prefix.empty() && json::Text(job["metadata"], "name").empty()) job["metadata"]["name"] = prefix + "12345";
+  if (HasGeneratedName(job)) job["metadata"]["name"] = json::Text(job["metadata"], "generateName") + "xxxxx";
 }
 
 std::vector<std::string> CheckJob(const Json& job) {

@@ -30,9 +30,10 @@ struct JobFile {
 // when it holds something else.
 Result<JobFile> ReadJobFile(const std::string& path);
 
-// A job without a name gets one that the API server could make of its metadata.generateName; without that, none.
+// A job without a name gets one as long as what the API server makes of its metadata.generateName; without that, none.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#generated-values
 void GenerateName(Json& job);
+bool HasGeneratedName(const Json& job);
 
 // Everything that is wrong with the job, as the operator would say it; empty when nothing is.
 std::vector<std::string> CheckJob(const Json& job);

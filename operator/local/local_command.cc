@@ -264,10 +264,11 @@ std::optional<api::JobFile> ReadAndCheck(const LocalOptions& options) {
     Complain(file.status(), kExitInvalid);
     return std::nullopt;
   }
-  std::vector<std::string> problems;
-  if (json::Text(file->job["metadata"], "name").empty() && !json::Text(file->job["metadata"], "generateName").empty())
-    problems.emplace_back("metadata.generateName: `local` goes on with the job of that name; allowed: metadata.name");
-  if (problems.empty()) problems = api::CheckJob(file->job);
+  const bool nameless = api::HasGeneratedName(file->job);
+  api::GenerateName(file->job);
+  std::vector<std::string> problems = api::CheckJob(file->job);
+  if (nameless)
+    problems.emplace_back("metadata.generateName: `local` finds a job again by its name; allowed: metadata.name");
   if (problems.empty()) problems = LocalProblems(file->job, options.serve.has_value());
   for (const std::string& problem : problems)
     std::fprintf(stderr, "trainyard-operator: %s: %s\n", options.file.c_str(), problem.c_str());

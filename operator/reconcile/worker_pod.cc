@@ -205,7 +205,8 @@ void AvoidNodes(const TrainingJob& job, Json& spec) {
 
 // The scheduler spreads what a service selects over nodes and zones, unless the pod says what it wants: here against
 // those who pack nodes, over zones that the ranks' traffic then crosses, and at the price of counting the workers on
-// each node for each pod. A constraint without a selector counts nothing. An empty list asks for the scheduler's own.
+// each node for each pod. A constraint without a selector finds none to count; the defaults of a cluster's own profile
+// do not hold beside it either. An empty list in the template leaves them in force.
 // https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/#cluster-level-default-constraints
 void SpreadNothing(Json& spec) {
   if (!json::Field(spec, "topologySpreadConstraints").is_null()) return;

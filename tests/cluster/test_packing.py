@@ -38,7 +38,11 @@ def nodes_of(api, name, **pod):
     made["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     api.apply(made)
     placed = lambda: [node for one in api.pods(name).values() if (node := one["spec"].get("nodeName"))]  # noqa: E731
-    return wait_until(lambda: len(nodes := placed()) == WORKERS and set(nodes), what=f"{name}'s workers to be placed")
+    nodes = wait_until(lambda: len(found := placed()) == WORKERS and set(found), what=f"{name}'s workers to be placed")
+    api.kubectl("delete", "tj", name)  # every test begins with empty nodes
+    api.kubectl("delete", "pods", "-l", f"trainyard.dev/job-name={name}", "--force", "--grace-period=0")
+    wait_until(lambda: not api.pods(name), what=f"{name}'s workers to go")
+    return nodes
 
 
 def test_the_service_that_names_workers_does_not_spread_them(api):

@@ -393,8 +393,10 @@ def test_bad_input(local, tmp_path, data):
     path = harness.write_config(tmp_path / "nameless.json", nameless)
     assert operator("validate", "-f", path).returncode == 0
     result = operator("local", "-f", path)
-    assert result.returncode == 64 and "metadata.generateName: `local` goes on with the job of that name" in result.stderr
-    nameless["metadata"]["generateName"] = 36 * "a"
+    assert result.returncode == 64 and "metadata.generateName: `local` finds a job again by its name" in result.stderr
+    nameless["metadata"]["name"] = 5
+    assert operator("validate", "-f", harness.write_config(path, nameless)).returncode == 64
+    nameless["metadata"] = {"generateName": 36 * "a"}
     result = operator("validate", "-f", harness.write_config(path, nameless))
     assert result.returncode == 64 and "at most 40 characters" in result.stderr
 

@@ -78,9 +78,11 @@ TEST(Yaml, ErrorsNameThePlace) {
   EXPECT_EQ(ErrorOf("a: 1\n---\nb: 2\n"), "f: holds 2 documents; allowed: one");
   EXPECT_EQ(ErrorOf("a: !!python/object x\n"), "f:1:4: the tag tag:yaml.org,2002:python/object is not supported");
   EXPECT_EQ(ErrorOf("a: {<<: 5}\n"), "f:1:9: <<: expected an object, or a list of objects");
-  EXPECT_EQ(ErrorOf("a:\n\tb: 1\n"), "f:2:3: not valid YAML: indented by a tab; allowed: spaces");
-  EXPECT_EQ(ErrorOf("a:\n  b:\n  \tc: 1\n"), "f:3:5: not valid YAML: indented by a tab; allowed: spaces");
+  const std::string tab = "; the line is indented by a tab";
+  EXPECT_EQ(ErrorOf("a:\n\tb: 1\n"), "f:2:3: not valid YAML: illegal map value" + tab);
+  EXPECT_EQ(ErrorOf("a:\n  b:\n  \tc: 1\n"), "f:3:5: not valid YAML: illegal map value" + tab);
   EXPECT_EQ(ErrorOf("a: 1\n]\tb"), "f:2:1: not valid YAML: illegal flow end") << "a tab elsewhere";
+  EXPECT_EQ(Read("{\"a\": 1,\n\t\"b\": 2}"), Json::parse(R"({"a":1,"b":2})"));
   EXPECT_EQ(ErrorOf("a: *b\n").substr(0, 25), "f:1:4: not valid YAML: th");
   EXPECT_EQ(ErrorOf("a: [1\n").substr(0, 2), "f:");
   EXPECT_EQ(ErrorOf("a: \xff\n"), "f:1:4: is not UTF-8 text");

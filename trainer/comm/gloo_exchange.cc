@@ -20,8 +20,10 @@ constexpr int64_t kDirect = 16384;   // bytes up to which a sum is made in one e
                                      // costs a round trip, more than what is sent
 constexpr int64_t kChunksAhead = 4;  // one is summed while others come
 
-// Bytes of what comes from one rank at once: all of it together stays within a processor's caches, and the first sums
-// leave while the last values come.
+constexpr int64_t kAtOnce = 64 << 20;  // bytes under way at a time: each of their chunks takes memory
+
+// Bytes of what comes from one rank at once: from few ranks, all of it together stays within a processor's caches, and
+// the first sums leave while the last values come.
 int64_t ChunkBytes(int size) { return std::max<int64_t>(1 << 15, (1 << 18) / (size - 1) / 64 * 64); }
 
 }  // namespace
@@ -96,11 +98,12 @@ void GlooExchange::SumParts(const at::Tensor& flat, const at::Tensor& mine,
         Receive(room[k % kChunksAhead][row++].narrow(0, 0, n), from, kToBeSummed, coming[k % kChunksAhead]);
     }
   };
-  // Before anything is sent: Gloo sends at once what the other has made room for, and asks for the rest.
+  // Before anything is sent: what the others send leaves them at once where there is room for it here, and a round trip
+  // later where there is not.
   for (int64_t k = 0; k < kChunksAhead; ++k) receive(k);
   // All of it at once: what nobody has made room for yet waits with its sender.
   Works sent;
-  for (int64_t k = 0; k < ChunksOf(PartOf(flat, 0)); ++k) {
+  for (int64_t k = 0, most = ChunksOf(PartOf(flat, 0)); k < most; ++k) {
     for (int step = 1; step < size_; ++step) {
       const int to = (rank_ + step) % size_;
       const at::Tensor part = PartOf(flat, to);
@@ -135,7 +138,7 @@ void GlooExchange::GatherParts(const at::Tensor& flat) {
 // of it lay: those have gone, since the sum has them.
 void GlooExchange::SumAndGather(const at::Tensor& flat) {
   Works works;
-  for (int64_t k = 0; k < ChunksOf(PartOf(flat, 0)); ++k) {
+  for (int64_t k = 0, most = ChunksOf(PartOf(flat, 0)); k < most; ++k) {
     for (int step = 1; step < size_; ++step) {
       const int from = (rank_ + size_ - step) % size_;
       const at::Tensor part = PartOf(flat, from);
@@ -152,7 +155,12 @@ void GlooExchange::AllReduce(const at::Tensor& x) {
   Begin();
   const at::Tensor flat = x.view({x.numel()});
   if (flat.numel() == 0) return;
-  if (static_cast<int64_t>(x.nbytes()) > kDirect) return SumAndGather(flat);
+  if (static_cast<int64_t>(x.nbytes()) > kDirect) {
+    const int64_t piece = kAtOnce / static_cast<int64_t>(x.element_size());
+    for (int64_t begin = 0; begin < flat.numel(); begin += piece)
+      SumAndGather(flat.narrow(0, begin, std::min(piece, flat.numel() - begin)));
+    return;
+  }
   const at::Tensor came = Room(flat.numel(), 1, flat.scalar_type())[0];
   Works works;
   for (int other = 0, row = 0; other < size_; ++other) {

@@ -7,7 +7,7 @@ scenarios: one    a job of 1,000 workers
            large  10 jobs of 1,000, then the memory with those pods, after a restart, and beside 20,000 pods of others
            soak   jobs that come, are suspended, lose a pod and go, for --minutes; only when it is named
 
-Each rate stands beside the same pods created directly in the same run, by turns, over 8 connections, by a client without
+Each rate stands beside the same pods created directly in the same run (by turns; large: once, before), over 8 connections, by a client without
 any logic: what the API server, the scheduler and kwok take by themselves. --quick: a tenth of it.
 """
 
@@ -112,8 +112,7 @@ def a_pod(cluster):
 
 
 def copies(services, i):
-    """Requests for a job's services, under other names, which stand for job i of the pods created directly: the scheduler
-    spreads what a service selects."""
+    """Requests for a job's services, under other names, which stand for job i of the pods created directly."""
     for service in services:
         spec = {key: value for key, value in service["spec"].items() if key not in ("clusterIP", "clusterIPs") or value in ("None", ["None"])}
         selector = {"direct": str(i)} | {key: value for key, value in spec["selector"].items() if key == RANK}
@@ -181,13 +180,10 @@ def measure_start(cluster, what):
 
 def measure_large(cluster, jobs, workers, foreign):
     operator, pod, _ = warm(cluster, jobs * workers)
-    direct = measure_direct(cluster, pod, jobs, workers)
+    measure_direct(cluster, pod, jobs, workers)
     cluster.clear()
-    mine = measure(cluster, operator, jobs, workers)
+    measure(cluster, operator, jobs, workers)
     operator.stop()
-    for what, ours, pods in zip(("exist", "running"), mine, direct):
-        if None not in (ours, pods):
-            print(f"{jobs} x {workers}: {what}: operator / direct = {ours / pods:.2f}", flush=True)
     measure_start(cluster, f"with {jobs * workers} managed pods").stop()
     # They only have to be there: nobody schedules them.
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"} | {"schedulerName": "nobody"}
