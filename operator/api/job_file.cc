@@ -87,7 +87,8 @@ Result<JobFile> ReadJobFile(const std::string& path) {
 
 bool HasGeneratedName(const Json& job) {
   const Json &metadata = json::Field(job, "metadata"), &name = json::Field(metadata, "name");
-  return (name.is_null() || name == "") && !json::Text(metadata, "generateName").empty();
+  const bool named = !name.is_null() && !(name.is_string() && json::Text(metadata, "name").empty());
+  return !named && !json::Text(metadata, "generateName").empty();
 }
 
 void GenerateName(Json& job) {
