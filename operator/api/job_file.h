@@ -30,10 +30,12 @@ struct JobFile {
 // when it holds something else.
 Result<JobFile> ReadJobFile(const std::string& path);
 
-// A job without a name gets one as long as what the API server makes of its metadata.generateName; without that, none.
+// Whether the API server is to make the job's name, of metadata.generateName.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#generated-values
-void GenerateName(Json& job);
 bool HasGeneratedName(const Json& job);
+
+// Such a job gets a name as long as that one; others keep theirs.
+void GenerateName(Json& job);
 
 // Everything that is wrong with the job, as the operator would say it; empty when nothing is.
 std::vector<std::string> CheckJob(const Json& job);
