@@ -85,14 +85,13 @@ Result<JobFile> ReadJobFile(const std::string& path) {
   return file;
 }
 
-bool HasGeneratedName(const Json& job) {
+bool GenerateName(Json& job) {
   const Json &metadata = json::Field(job, "metadata"), &name = json::Field(metadata, "name");
+  const std::string prefix = json::Text(metadata, "generateName");
   const bool named = !name.is_null() && !(name.is_string() && json::Text(metadata, "name").empty());
-  return !named && !json::Text(metadata, "generateName").empty();
-}
-
-void GenerateName(Json& job) {
-  if (HasGeneratedName(job)) job["metadata"]["name"] = json::Text(job["metadata"], "generateName") + "xxxxx";
+  if (named || prefix.empty()) return false;
+  job["metadata"]["name"] = prefix + "xxxxx";
+  return true;
 }
 
 std::vector<std::string> CheckJob(const Json& job) {

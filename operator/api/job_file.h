@@ -30,12 +30,10 @@ struct JobFile {
 // when it holds something else.
 Result<JobFile> ReadJobFile(const std::string& path);
 
-// Whether the API server is to make the job's name, of metadata.generateName.
+// Where the API server is to make the job's name of metadata.generateName: gives it one as long as that, and returns
+// true.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#generated-values
-bool HasGeneratedName(const Json& job);
-
-// Such a job gets a name as long as that one; others keep theirs.
-void GenerateName(Json& job);
+bool GenerateName(Json& job);
 
 // Everything that is wrong with the job, as the operator would say it; empty when nothing is.
 std::vector<std::string> CheckJob(const Json& job);

@@ -264,8 +264,7 @@ std::optional<api::JobFile> ReadAndCheck(const LocalOptions& options) {
     Complain(file.status(), kExitInvalid);
     return std::nullopt;
   }
-  const bool nameless = api::HasGeneratedName(file->job);
-  api::GenerateName(file->job);
+  const bool nameless = api::GenerateName(file->job);
   std::vector<std::string> problems = api::CheckJob(file->job);
   if (nameless)
     problems.emplace_back("metadata.generateName: `local` finds a job again by its name; allowed: metadata.name");

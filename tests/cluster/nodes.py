@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import image
-from servers import ADDRESS, BIN, Api, Processes, certificate, install, kubeconfig, make_pki, start_api_server, start_etcd, wait_until
+from servers import ADDRESS, BIN, Api, Processes, certificate, install, kubeconfig, make_pki, start_api_server, start_etcd, start_scheduler, wait_until
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 # Of a node without signs of life: Unknown after the grace period, its pods evicted after the toleration. The
@@ -179,10 +179,7 @@ class Cluster(Api):
         self.processes.start("kube-controller-manager", BIN / "kube-controller-manager", f"--kubeconfig={manager}", "--leader-elect=false", "--bind-address=127.0.0.1",
                              f"--service-account-private-key-file={self.folder}/sa.key", f"--root-ca-file={self.folder}/ca.crt",
                              f"--node-monitor-grace-period={GRACE_SECONDS}s", "--node-monitor-period=1s", "--node-eviction-rate=10")
-        config = self.folder / "scheduler.json"
-        config.write_text(json.dumps({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "clientConnection": {"kubeconfig": str(manager)},
-                                      "leaderElection": {"leaderElect": False}}))
-        self.processes.start("kube-scheduler", BIN / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1", "--authentication-skip-lookup")
+        start_scheduler(manager, self.processes)
         wait_until(lambda: self.get("serviceaccount", "default"), 60, "the default service account")
 
     def restart_api_server(self):

@@ -178,6 +178,14 @@ def real_api(folder, flags=(), manager_flags=("--controllers=garbage-collector-c
     return api
 
 
+def start_scheduler(manager, processes, **config):
+    """MANAGER: its kubeconfig; CONFIG: fields of a KubeSchedulerConfiguration beside those that every test has."""
+    path = manager.parent / "scheduler.json"
+    path.write_text(json.dumps({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "clientConnection": {"kubeconfig": str(manager)},
+                                "leaderElection": {"leaderElect": False}, **config}))
+    processes.start("kube-scheduler", BIN / "kube-scheduler", f"--config={path}", "--bind-address=127.0.0.1", "--authentication-skip-lookup")
+
+
 def add_node(api, name, cpus, labels=None):
     """What a kubelet would say of its node, and the controller that is not here of a node that is ready."""
     room = {"cpu": str(cpus), "memory": "8Gi", "pods": "20"}

@@ -1,9 +1,7 @@
 """A scheduler that is told to fill nodes fills them with workers; nodes are only said to be there, in two zones."""
 
-import json
-
 import pytest
-from servers import BIN, add_node, kubeconfig, real_api, wait_until
+from servers import add_node, kubeconfig, real_api, start_scheduler, wait_until
 from test_scenarios import job
 
 WORKERS, CPUS, NODES = 4, 6, 4
@@ -16,11 +14,8 @@ def api(tmp_path_factory):
     made = None
     try:
         made = real_api(folder)
-        config = folder / "scheduler.json"
         profile = {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": FILL}}]}
-        config.write_text(json.dumps({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "leaderElection": {"leaderElect": False},
-                                      "clientConnection": {"kubeconfig": str(kubeconfig(folder, "manager"))}, "profiles": [profile]}))
-        made.processes.start("kube-scheduler", BIN / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1", "--authentication-skip-lookup")
+        start_scheduler(kubeconfig(folder, "manager"), made.processes, profiles=[profile])
         for index in range(NODES):
             name = f"n{index}"
             add_node(made, name, CPUS, {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z{index % 2}"})

@@ -19,11 +19,11 @@ constexpr int kToBeSummed = 0, kFinished = 1;
 constexpr int64_t kDirect = 16384;   // bytes up to which a sum is made in one exchange instead of two: each of the two
                                      // costs a round trip, more than what is sent
 constexpr int64_t kChunksAhead = 2;  // one is summed while another comes
+constexpr int64_t kAtOnce = 64 << 20;  // bytes of an all-reduce under way at a time: each chunk takes memory
 
-constexpr int64_t kAtOnce = 64 << 20;  // bytes under way at a time: each of their chunks takes memory
-
-// Bytes of what comes from one rank at once: from few ranks, all of it together stays within a processor's caches. Of a
-// quarter of it the wire has more, and ranks that share processors 3 to 10 % longer steps (docs/benchmarks.md).
+// Bytes of what comes from one rank at once: from few ranks, all of it together stays within a processor's caches. With
+// a quarter of that, backward hides more of what is sent, and ranks that share processors take 3 to 10 % longer for a
+// step (docs/benchmarks.md).
 int64_t ChunkBytes(int size) { return std::max<int64_t>(1 << 16, (1 << 20) / (size - 1) / 64 * 64); }
 
 }  // namespace
