@@ -209,8 +209,9 @@ def test_a_frozen_network_stays_as_it_is(tmp_path, cohort):
         exported = harness.run("checkpoint", "export", tmp_path / f"run/checkpoints/step-{step:08d}", "--out", out)
         assert exported.returncode == 0, exported.stderr
         weights[step] = load_file(out)
-    head = {"fc.weight", "fc.bias"}
-    assert all((weights[4][name].tobytes() == weights[8][name].tobytes()) == (name not in head) for name in weights[4]), "running statistics as well"
+    changed = {name for name in weights[4] if weights[4][name].tobytes() != weights[8][name].tobytes()}
+    # Cox's partial likelihood does not see what is added to every risk: the gradient of fc.bias is a sum's rounding, on some processors zero.
+    assert changed - {"fc.bias"} == {"fc.weight"}, "running statistics stay as well"
     assert weights[8]["conv1.weight"].tobytes() != weights[9]["conv1.weight"].tobytes()
     assert weights[8]["features.weight"].tobytes() == weights[9]["features.weight"].tobytes()
     assert (weights[9]["scaling.deviation"] > 0).all()
