@@ -73,6 +73,10 @@ int LaunchCommand(const CommonOptions& options, const std::string& nproc, NodeFl
   // Where the others look for it. Nobody who names the first node need name it once more.
   if (!nodes.master.empty() && launch.world.nodes > 1 && launch.world.node == 0 && EnvText(env::kPodIp).empty())
     launch.store_address = LocalAddressTowards(launch.world.master_addr, true);
+  if (launch.world.nodes > 1 && launch.world.node == 0 && launch.store_address.empty() &&
+      launch.rank0_address == "127.0.0.1")
+    std::fprintf(
+        stderr, "warning: ranks of other machines do not reach 127.0.0.1, where this node serves; --master names it\n");
   const std::string store = launch.store_address.empty() ? launch.rank0_address : launch.store_address;
   launch.status_port = StatusPortFromEnvironment();
   launch.termination_log = EnvText(env::kTerminationLog);

@@ -18,6 +18,7 @@
 #include "trainer/base/text.h"
 #include "trainer/checkpoint/commands.h"
 #include "trainer/checkpoint/diff.h"
+#include "trainer/comm/gloo.h"
 #include "trainer/config/load.h"
 #include "trainer/device/plugin.h"
 #include "trainer/launch_command.h"
@@ -144,7 +145,8 @@ void Build(Commands& c) {
   plan->add_flag("--json", c.json, "the same as JSON");
   CLI::App* selftest =
       c.app.add_subcommand("selftest", "checks communication, storage and the bits of the stages on this machine");
-  selftest->add_option("--dir", c.directory, "where checkpoints would lie")->capture_default_str()->type_name("DIR");
+  selftest->add_option("--dir", c.directory, "where checkpoints would lie; default: the working directory")
+      ->type_name("DIR");
   selftest->add_option("--ranks", c.ranks, "the largest world, 2 to 64; default: one rank a CPU, from 3 to 8")
       ->check(CLI::Range(2, 64))
       ->type_name("N");
@@ -248,6 +250,7 @@ void RaiseDescriptorLimit() {
 
 int Main(int argc, char** argv) {
   prctl(PR_SET_NAME, "trainyard");  // of a rank that is executed as /proc/self/exe, ps would say "exe"
+  KeepNoRecordsOfC10d();
   Commands commands;
   Build(commands);
   try {
@@ -268,7 +271,7 @@ int Main(int argc, char** argv) {
   const std::string name = commands.app.get_subcommands().at(0)->get_name();
   const int code = Guarded(name, [&] { return Run(commands, {argc, argv}); });
   // What a run prints is no result: that lies in its files.
-  return name == "launch" || name == "train" || name == "eval" ? code : cli::Printed("trainyard", code);
+  return name == "launch" || name == "train" ? code : cli::Printed("trainyard", code);
 }
 
 }  // namespace

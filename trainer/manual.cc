@@ -21,7 +21,8 @@ std::vector<Entry> Codes(std::initializer_list<int> codes) {
        "cause."},
       {70, "Something of ours broke."},
       {71, "Out of memory."},
-      {72, "Stopped by the policy for losses that are not finite (faults.nonfinite: stop)."},
+      {72,
+       "Stopped by the policy for losses that are not finite (faults.nonfinite: stop), or for weights that are not."},
       {73, "A rank stood still while the others waited for it."},
       {74, "Storage failed, or no existing checkpoint is good."},
       {75, "Stopped on request; what was trained is durable, and the same command goes on with it."}};

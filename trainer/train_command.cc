@@ -147,6 +147,8 @@ int TrainCommand(const CommonOptions& options, bool dry_run) {
       std::_Exit(code);
     };
     RunTraining(Load(options), *publisher, {failing, named, [&] { joined = true; }});
+  } catch (const StrangerError& error) {
+    ending.Say(CodeOf(error), MessageOf(error));
   } catch (const std::exception& error) {
     ending.Say(CodeOf(error), MessageOf(error));
     SayEnded(world, joined, MessageOf(error));

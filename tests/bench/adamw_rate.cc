@@ -12,7 +12,7 @@
 #include <functional>
 
 #include "trainer/device/host_device.h"
-#include "trainer/model/parallel_for.h"
+#include "trainer/threads/parallel_for.h"
 #include "trainer/optim/adamw.h"
 
 namespace {

@@ -1,7 +1,10 @@
 """Other ways to start ranks: two launchers as two nodes, torchrun, SLURM's and bare environments."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -79,6 +82,51 @@ def test_a_refusal_of_node_0_is_heard_on_the_others(job, tmp_path):
     assert "run.dir: cannot write" in outputs[1]
     for output in (outputs[0], outputs[2]):
         assert "rank 0 has ended: run.dir: cannot write" in output
+
+
+def launcher(config, port, node, *words, nodes=2):
+    return harness.start("launch", "--nnodes", nodes, "--node-rank", node, "--master", f"127.0.0.1:{port}", "--config", config, *words)
+
+
+def test_a_second_one_of_a_rank_disturbs_nobody(job):
+    config, record = job("twice")
+    port, long = harness.free_port(), ("--set", "train.steps=400", "--record", record)
+    nodes = [launcher(config, port, node, *long) for node in (0, 1)]
+    harness.wait_until(record.exists, what="the first step")
+    late = launcher(config, port, 1, *long)
+    output = late.communicate(timeout=60)[0]
+    assert late.returncode == 64 and "rank 1 is there already" in output, output
+    finish(nodes)
+    assert len(harness.records(record)) == 400
+
+
+@pytest.mark.parametrize("of_more", ["--nnodes", "--nproc"])
+def test_another_world_is_told_at_once(job, of_more):
+    config, _ = job("worlds")
+    port, soon = harness.free_port(), ("--set", "parallel.rendezvous_seconds=8", "--set", "batch.global=12")
+    first = launcher(config, port, 0, *soon)
+    began = time.monotonic()
+    other = launcher(config, port, 1, *soon, nodes=3) if of_more == "--nnodes" else launcher(config, port, 1, *soon, "--nproc", 3)
+    output = other.communicate(timeout=60)[0]
+    assert other.returncode == 64 and "rank 0's world is another one: ranks 2, and this rank's" in output, output
+    assert time.monotonic() - began < 8, "before the deadline"
+    output = first.communicate(timeout=60)[0]
+    assert first.returncode == 69 and "rank 1 of 2 is not there; one of another world was: rank 0's world" in output, output
+
+
+@pytest.mark.parametrize("frozen", [0, pytest.param(1, marks=harness.thorough)])
+def test_a_launcher_whose_only_rank_is_frozen_ends_as_well(job, frozen):
+    """The others name it within the deadline and end; nobody is left who could tell it so."""
+    config, record = job("frozen")
+    port = harness.free_port()
+    words = ("--set", "train.steps=1000000", "--set", "parallel.collective_seconds=4", "--record", record)
+    nodes = [launcher(config, port, node, *words) for node in (0, 1)]
+    harness.wait_until(record.exists, what="the first step")
+    os.kill(harness.ranks_of(nodes[frozen].pid)[frozen], signal.SIGSTOP)
+    outputs = [node.communicate(timeout=90)[0] for node in nodes]
+    assert [node.returncode for node in nodes] == [69, 69], outputs
+    assert f"rank {frozen} gives no sign of life" in outputs[1 - frozen], outputs
+    assert "after another node's launcher" in outputs[frozen], outputs
 
 
 def test_torchrun_starts_ranks(job, reference):

@@ -1,5 +1,6 @@
 #include "trainer/comm/communicator.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -36,6 +37,7 @@ void InWorld(std::vector<std::unique_ptr<Communicator>> world, const std::functi
 }
 
 std::vector<std::unique_ptr<Communicator>> GlooWorldWithin(std::chrono::seconds deadline, int size) {
+  KeepNoRecordsOfC10d();
   static std::vector<std::shared_ptr<C10dStore>> kept;  // the hosts; groups keep using them
   kept.push_back(std::make_shared<C10dStore>(
       C10dStoreOptions{.host = "127.0.0.1", .port = 0, .host_here = true, .listen_fd = {}}));
@@ -92,6 +94,24 @@ TEST_P(CommunicatorTest, SumsDoNotDependOnTheCut) {
 
 TEST_P(CommunicatorTest, AnySizeAndTypeIsSummedAndSharedOut) {
   Run([](Communicator& c) { contract::AnySizeAndTypeIsSummedAndSharedOut(c, [] {}); });
+}
+
+// A team of threads for sums would compete with that of the step.
+TEST_P(CommunicatorTest, SumsAreMadeByOneThread) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  const int before = at::get_num_threads();
+  at::set_num_threads(4);
+  auto world = GetParam().first(GetParam().second);
+  std::vector<at::Tensor> values;  // this thread's team is made with them
+  for (size_t rank = 0; rank < world.size(); ++rank) values.push_back(at::full({4'000'000}, 1, at::kFloat));
+  const auto with_communicators = threads();
+  std::vector<Communicator::Ticket> tickets;
+  for (size_t rank = 0; rank < world.size(); ++rank) tickets.push_back(world[rank]->AllReduce(values[rank], "large"));
+  for (size_t rank = 0; rank < world.size(); ++rank) world[rank]->Wait(tickets[rank]);
+  EXPECT_EQ(threads(), with_communicators);
+  at::set_num_threads(before);
 }
 
 TEST_P(CommunicatorTest, ARankThatLeavesFailsTheOthers) {

@@ -6,7 +6,7 @@
 
 #include "trainer/base/random.h"
 #include "trainer/model/initialize_together.h"
-#include "trainer/model/parallel_for.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -1,10 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "trainer/base/random.h"
+#include "trainer/kernels/stem.h"
 #include "trainer/kernels/tables.h"
 
 namespace trainyard::kernels {
@@ -213,6 +218,103 @@ TEST(Kernels, EveryInstructionSetAttendsTheSameWithinRounding) {
         for (size_t i = 0; i < result.dk.size(); ++i) ASSERT_NEAR(result.dk[i], reference.dk[i], 5e-5) << i;
       }
     }
+  }
+}
+
+float ToFloat(Bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+Bf16 ToBf16(float x) { return {static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)}; }
+
+std::vector<Bf16> Bf16Draws(int64_t n, const std::string& name) {
+  std::vector<Bf16> values;
+  for (const float x : Draws(static_cast<size_t>(n), name.c_str())) values.push_back(ToBf16(x));
+  return values;
+}
+
+// run(output, place of y, tap of the kernel, place of x) for each product of a stem.
+template <class Run>
+void ForEachProduct(const StemShape& shape, Run run) {
+  const auto [D, H, W] = shape.places();
+  for (int64_t i = 0; i < shape.outputs * D * H * W; ++i) {
+    const int64_t w = i % W, h = i / W % H, d = i / (W * H) % D;
+    for (int64_t tap = 0; tap < 343; ++tap) {
+      const int64_t z = d * shape.stride + tap / 49 - 3, y = h * shape.stride + tap / 7 % 7 - 3,
+                    x = w * shape.stride + tap % 7 - 3;
+      const bool there = z >= 0 && z < shape.size[0] && y >= 0 && y < shape.size[1] && x >= 0 && x < shape.size[2];
+      if (there) run(i / (D * H * W), i, tap, (z * shape.size[1] + y) * shape.size[2] + x);
+    }
+  }
+}
+
+TEST(Kernels, AStemIsItsConvolutionAndGradient) {
+  if (!Stem()) GTEST_SKIP() << "this processor has no AVX512_BF16";
+  for (const StemShape& shape : {StemShape{16, {9, 8, 33}, 2},
+                                 {5, {3, 4, 7}, 1},
+                                 {17, {1, 1, 1}, 2},
+                                 {33, {6, 2, 19}, 2},
+                                 {16, {4, 3, 20}, 1}}) {
+    const auto [D, H, W] = shape.places();
+    const int64_t places = shape.outputs * D * H * W;
+    const std::vector<Bf16> x = Bf16Draws(shape.size[0] * shape.size[1] * shape.size[2], "x"),
+                            weight = Bf16Draws(shape.outputs * 343, "w"), dy = Bf16Draws(places, "dy");
+    std::vector<Bf16> y(static_cast<size_t>(places));
+    for (int64_t plane = 0; plane < D; plane += 2)
+      Stem()->forward(shape, x.data(), weight.data(), y.data(), plane, std::min(plane + 2, D));
+    std::vector<float> dw(weight.size(), 3);
+    Stem()->weight_gradient(shape, x.data(), dy.data(), dw.data());
+    std::vector<double> sums(y.size()), sizes(y.size()), gradients(dw.size(), 3);
+    ForEachProduct(shape, [&](int64_t output, int64_t at, int64_t tap, int64_t from) {
+      const auto value = static_cast<double>(ToFloat(x[static_cast<size_t>(from)]));
+      const double product = value * static_cast<double>(ToFloat(weight[static_cast<size_t>(output * 343 + tap)]));
+      sums[static_cast<size_t>(at)] += product;
+      sizes[static_cast<size_t>(at)] += std::abs(product);
+      gradients[static_cast<size_t>(output * 343 + tap)] +=
+          value * static_cast<double>(ToFloat(dy[static_cast<size_t>(at)]));
+    });
+    for (size_t i = 0; i < y.size(); ++i)  // half of bfloat16's last bit, and what 343 sums in float32 lose
+      EXPECT_NEAR(static_cast<double>(ToFloat(y[i])), sums[i], std::abs(sums[i]) / 256 + sizes[i] * 1e-6) << i;
+    for (size_t i = 0; i < dw.size(); ++i) EXPECT_NEAR(static_cast<double>(dw[i]), gradients[i], 1e-3) << i;
+  }
+}
+
+// Few values, so that windows have several largest ones.
+template <class T, class Narrow, class Widen>
+void ExpectPooled(const Typed<T>& kernels, Narrow narrow, Widen widen) {
+  for (const std::array<int64_t, 3> size : {std::array<int64_t, 3>{5, 6, 37}, {1, 1, 1}, {2, 1, 8}, {4, 3, 2}}) {
+    const auto [D, H, W] = size;
+    std::vector<T> x;
+    for (const float value : Draws(static_cast<size_t>(2 * D * H * W), "pool"))
+      x.push_back(narrow(std::round(value * 2)));
+    x[0] = narrow(-std::numeric_limits<float>::infinity());
+    x[x.size() - 1] = narrow(std::numeric_limits<float>::quiet_NaN());
+    const int64_t d2 = (D + 1) / 2, h2 = (H + 1) / 2, w2 = (W + 1) / 2;
+    std::vector<T> y(static_cast<size_t>(2 * d2 * h2 * w2));
+    std::vector<int32_t> places(y.size());
+    const MaxPoolArgs<T> args{size, x.data(), y.data(), places.data()};
+    kernels.max_pool(args, 0, 1);
+    kernels.max_pool(args, 1, 2);
+    for (int64_t i = 0; i < 2 * d2 * h2 * w2; ++i) {
+      const int64_t channel = i / (d2 * h2 * w2), d = i / (h2 * w2) % d2, h = i / w2 % h2, w = i % w2;
+      int64_t best = -1;
+      for (int64_t place = 0; place < D * H * W; ++place) {
+        const int64_t z = place / (H * W), row = place / W % H, column = place % W;
+        if (std::abs(z - 2 * d) > 1 || std::abs(row - 2 * h) > 1 || std::abs(column - 2 * w) > 1) continue;
+        const auto of = [&](int64_t at) { return widen(x[static_cast<size_t>(channel * D * H * W + at)]); };
+        if (best < 0 || of(place) > of(best) || (std::isnan(of(place)) && !std::isnan(of(best)))) best = place;
+      }
+      const float value = widen(y[static_cast<size_t>(i)]),
+                  expected = widen(x[static_cast<size_t>(channel * D * H * W + best)]);
+      EXPECT_EQ(places[static_cast<size_t>(i)], best);
+      EXPECT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected))) << value << " " << expected;
+    }
+  }
+}
+
+TEST(Kernels, TheLargestOfAWindowIsTheFirstOfEqualOnes) {
+  for (const Table* table : RunnableTables()) {
+    SCOPED_TRACE(table->name);
+    ExpectPooled(
+        table->fp32, [](float x) { return x; }, [](float x) { return x; });
+    ExpectPooled(table->bf16, ToBf16, ToFloat);
   }
 }
 

@@ -157,7 +157,11 @@ TEST(Layers, ABfloat16ConvolutionIsThatOfFloat32) {
       {8, 16, 40, {11, 4}, {3, 3}, {2, 2}, {1, 0}},
       {3, 3, 32, {1, 2, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}},
       {11, 40, 40, {2, 2, 1}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}},  // a wrong gradient of the weight with avx512_bf16
-      {2, 16, 16, {20, 18, 12}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}}};
+      {2, 16, 16, {20, 18, 12}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}},
+      {5, 1, 16, {20, 18, 33}, {7, 7, 7}, {2, 2, 2}, {3, 3, 3}},  // a stem's: more than one block of samples, of places
+      {1, 1, 40, {9, 8, 7}, {7, 7, 7}, {1, 1, 1}, {3, 3, 3}},
+      {2, 1, 3, {1, 2, 1}, {7, 7, 7}, {2, 2, 2}, {3, 3, 3}},
+      {2, 1, 8, {9, 9, 9}, {7, 7, 7}, {2, 2, 2}, {2, 3, 3}}};  // almost one
   for (int i = 0; i < 150; ++i) cases.push_back(RandomCase(random));
   for (const ConvolutionCase& c : cases) {
     SCOPED_TRACE(testing::PrintToString(c.size) + " kernel " + testing::PrintToString(c.kernel) + " stride " +
@@ -273,10 +277,10 @@ TEST(Layers, CausalAttentionSeesThePast) {
 
 // Values of a few steps, so that most windows have several largest ones; odd and even sizes, also of one place.
 TEST(Layers, MaxPool3dIsTorchs) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::vector<int64_t>& sizes :
-         {std::vector<int64_t>{2, 3, 9, 8, 11}, {1, 2, 1, 2, 3}, {3, 1, 16, 5, 6}}) {
-      const at::Tensor values = (at::randn(sizes) * 2).round().relu().to(type);
+         {std::vector<int64_t>{2, 3, 9, 8, 11}, {1, 2, 1, 2, 3}, {3, 1, 16, 5, 6}, {1, 1, 1, 1, 1}}) {
+      const at::Tensor values = (at::randn(sizes) * 2).round().clamp_min(sizes[2] == 9 ? -3 : 0).to(type);
       const at::Tensor ours = values.clone().requires_grad_(), theirs = values.clone().requires_grad_();
       const at::Tensor y = MaxPool3d(ours), expected = at::max_pool3d(theirs, {3, 3, 3}, {2, 2, 2}, {1, 1, 1});
       EXPECT_TRUE(at::equal(y, expected));

@@ -29,12 +29,12 @@
 #include "trainer/model/elementwise.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/group_norm.h"
-#include "trainer/model/parallel_for.h"
 #include "trainer/model/product.h"
 #include "trainer/model/rows.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/flat_state.h"
 #include "trainer/parallel/update_ranges.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -56,6 +56,10 @@ ExitCode CodeOf(const std::exception& error) {
   return ExitCode::kInternal;
 }
 
+bool IsOfThreads(const std::string& message) {
+  return message.ends_with(std::make_error_code(std::errc::resource_unavailable_try_again).message());
+}
+
 std::string MessageOf(const std::exception& error) {
   if (const auto text = FailedAllocation(error)) return *text;
   if (FailedThread(error))

@@ -21,6 +21,9 @@ ExitCode CodeOf(const std::exception& error);
 inline constexpr char kThreadLimits[] =
     "ulimit -u and a container's pids.max for how many there may be, ulimit -v for their stacks";
 
+// Whether a library's message, of which the code is lost, is that no thread could be started.
+bool IsOfThreads(const std::string& message);
+
 // Without the C++ frames that LibTorch puts behind its errors, and of at most 16 KiB: a file of strangers may have
 // names of megabytes. Valid UTF-8. Of a thread that could not be started, which limits those are.
 std::string MessageOf(const std::exception& error);

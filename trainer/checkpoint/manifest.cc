@@ -12,29 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-void RequireComplete(const Manifest& manifest, const std::string& origin) {
-  for (const auto& [name, file] : manifest.files) {
-    if (fs::path(name).filename() != name) throw StorageError(origin + ": " + name + " is not the name of a file");
-  }
-  for (const auto& [key, tensor] : manifest.tensors) {
-    int64_t numel = 1, expected = 0;
-    for (int64_t d : tensor.shape) {
-      if (d < 0 || __builtin_mul_overflow(numel, d, &numel))
-        throw StorageError(origin + ": " + key + ": no such shape");
-    }
-    for (const Slice& slice : tensor.slices) {
-      if (slice.begin != expected || slice.end < slice.begin)
-        throw StorageError(origin + ": " + key + ": slices overlap or leave a hole at " + std::to_string(expected));
-      if (!manifest.files.contains(slice.file))
-        throw StorageError(origin + ": " + key + ": file " + slice.file + " is not listed");
-      expected = slice.end;
-    }
-    if (expected != numel)
-      throw StorageError(origin + ": " + key + ": slices end at " + std::to_string(expected) + " of " +
-                         std::to_string(numel));
-  }
-}
-
 }  // namespace
 
 std::string StepName(int64_t step) { return Format("step-%08lld", static_cast<long long>(step)); }
@@ -54,6 +31,29 @@ std::string Manifest::ToText() const {
   root["files"] = Json::object();
   for (const auto& [name, file] : files) root["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
   return Seal(root);
+}
+
+void Manifest::RequireComplete(const std::string& origin) const {
+  for (const auto& [name, file] : files) {
+    if (fs::path(name).filename() != name) throw StorageError(origin + ": " + name + " is not the name of a file");
+  }
+  for (const auto& [key, tensor] : tensors) {
+    int64_t numel = 1, expected = 0;
+    for (int64_t d : tensor.shape) {
+      if (d < 0 || __builtin_mul_overflow(numel, d, &numel))
+        throw StorageError(origin + ": " + key + ": no such shape");
+    }
+    for (const Slice& slice : tensor.slices) {
+      if (slice.begin != expected || slice.end < slice.begin)
+        throw StorageError(origin + ": " + key + ": slices overlap or leave a hole at " + std::to_string(expected));
+      if (!files.contains(slice.file))
+        throw StorageError(origin + ": " + key + ": file " + slice.file + " is not listed");
+      expected = slice.end;
+    }
+    if (expected != numel)
+      throw StorageError(origin + ": " + key + ": slices end at " + std::to_string(expected) + " of " +
+                         std::to_string(numel));
+  }
 }
 
 Manifest Manifest::Parse(const std::string& text, const std::string& origin) {
@@ -77,7 +77,7 @@ Manifest Manifest::Parse(const std::string& text, const std::string& origin) {
       manifest.files[name] = {file.at("bytes").get<uint64_t>(), file.at("xxh3").get<std::string>()};
     for (const char* key : {"format", "writer", "step", "tensors", "files"}) root.erase(key);
     manifest.state = std::move(root);
-    RequireComplete(manifest, origin);
+    manifest.RequireComplete(origin);
     return manifest;
   } catch (const Json::exception& error) {
     throw StorageError(origin + ": not a manifest: " + error.what());

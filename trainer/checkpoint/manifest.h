@@ -52,6 +52,8 @@ struct Manifest {
   // Throws StorageError naming `origin` and the problem: a checksum that does not fit, another
   // format, slices that overlap, leave a hole or name a file that is not listed.
   static Manifest Parse(const std::string& text, const std::string& origin);
+  // Throws StorageError as Parse does, of slices, shapes and names of files.
+  void RequireComplete(const std::string& origin) const;
 };
 
 // A checkpoint that is durable.

@@ -59,8 +59,11 @@ size_t ElementCount(const fs::path& path, const std::string& name, const Json& s
   size_t count = 1;
   for (const Json& dim : shape) {
     if (!dim.is_number_unsigned()) Fail(path, 8, name + ": shape is not a list of sizes");
+  }
+  if (std::ranges::find(shape, Json(0u)) != shape.end()) return 0;  // whatever the other sizes are
+  for (const Json& dim : shape) {
     const auto size = dim.get<uint64_t>();
-    if (size != 0 && count > limit / size) Fail(path, 8, name + ": shape exceeds the file");
+    if (count > limit / size) Fail(path, 8, name + ": shape exceeds the file");
     count *= size;
   }
   return count;
@@ -136,6 +139,8 @@ SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
       }
       continue;
     }
+    if (std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
+      Fail(path, 8, "a tensor's name has control characters");
     if (!info.is_object() || !info.contains("dtype") || !info.contains("shape") || !info.contains("data_offsets") ||
         !info["dtype"].is_string() || !info["shape"].is_array() || !info["data_offsets"].is_array() ||
         info["data_offsets"].size() != 2 || !info["data_offsets"][0].is_number_unsigned() ||

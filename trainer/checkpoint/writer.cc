@@ -1,8 +1,10 @@
 #include "trainer/checkpoint/writer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "trainer/base/error.h"
@@ -25,6 +27,17 @@ struct PartError : StorageError {
   PartError(int rank, const std::string& what) : StorageError(what), rank(rank) {}
   int rank;
 };
+
+// Weights of which one is no number, or infinite: no run goes on from them, and what they took the place of would be
+// gone.
+void RequireFinite(const SourceSlice& slice, std::span<const float> values) {
+  if (!slice.key.starts_with("model.") && !slice.key.starts_with("ema.")) return;
+  constexpr uint32_t kExponent = 0x7F800000;
+  bool finite = true;
+  for (const float value : values) finite &= (std::bit_cast<uint32_t>(value) & kExponent) != kExponent;
+  if (!finite)
+    throw NonFiniteError(slice.key + " is not finite after its last update, as of too large a learning rate");
+}
 
 std::string ShardName(int rank, int world) { return Format("rank-%05d-of-%05d.safetensors", rank, world); }
 
@@ -113,6 +126,9 @@ void CheckpointWriter::Loop() {
     if (error) error_ = error;
     busy_ = false;
     changed_.notify_all();
+    lock.unlock();
+    RemoveOutdated();
+    lock.lock();
   }
 }
 
@@ -178,14 +194,25 @@ Json CheckpointWriter::WritePart(const Job& job, const fs::path& temporary) {
       const int64_t count = slice.end - slice.begin;
       const std::string name = slice.key + "#" + std::to_string(slice.begin);
       entries.push_back({name, {count}, {from, static_cast<size_t>(count)}});
+      RequireFinite(slice, entries.back().data);
       report["slices"].push_back({slice.key, slice.shape, name, slice.begin, slice.end});
       from += count;
     }
     const WrittenFile written =
-        WriteSafetensors(temporary / file, entries, {{"format", "pt"}}, [this] { signs_.Beat(); });
+        WriteSafetensors(temporary / file, entries, {{"format", "pt"}}, [this, beats = true]() mutable {
+          try {
+            if (beats) signs_.Beat();
+          } catch (const PeerError&) {  // whoever misses it judges; the disk is none the worse for it
+            beats = false;
+          }
+        });
     report["file"] = file;
     report["bytes"] = written.bytes;
     report["xxh3"] = HexDigest(written.xxh3);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const NonFiniteError& error) {
+    report["nonfinite"] = ValidUtf8(error.what());
   } catch (const std::exception& error) {
     report["error"] = ValidUtf8(error.what());
   }
@@ -210,11 +237,17 @@ void CheckpointWriter::Save(Job& job) {
     const Json verdict = CommitOrExplain(job, temporary, outdated);
     verdict_ = Key(job.step, "verdict");
     store_->Set(verdict_, verdict.dump());
-    Remove(outdated);
+    outdated_.insert(outdated_.end(), outdated.begin(), outdated.end());
   }
   if (uncopied) std::rethrow_exception(uncopied);
   const Json verdict = Json::parse(signs_.Wait(Key(job.step, "verdict"), 0, "rank 0 to commit " + StepName(job.step)));
   if (verdict.contains("peer")) throw PeerError(verdict["peer"].get<std::string>());
+  if (verdict.contains("nonfinite")) throw NonFiniteError(verdict["nonfinite"].get<std::string>());
+  if (verdict.contains("memory")) {
+    const auto problem = verdict["memory"].get<std::string>();
+    if (options_.rank == 0) throw OutOfMemoryError(problem);
+    throw ToldError(problem);
+  }
   if (verdict.contains("storage")) {
     const auto problem = verdict["storage"].get<std::string>();
     if (verdict["rank"] == options_.rank) throw StorageError(problem);
@@ -233,6 +266,10 @@ Json CheckpointWriter::CommitOrExplain(const Job& job, const fs::path& temporary
     return {{"bytes", Commit(job, temporary, outdated)}};
   } catch (const PeerError& error) {
     verdict["peer"] = ValidUtf8(error.what());
+  } catch (const NonFiniteError& error) {
+    verdict["nonfinite"] = ValidUtf8(error.what());
+  } catch (const std::bad_alloc&) {
+    verdict["memory"] = "saving " + StepName(job.step) + " failed: rank 0 is out of memory";
   } catch (const StoppedError&) {  // this rank's writer goes; nobody has asked the others to stop
     verdict["peer"] = "rank 0 ended before " + StepName(job.step) + " was complete";
   } catch (const PartError& error) {
@@ -265,6 +302,8 @@ Manifest CheckpointWriter::Collect(const Job& job) {
   for (int rank = 0; rank < options_.world; ++rank) {
     const Json report = Json::parse(signs_.Wait(Key(job.step, std::to_string(rank)), rank,
                                                 Format("rank %d's part of %s", rank, StepName(job.step).c_str())));
+    if (report.contains("nonfinite"))
+      throw NonFiniteError(StepName(job.step) + " is not saved: " + report["nonfinite"].get<std::string>());
     if (report.contains("error")) {
       if (!failure)
         failure.emplace(rank, Format("saving %s failed: rank %d: %s", StepName(job.step).c_str(), rank,
@@ -293,6 +332,7 @@ Manifest CheckpointWriter::Collect(const Job& job) {
 // Returns the bytes of the step's files.
 uint64_t CheckpointWriter::Commit(const Job& job, const fs::path& temporary, std::vector<fs::path>& outdated) {
   const Manifest manifest = Collect(job);
+  manifest.RequireComplete(StepName(job.step));  // or retention would remove what is, for what nobody can read
   const std::string text = manifest.ToText();
   if (text.size() > Manifest::kMaxBytes)  // nobody would read it
     throw StorageError(Format("the manifest of %s would take %s, more than %s: train on fewer ranks",
@@ -342,13 +382,20 @@ void CheckpointWriter::TellStuck(const StuckFolder& stuck) {
                stuck.error.message().c_str());
 }
 
-// The others have heard by now that the step is durable, and train on.
-void CheckpointWriter::Remove(const std::vector<fs::path>& steps) try {
-  for (const fs::path& path : steps) {
-    const std::error_code error = RemoveFolder(path, [this] { signs_.Beat(); });
-    if (error) TellStuck({path, error});
+// The others have heard by now that the step is durable, and train on. So does this rank: a save that is due before all
+// is removed comes first, and the rest after it.
+void CheckpointWriter::RemoveOutdated() try {
+  const auto unless_due = [this] {
+    signs_.Beat();
+    const std::lock_guard lock(mutex_);
+    if (job_) throw StoppedError("the next save is due");
+  };
+  while (!outdated_.empty()) {
+    const std::error_code error = RemoveFolder(outdated_.front(), unless_due);
+    if (error) TellStuck({outdated_.front(), error});
+    outdated_.erase(outdated_.begin());
   }
-} catch (const std::exception&) {  // The run ends; who goes on removes them.
+} catch (const std::exception&) {  // The next save does; where the run ends, whoever goes on with it.
 }
 
 }  // namespace trainyard

@@ -104,7 +104,7 @@ class CheckpointWriter {
   Manifest Collect(const Job& job);
   uint64_t Commit(const Job& job, const std::filesystem::path& temporary, std::vector<std::filesystem::path>& outdated);
   std::vector<std::filesystem::path> Announce(int64_t step);
-  void Remove(const std::vector<std::filesystem::path>& steps);
+  void RemoveOutdated();
   void TellStuck(const StuckFolder& stuck);
   nlohmann::json CommitOrExplain(const Job& job, const std::filesystem::path& temporary,
                                  std::vector<std::filesystem::path>& outdated);
@@ -113,9 +113,10 @@ class CheckpointWriter {
   const WriterOptions options_;
   std::shared_ptr<Store> store_;
   std::vector<float> slab_;
-  std::string verdict_;     // rank 0: the key of its last one
-  std::set<int64_t> kept_;  // rank 0: Retain's
-  bool told_ = false;       // rank 0: that an old step cannot be removed
+  std::string verdict_;                          // rank 0: the key of its last one
+  std::set<int64_t> kept_;                       // rank 0: Retain's
+  bool told_ = false;                            // rank 0: that an old step cannot be removed
+  std::vector<std::filesystem::path> outdated_;  // rank 0: what retention has moved out of the way; the thread's
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> job_;

@@ -14,6 +14,7 @@
 
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
+#include "trainer/base/message.h"
 #include "trainer/base/text.h"
 #include "trainer/comm/c10d_native.h"
 #include "trainer/comm/listener.h"
@@ -101,6 +102,9 @@ C10dStore::C10dStore(const C10dStoreOptions& options) : patience_(options.answer
       return;
     } catch (const std::exception& error) {
       std::string problem = FirstLine(error.what());
+      if (options.host_here && IsOfThreads(problem))
+        throw Error(ExitCode::kInternal,
+                    "cannot start the store's threads; the limits are " + std::string(kThreadLimits));
       if (options.host_here) throw PeerError("cannot serve " + Where(options) + ": " + problem);
       patience.Pause([&] { return problem; });
     }

@@ -8,6 +8,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/message.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 
@@ -37,6 +38,8 @@ std::exception_ptr Communicator::FailureOf(const std::string& what, const std::e
 }
 
 void Communicator::Loop() {
+  // Sums of chunks: a team of threads for them would compete with that of the step, of as many.
+  const OneLibraryThread one_thread;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
@@ -64,11 +67,16 @@ void Communicator::Loop() {
 Communicator::Ticket Communicator::Submit(const char* name, const std::string& unit, const at::Tensor& moved,
                                           std::function<void()> run) {
   Ticket ticket = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (recorder_) recorder_->Enter(group_, name, unit, static_cast<int64_t>(moved.nbytes()));
-    ticket = submitted_++;
+  const std::lock_guard lock(mutex_);
+  try {
     queue_.push_back({std::string(name) + " (" + unit + ")", std::move(run)});
+    ticket = submitted_++;
+    if (recorder_) recorder_->Enter(group_, name, unit, static_cast<int64_t>(moved.nbytes()));
+  } catch (const std::exception& error) {
+    // It is left out here alone: the next one would meet this one of the others.
+    if (!failure_) failure_ = FailureOf(name, error);
+    changed_.notify_all();
+    throw;
   }
   changed_.notify_all();
   return ticket;

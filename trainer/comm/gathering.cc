@@ -26,8 +26,10 @@ std::string Missing(Store& store, int size) {
   }
   if (ranks.empty()) ranks.push_back(std::to_string(size - 1));  // has come by now
   if (ranks.size() > kMost) ranks.back() = "...";
+  const std::optional<std::string> stranger = store.Get(kStrangerKey);
   return Format(ranks.size() == 1 ? "rank %s of %d is not there" : "ranks %s of %d are not there",
-                Join(ranks, ", ").c_str(), size);
+                Join(ranks, ", ").c_str(), size) +
+         (stranger ? "; one of another world was: " + *stranger : "");
 }
 
 }  // namespace
@@ -48,7 +50,8 @@ void Gather(Store& store, int rank, int size, std::chrono::duration<double> dead
             const std::function<bool()>& stop) {
   const std::string what = "all ranks to join (parallel.rendezvous_seconds)";
   const auto problem = [&] { return Missing(store, size); };
-  store.Set(Here(rank), "");
+  if (store.Add(Here(rank), 1) > 1)
+    throw StrangerError(Format("rank %d is there already: another process has come as it; start each rank once", rank));
   if (store.Add("come", 1) == size) store.Set("complete", "");
   std::optional<Patience> patience(std::in_place, deadline, what, stop, Voice::kNowAndThen);
   std::exception_ptr leaves;  // why this rank would have left

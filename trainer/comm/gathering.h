@@ -23,10 +23,13 @@ class WorldStore : public PrefixStore {
   void CheckWorld() override;
 };
 
+// What a rank of another world has said, for who waits for ranks of this one.
+inline constexpr char kStrangerKey[] = "stranger";
+
 // Waits until all ranks have come. Either every rank returns or none does: one that is stopped, or
 // gives up, after the last one has come still returns, because the others will now connect to it.
-// Throws PeerError at the deadline naming up to eight ranks that are missing, or when a rank of a
-// WorldStore has ended; StoppedError.
+// Throws StrangerError when another process has come as this rank; PeerError at the deadline naming up to eight ranks
+// that are missing, or when a rank of a WorldStore has ended; StoppedError.
 void Gather(Store& store, int rank, int size, std::chrono::duration<double> deadline,
             const std::function<bool()>& stop);
 

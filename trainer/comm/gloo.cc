@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <mutex>
@@ -151,6 +152,8 @@ void CloseDoor(int listening) {
 
 }  // namespace
 
+void KeepNoRecordsOfC10d() { setenv("TORCH_FR_BUFFER_SIZE", "0", 1); }
+
 std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store, const ConnectOptions& options) {
   try {
     const auto timeout = std::chrono::duration_cast<Milliseconds>(options.rendezvous_timeout);
@@ -166,6 +169,8 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(std::shared_ptr<Store> store,
   } catch (const std::exception& error) {
     if (FailedAllocation(error)) throw;
     const std::string text = error.what();
+    if (IsOfThreads(text))
+      throw Error(ExitCode::kInternal, "cannot start Gloo's threads; the limits are " + std::string(kThreadLimits));
     throw PeerError("connecting rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
                     " over " + options.interface + " failed: " + text.substr(0, text.find('\n')));
   }

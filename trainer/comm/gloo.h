@@ -11,6 +11,10 @@
 
 namespace trainyard {
 
+// Once, before the process has threads. c10d's flight recorder is one for all groups of a process, and two groups that
+// record at the same time corrupt its memory (seen of 2.11: two broadcasts). Ours is comm/flight_recorder.h.
+void KeepNoRecordsOfC10d();
+
 // Connects to every other rank, through keys of `store` that nobody else uses. Throws PeerError when one does not come
 // in time. Its port takes connections only until then: nothing else of this process begins to listen in this call.
 // Never `stuck`: Gloo's own deadline ends what waits.

@@ -37,7 +37,7 @@ struct Pulse::Shared {
       bool answered = true;
       try {
         signs.Beat();
-      } catch (const PeerError&) {
+      } catch (const std::exception&) {
         answered = false;  // A host that was frozen may come back.
       }
       lock.lock();
@@ -53,7 +53,7 @@ struct Pulse::Shared {
   void SayLeft() {
     try {
       store->Set(LeftKey(rank), "");
-    } catch (const PeerError&) {  // Then it is the store that everybody misses.
+    } catch (const std::exception&) {  // Then it is the store that everybody misses.
     }
   }
 

@@ -77,7 +77,7 @@ void FieldTable::OptInt(const std::string& path, OptionalInt& value, const std::
 void FieldTable::Number(const std::string& path, double& value, double low, double high, FieldClass c,
                         const std::string& doc) {
   const std::string allowed =
-      std::isinf(high) ? Format("a number >= %g", low) : Format("a number from %g to %g", low, high);
+      std::isinf(high) ? Format("a number >= %.10g", low) : Format("a number from %.10g to %.10g", low, high);
   auto set = [&value, path, low, high, allowed](const Json& j) {
     if (!j.is_number() || !(j.get<double>() >= low && j.get<double>() <= high)) RefuseValue(path, j, allowed);
     value = j.get<double>();
@@ -87,7 +87,7 @@ void FieldTable::Number(const std::string& path, double& value, double low, doub
 
 void FieldTable::OptNumber(const std::string& path, std::optional<double>& value, const std::string& absent, double low,
                            double high, FieldClass c, const std::string& doc) {
-  const std::string allowed = Format("a number from %g to %g, or ", low, high) + absent;
+  const std::string allowed = Format("a number from %.10g to %.10g, or ", low, high) + absent;
   const Json none = absent == "null" ? Json(nullptr) : Json(absent);
   auto set = [&value, path, low, high, allowed, none](const Json& j) {
     if (j.is_null() || j == none) {

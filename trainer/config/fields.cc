@@ -210,8 +210,10 @@ void RunFields(FieldTable& t, Config& c) {
       "a configuration that says true ends the run.");
   t.Text("init.from", c.init.from, kFree,
          "A safetensors file with weights to start from. Its content is part of the run's identity, its path is not.");
-  t.Choice("faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,
-           "A loss or gradient that is not finite: stop (exit 72), or skip the step.");
+  t.Choice(
+      "faults.nonfinite", c.faults.nonfinite, {"stop", "skip"}, kFree,
+      "A loss or gradient that is not finite: stop (exit 72), or skip the step. Weights that are not are never saved: "
+      "the run ends with 72 in either case.");
   t.Int("faults.max_skips", c.faults.max_skips, 1, kFree, "Skipped steps in a row before the run stops after all.");
   t.Choice("faults.bad_sample", c.faults.bad_sample, {"fail", "skip"}, kFree,
            "A sample that cannot be read: end with 65, or keep its place in the batch with weight 0 and say so.");

@@ -99,6 +99,11 @@ class Communication {
     std::rethrow_exception(ErrorOf(result == ncclInProgress ? ncclRemoteError : result, what + text));
   }
 
+  // One that is connected and was not closed: whoever made it failed in what comes next.
+  ~Communication() { Abort(); }
+  Communication(const Communication&) = delete;
+  Communication& operator=(const Communication&) = delete;
+
   ncclResult_t State() {
     const std::lock_guard lock(mutex_);
     return StateLocked();
@@ -265,22 +270,18 @@ class NcclCollectives : public Collectives {
                 F call) {
     const std::string what = std::string(name) + " (" + unit + ")";
     Ticket ticket = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      ThrowFailure();
-      ticket = submitted_++;
-      cudaEvent_t done = nullptr;
-      if (free_events_.empty()) {
-        done = NewEvent();
-      } else {
-        done = free_events_.back();
-        free_events_.pop_back();
-      }
-      if (options_.recorder) options_.recorder->Enter(options_.group, name, unit, static_cast<int64_t>(moved.nbytes()));
-      jobs_.push_back({ticket, what, std::move(tensors), done, false, Clock::now()});
-    }
-    changed_.notify_all();
     try {
+      {
+        const std::lock_guard lock(mutex_);
+        ThrowFailure();
+        if (free_events_.empty()) free_events_.push_back(NewEvent());
+        jobs_.push_back({submitted_, what, std::move(tensors), free_events_.back(), false, Clock::now()});
+        free_events_.pop_back();
+        ticket = submitted_++;
+        if (options_.recorder)
+          options_.recorder->Enter(options_.group, name, unit, static_cast<int64_t>(moved.nbytes()));
+      }
+      changed_.notify_all();
       RequireCuda(cudaEventRecord(ready_, options_.current_stream()), "cudaEventRecord");
       RequireCuda(cudaStreamWaitEvent(stream_, ready_, 0), "cudaStreamWaitEvent");
       AwaitTaken(what, communication_.Call(call));

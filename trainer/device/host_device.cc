@@ -8,8 +8,8 @@
 
 #include "trainer/base/memory.h"
 #include "trainer/comm/gloo.h"
-#include "trainer/model/parallel_for.h"
 #include "trainer/model/with_kernels.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -1,3 +1,4 @@
+#include "trainer/kernels/stem.h"
 #include "trainer/kernels/tables.h"
 
 namespace trainyard::kernels {
@@ -11,6 +12,11 @@ const Table& Kernels() {
     return baseline::kTable;
   }();
   return table;
+}
+
+const StemKernels* Stem() {
+  static const bool can = &Kernels() == &avx512::kTable && __builtin_cpu_supports("avx512bf16");
+  return can ? &avx512_bf16::kStem : nullptr;
 }
 
 }  // namespace trainyard::kernels

@@ -10,6 +10,7 @@
 #ifndef TRAINYARD_TRAINER_KERNELS_KERNELS_H_
 #define TRAINYARD_TRAINER_KERNELS_KERNELS_H_
 
+#include <array>
 #include <cstdint>
 
 namespace trainyard::kernels {
@@ -104,6 +105,23 @@ struct AdamWArgs {
   float average_rate;
 };
 
+// The largest of each window of 3 x 3 x 3 places, two apart, with one place of padding around: places 2 i - 1 to 2 i +
+// 1 of each axis. NaN is larger than all; of equal ones, and 0 and -0 are, the first.
+//   x: (channels, D, H, W); y, places: (channels, half of each, rounded up). places: where in its channel of x it is.
+template <class T>
+struct MaxPoolArgs {
+  std::array<int64_t, 3> size;  // D, H, W; D H W below 2^31
+  const T* x;
+  T* y;
+  int32_t* places;
+};
+
+// y = (x - mean) slope + shift of a plane, the places of one channel of one sample; with `relu` at least 0.
+struct PlaneNorm {
+  float mean, slope, shift;
+  bool relu;
+};
+
 // What is there for each type of activations.
 template <class T>
 struct Typed {
@@ -115,6 +133,15 @@ struct Typed {
   void (*norm_backward)(const NormArgs<T>&, int64_t begin, int64_t end);
   void (*gelu_forward)(const GeluArgs<T>&, int64_t begin, int64_t end);
   void (*gelu_backward)(const GeluArgs<T>&, int64_t begin, int64_t end);
+  // Of a plane of n >= 1 values: the mean and the biased variance; dx = to_mean + to_variance (x - mean).
+  void (*plane_moments)(const T* x, int64_t n, float* mean, float* variance);
+  void (*plane_moments_backward)(const T* x, int64_t n, float mean, float to_mean, float to_variance, T* dx);
+  void (*plane_norm_forward)(const PlaneNorm&, const T* x, int64_t n, T* y);
+  // With g, what of dy comes through the relu: dx = g slope, the sums of g and of g (x - mean).
+  void (*plane_norm_backward)(const PlaneNorm&, const T* x, const T* dy, int64_t n, T* dx, double* sum,
+                              double* sum_apart);
+  // Channels [begin, end).
+  void (*max_pool)(const MaxPoolArgs<T>&, int64_t begin, int64_t end);
   // y = x, rounded.
   void (*round)(const float* x, T* y, int64_t n);
   // y += x.
@@ -130,9 +157,6 @@ struct Table {
   void (*adamw)(const AdamWArgs&, int64_t begin, int64_t end);
   // sums[i] = sum of squares of x[64 i, 64 i + 64) in fp64, for i in [begin, end).
   void (*block_squares)(const float* x, double* sums, int64_t begin, int64_t end);
-  // Of n values and their places, those in `other` at the places at[i] + more where they are larger, equal at an
-  // earlier place, or NaN.
-  void (*take_larger)(float* value, int32_t* place, const float* other, const int32_t* at, int32_t more, int64_t n);
 };
 
 // The best table that this CPU can run.

@@ -7,6 +7,8 @@
 
 #include "trainer/kernels/attention_impl.h"
 #include "trainer/kernels/kernels.h"
+#include "trainer/kernels/max_pool_impl.h"
+#include "trainer/kernels/plane_norm_impl.h"
 #include "trainer/kernels/scalar_math.h"
 
 namespace trainyard::kernels {
@@ -192,17 +194,6 @@ void BlockSquares(const float* x, double* sums, int64_t begin, int64_t end) {
   }
 }
 
-void TakeLarger(float* value, int32_t* place, const float* other, const int32_t* at, int32_t more, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const float mine = value[i], its = other[i];
-    const int32_t here = place[i], there = at[i] + more;
-    const bool takes = (its > mine) | (its != its) | ((its == mine) & (there < here));
-    value[i] = takes ? its : mine;
-    place[i] = takes ? there : here;
-  }
-}
-
 template <class T>
 void Round(const float* x, T* y, int64_t n) {
 #pragma omp simd
@@ -217,8 +208,19 @@ void Add(const T* x, float* y, int64_t n) {
 
 template <class T>
 constexpr Typed<T> kTyped = {
-    Attention<false, T>, Attention<true, T>, NormForward<T>, NormBackward<T>,
-    GeluForward<T>,      GeluBackward<T>,    Round<T>,       Add<T>,
+    .attention_forward = Attention<false, T>,
+    .attention_backward = Attention<true, T>,
+    .norm_forward = NormForward<T>,
+    .norm_backward = NormBackward<T>,
+    .gelu_forward = GeluForward<T>,
+    .gelu_backward = GeluBackward<T>,
+    .plane_moments = PlaneMoments<T>,
+    .plane_moments_backward = PlaneMomentsBackward<T>,
+    .plane_norm_forward = PlaneNormForward<T>,
+    .plane_norm_backward = PlaneNormBackward<T>,
+    .max_pool = MaxPool<T>,
+    .round = Round<T>,
+    .add = Add<T>,
 };
 
 }  // namespace
@@ -229,13 +231,7 @@ constexpr Typed<T> kTyped = {
 namespace TRAINYARD_KERNELS_NAMESPACE {
 extern const Table kTable;
 const Table kTable = {
-    TRAINYARD_STRING(TRAINYARD_KERNELS_NAMESPACE),
-    kTyped<float>,
-    kTyped<Bf16>,
-    kTyped<Fp16>,
-    AdamW,
-    BlockSquares,
-    TakeLarger,
+    TRAINYARD_STRING(TRAINYARD_KERNELS_NAMESPACE), kTyped<float>, kTyped<Bf16>, kTyped<Fp16>, AdamW, BlockSquares,
 };
 }  // namespace TRAINYARD_KERNELS_NAMESPACE
 

@@ -28,6 +28,7 @@
 #include "trainer/launch/child.h"
 #include "trainer/launch/last_words.h"
 #include "trainer/launch/log_writer.h"
+#include "trainer/launch/other_nodes.h"
 #include "trainer/launch/rank_output.h"
 #include "trainer/launch/report_channel.h"
 #include "trainer/launch/verdict.h"
@@ -48,6 +49,8 @@ constexpr double kStoppedEndSeconds = 5;
 // ends it whenever that comes back.
 constexpr double kKillSeconds = 5;
 constexpr double kSignOffSeconds = 5;
+// How long ranks may outlive the launchers of other nodes.
+constexpr double kForsakenSeconds = 30;
 constexpr std::chrono::seconds kTerminalPatience(1);  // at the end, for a terminal that was behind
 // What may wait for the terminal: what a rank writes in a burst, and more than anybody reads who comes back to it.
 constexpr size_t kTerminalBytes = size_t{16} << 20;
@@ -74,6 +77,7 @@ struct Rank {
   std::optional<int> end_code;  // which it is about to end with
   bool running = true;
   RankEnd end;
+  double heard = SteadySeconds();  // when it last reported
 };
 
 class Node {
@@ -96,7 +100,7 @@ class Node {
                                 {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
       const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
-      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, true, {}});
+      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, true, {}, SteadySeconds()});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
     }
@@ -110,7 +114,7 @@ class Node {
   }
 
   // Until every rank has ended.
-  void Watch(int signal_fd) {
+  void Watch(int signal_fd, const OtherNodes* others) {
     while (AnyRunning()) {
       std::vector<pollfd> fds = {{signal_fd, POLLIN, 0}};
       for (const Rank& rank : ranks_) {
@@ -123,6 +127,7 @@ class Node {
       Reap();
       KillStragglers();
       KillLatecomers();
+      if (others) KillForsaken(*others);
       GiveUpOnImmortals();
     }
   }
@@ -254,6 +259,7 @@ class Node {
   void ReadReport(Rank& rank, const std::string& line) {
     const Json json = ParseJson(line);
     if (!json.is_object()) return;
+    rank.heard = SteadySeconds();
     if (json.contains("status")) {
       const std::lock_guard lock(mutex_);
       rank.status = RankStatus::FromJson(json["status"]);
@@ -304,6 +310,13 @@ class Node {
     }
     // A rank ends with 0 when the run is complete and durable: whoever was killed behind that has missed nothing.
     if (end.signalled_by_us && first_done_ > 0) end.signal = 0;
+    // Nobody is left who would know better: the run has lost its peers.
+    if (end.signalled_by_us && !forsaken_.empty()) {
+      end.signal = 0;
+      end.signalled_by_us = false;
+      status = static_cast<int>(ExitCode::kPeer) << 8;
+      rank.end_message = forsaken_;
+    }
     end.exit_code = end.signal ? 128 + end.signal : WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     end.step = rank.status.KnownStep();
     end.checkpoint_step = rank.status.checkpoint.step;
@@ -341,6 +354,21 @@ class Node {
     KillAll();
   }
 
+  // A rank that lives learns of the others' end by itself. Where no launcher answers either, only those are ended that
+  // give no sign to this one.
+  void KillForsaken(const OtherNodes& others) {
+    const auto [sign, seconds] = others.Now();
+    const double now = SteadySeconds();
+    const auto silent = [&](const Rank& rank) { return !rank.running || now - rank.heard > kForsakenSeconds; };
+    if (killing_ > 0 || sign == OtherNodes::Sign::kThere || seconds <= kForsakenSeconds || !AnyRunning()) return;
+    if (sign == OtherNodes::Sign::kUnreachable && !std::ranges::all_of(ranks_, silent)) return;
+    forsaken_ = Format("killed %s after another node's launcher %s: it had not ended by itself",
+                       HumanSeconds(kForsakenSeconds).c_str(),
+                       sign == OtherNodes::Sign::kEnded ? "had ended" : "was last heard of");
+    terminal_.Say(Format("launch: rank %s: %s\n", Running().c_str(), forsaken_.c_str()));
+    KillAll();
+  }
+
   void GiveUpOnImmortals() {
     if (killing_ == 0 || SteadySeconds() - killing_ <= kKillSeconds || !AnyRunning()) return;
     terminal_.Say(Format("launch: %s after SIGKILL rank %s is still there, waiting within the kernel: left to it\n",
@@ -365,6 +393,7 @@ class Node {
   std::optional<StopSignal> first_stop_;
   double first_failure_ = 0, first_done_ = 0, killing_ = 0;  // since when, on the steady clock; 0: not yet
   int second_signal_ = 0;
+  std::string forsaken_;  // why what still ran was killed, where the other nodes were gone
 };
 
 int BlockSignals() {
@@ -379,16 +408,16 @@ int BlockSignals() {
 // Until the launchers of all nodes are done with the store: this node's is. Or until `stop`.
 void AwaitSignOff(Store& store, int nodes, double seconds, const std::function<bool()>& stop) {
   const double deadline = SteadySeconds() + seconds;
-  int64_t done = store.Add("launchers/done", 1);
+  int64_t done = store.Add(kLaunchersDone, 1);
   while (done < nodes && SteadySeconds() < deadline && !stop()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    done = store.Add("launchers/done", 0);
+    done = store.Add(kLaunchersDone, 0);
   }
 }
 
 // Leaves the store up until every node's launcher is done with it. Only then do other nodes than 0
 // need it: `store` is null there.
-void SignOff(std::unique_ptr<Store> store, const NodeWorld& world, const StoreFactory& stores,
+void SignOff(std::shared_ptr<Store> store, const NodeWorld& world, const StoreFactory& stores,
              const std::string& master, int port, const std::function<bool()>& stop) {
   if (world.nodes == 1) return;
   try {
@@ -445,11 +474,16 @@ int Launch(const LaunchOptions& options, const StoreFactory& stores) {
   node.Start(master, listening.second);
   terminal.Open(STDERR_FILENO, "standard error");
   StatusServer server(status, [&node] { return node.Statuses(); });
-  std::unique_ptr<Store> store = world.node == 0 ? stores.host(listening.first, listening.second) : nullptr;
+  std::shared_ptr<Store> store = world.node == 0 ? stores.host(listening.first, listening.second) : nullptr;
   terminal.Say(Format("launch: %d rank%s on node %d of %d; status on http://%s:%d/status\n", world.procs,
                       world.procs > 1 ? "s" : "", world.node, world.nodes, options.rank0_address.c_str(),
                       server.port()));
-  node.Watch(signal_fd);
+  {
+    std::optional<OtherNodes> others;
+    const auto connect = [&] { return store ? store : stores.connect(master, listening.second); };
+    if (world.nodes > 1) others.emplace(connect);
+    node.Watch(signal_fd, others ? &*others : nullptr);
+  }
   const std::vector<RankEnd> ends = node.Ends();
   const size_t cause = Culprit(ends);
   const RankEnd culprit = node.Explained(ends[cause]);

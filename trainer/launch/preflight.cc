@@ -13,14 +13,16 @@
 
 namespace trainyard {
 
-void RequireSensible(const NodeWorld& world) {
+void RequireSensibleRanks(int ranks, const std::string& field) {
   const Cpus& cpus = AvailableCpus();
   const int most = std::max(16, 8 * cpus.count);
-  if (world.procs > most)
-    throw ConfigError(
-        Format("--nproc (PET_NPROC_PER_NODE): %d ranks are too many for this node; at most %d, eight a "
-               "CPU (%s)",
-               world.procs, most, cpus.why.c_str()));
+  if (ranks > most)
+    throw ConfigError(Format("%s: %d ranks are too many for this node; at most %d, eight a CPU (%s)", field.c_str(),
+                             ranks, most, cpus.why.c_str()));
+}
+
+void RequireSensible(const NodeWorld& world) {
+  RequireSensibleRanks(world.procs, "--nproc (PET_NPROC_PER_NODE)");
   // With fewer something fails somewhere, with whatever it makes of that.
   constexpr rlim_t kFiles = 40;
   rlimit files{};

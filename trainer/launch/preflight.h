@@ -8,8 +8,10 @@
 
 namespace trainyard {
 
-// Throws ConfigError when there are more ranks than the node's CPUs can mean: eight a CPU, and at
-// least 16; or fewer open files than ranks need (ulimit -n).
+// Throws ConfigError when there are more ranks than a node's CPUs can mean: eight a CPU, and at least 16. `field`:
+// where their number was given.
+void RequireSensibleRanks(int ranks, const std::string& field);
+// The same for a launcher's, and when there are fewer open files than ranks need (ulimit -n).
 void RequireSensible(const NodeWorld& world);
 
 // Throws ConfigError for a configuration that is a pipe or a socket: the launcher and each rank read it, and what comes

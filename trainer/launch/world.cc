@@ -104,6 +104,9 @@ void ReadNodes(const NodeFlags& flags, NodeWorld& node) {
     // SLURM's numbers are those of a world of as many nodes: several worlds may share an allocation.
     const bool is_slurms = slurm == node.nodes && node.nodes > 1;
     if (is_slurms && !number) number = EnvInt("SLURM_NODEID", 0, kMaxRanks);
+    if (node.nodes > 1 && !number && !flags.node)
+      throw ConfigError(Format("--node-rank (%s): missing; expected which of the %d nodes this is, from 0",
+                               env::kPetNodeRank, node.nodes));
     node.node = number.value_or(0);
     if (is_slurms && flags.master.empty()) {
       node.master_addr = SlurmMaster(node.nodes);

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "trainer/model/device_ops.h"
-#include "trainer/model/parallel_for.h"
 #include "trainer/model/product.h"
+#include "trainer/model/stem.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {
@@ -38,6 +39,8 @@ struct Geometry {
   }
 };
 
+at::Tensor Wide(const at::Tensor& values) { return values.to(at::kFloat); }
+
 // dy: (B, C, ...) -> (C)
 at::Tensor SumOfChannels(const at::Tensor& dy) {
   const at::Tensor places = dy.flatten(2);
@@ -51,16 +54,19 @@ at::Tensor SumOfChannels(const at::Tensor& dy) {
 // A sum over blocks of samples, each computed by one thread: so many that the threads of a rank have equal parts of a
 // usual batch, and no more, since each is as large as the weight. In float32: oneDNN's gradient of a 16-bit weight has
 // values that nobody wrote in many shapes (with avx512_bf16 and with AMX; 3 x 3 x 3 over 2 x 2 x 1 places is one), and
-// with AMX some end the process.
+// with AMX some end the process. (A stem's kernels take the 16-bit values themselves, and sum in float32.)
 at::Tensor WeightGradient(const Geometry& geometry, const at::Tensor& dy, const at::Tensor& x,
                           const at::Tensor& weight) {
   constexpr int64_t kLeast = 4, kMostParts = 8;
   const int64_t samples = x.size(0), size_of_part = std::max(kLeast, (samples + kMostParts - 1) / kMostParts);
+  const bool is_stem = IsStem(x, weight, geometry.stride, geometry.padding);
   const at::Tensor wide = weight.to(at::kFloat);
   std::vector<at::Tensor> parts(static_cast<size_t>((samples + size_of_part - 1) / size_of_part));
   ParallelBlocks(samples, size_of_part, [&](int64_t begin, int64_t size) {
-    const auto block = [&](const at::Tensor& of) { return of.narrow(0, begin, size).to(at::kFloat); };
-    parts[static_cast<size_t>(begin / size_of_part)] = geometry.Gradients(block(dy), block(x), wide, {false, true})[1];
+    const at::Tensor of_dy = dy.narrow(0, begin, size), of_x = x.narrow(0, begin, size);
+    parts[static_cast<size_t>(begin / size_of_part)] =
+        is_stem ? StemWeightGradient(of_dy, of_x, geometry.stride[0])
+                : geometry.Gradients(Wide(of_dy), Wide(of_x), wide, {false, true})[1];
   });
   at::Tensor sum = parts.empty() ? at::zeros_like(wide) : parts[0];
   for (size_t i = 1; i < parts.size(); ++i) sum.add_(parts[i]);
@@ -78,8 +84,6 @@ bool IsUnsafeIn16Bits(const at::Tensor& x, const at::Tensor& weight, at::IntArra
   return x.size(-1) + 2 * padding.back() - weight.size(-1) < stride.back();
 }
 
-at::Tensor Wide(const at::Tensor& values) { return values.to(at::kFloat); }
-
 // Whether all of it is computed in float32 and rounded. oneDNN's 16-bit convolutions want AVX-512, for float16 more;
 // where they are not, LibTorch's own stand in, which add up the gradient of x in 16 bits: 2 % off where rounding alone
 // is 0.4, and five times slower.
@@ -96,6 +100,7 @@ struct ConvolveFunction : Function<ConvolveFunction> {
     ctx->saved_data["stride"] = stride.vec();
     ctx->saved_data["padding"] = padding.vec();
     const Geometry geometry(stride, padding);
+    if (!bias && IsStem(x, weight, stride, padding)) return ConvolveStem(x, weight, stride[0]);
     if (!IsWide(x) && !IsUnsafeIn16Bits(x, weight, stride, padding)) return geometry.Convolve(x, weight, bias);
     return geometry.Convolve(Wide(x), Wide(weight), bias ? std::optional(Wide(*bias)) : std::nullopt)
         .to(x.scalar_type());

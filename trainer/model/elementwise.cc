@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <array>
 
-#include "trainer/model/parallel_for.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "trainer/kernels/kernels.h"
 #include "trainer/model/device_ops.h"
-#include "trainer/model/parallel_for.h"
 #include "trainer/model/with_kernels.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -4,18 +4,19 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <functional>
+#include <vector>
 
 #include "trainer/model/device_ops.h"
-#include "trainer/model/parallel_for.h"
+#include "trainer/model/with_kernels.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {
@@ -37,39 +38,18 @@ struct Planes {
   int64_t samples, channels, places;
 };
 
-// The sum of term(i) over [0, n): in so many lanes over blocks, blocks in float64. The order is this file's, whatever
-// the machine's vectors are.
-template <class Term>
-double Sum(int64_t n, Term term) {
-  constexpr int64_t kLanes = 16, kBlock = 1024;
-  double total = 0;
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = std::min(n, begin + kBlock), whole = begin + (end - begin) / kLanes * kLanes;
-    std::array<float, kLanes> lanes{};
-    for (int64_t i = begin; i < whole; i += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] += term(i + lane);
-    }
-    for (int64_t i = whole; i < end; ++i) lanes[static_cast<size_t>(i - whole)] += term(i);
-    for (const float lane : lanes) total += static_cast<double>(lane);
-  }
-  return total;
-}
-
-// x: (B, C, ...) -> (B, 2 C): each channel's mean over its places, then its biased variance.
+// x: (B, C, ...) -> (B, 2 C) float32: each channel's mean over its places, then its biased variance.
 struct SampleMoments : Function<SampleMoments> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
     const Planes planes(x);
     at::Tensor moments = at::empty({planes.samples, 2 * planes.channels}, at::kFloat);
     float* out = moments.data_ptr<float>();
-    const float* in = x.data_ptr<float>();
-    planes.ForEach([&](int64_t sample, int64_t channel, int64_t offset) {
-      const float* plane = in + offset;
-      const auto n = static_cast<double>(planes.places);
-      const auto mean = static_cast<float>(Sum(planes.places, [&](int64_t i) { return plane[i]; }) / n);
-      float* row = out + sample * 2 * planes.channels + channel;
-      row[0] = mean;
-      row[planes.channels] =
-          static_cast<float>(Sum(planes.places, [&](int64_t i) { return (plane[i] - mean) * (plane[i] - mean); }) / n);
+    WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& with) {
+      const T* in = Data<T>(x);
+      planes.ForEach([&](int64_t sample, int64_t channel, int64_t offset) {
+        float* row = out + sample * 2 * planes.channels + channel;
+        with.plane_moments(in + offset, planes.places, row, row + planes.channels);
+      });
     });
     ctx->save_for_backward({x, moments});
     return moments;
@@ -79,13 +59,16 @@ struct SampleMoments : Function<SampleMoments> {
     const at::Tensor &x = saved[0], &moments = saved[1], dm = grads[0].contiguous();
     const Planes planes(x);
     at::Tensor dx = at::empty_like(x);
-    const float *in = x.data_ptr<float>(), *of = moments.data_ptr<float>(), *d = dm.data_ptr<float>();
-    float* out = dx.data_ptr<float>();
-    planes.ForEach([&](int64_t sample, int64_t channel, int64_t offset) {
-      const int64_t row = sample * 2 * planes.channels + channel;
-      const auto n = static_cast<float>(planes.places);
-      const float mean = of[row], to_mean = d[row] / n, to_variance = 2 * d[row + planes.channels] / n;
-      for (int64_t i = offset; i < offset + planes.places; ++i) out[i] = to_mean + to_variance * (in[i] - mean);
+    const float *of = moments.data_ptr<float>(), *d = dm.data_ptr<float>();
+    WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& with) {
+      const T* in = Data<T>(x);
+      T* out = Data<T>(dx);
+      planes.ForEach([&](int64_t sample, int64_t channel, int64_t offset) {
+        const int64_t row = sample * 2 * planes.channels + channel;
+        const auto n = static_cast<float>(planes.places);
+        with.plane_moments_backward(in + offset, planes.places, of[row], d[row] / n, 2 * d[row + planes.channels] / n,
+                                    out + offset);
+      });
     });
     return {dx};
   }
@@ -136,46 +119,47 @@ struct Together : Function<Together> {
   }
 };
 
-// (x - mean) / sqrt(variance + eps) weight + bias. x: (B, C, ...), moments: (2, C), weight, bias: (C); all float32.
+// (x - mean) / sqrt(variance + eps) weight + bias, with `relu` at least 0. x: (B, C, ...), moments: (2, C), weight,
+// bias: (C), float32 -> x's shape and type
 struct Normalise : Function<Normalise> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& moments,
-                            const at::Tensor& weight, const at::Tensor& bias, double eps) {
-    const Planes planes(x);
-    const at::Tensor scale = at::empty({planes.channels}, at::kFloat);  // 1 / deviation
+                            const at::Tensor& weight, const at::Tensor& bias, double eps, bool relu) {
+    const at::Tensor scale = (moments[1].to(at::kDouble) + eps).rsqrt().to(at::kFloat);  // 1 / deviation
+    const auto norms = NormsOf(moments, weight, bias, scale, relu);
     at::Tensor y = at::empty_like(x);
-    const float *in = x.data_ptr<float>(), *of = moments.data_ptr<float>(), *w = weight.data_ptr<float>(),
-                *b = bias.data_ptr<float>();
-    float *out = y.data_ptr<float>(), *s = scale.data_ptr<float>();
-    for (int64_t c = 0; c < planes.channels; ++c)
-      s[c] = static_cast<float>(1 / std::sqrt(static_cast<double>(of[planes.channels + c]) + eps));
-    planes.ForEach([&](int64_t, int64_t c, int64_t offset) {
-      const float mean = of[c], slope = s[c] * w[c], shift = b[c];
-      for (int64_t i = offset; i < offset + planes.places; ++i) out[i] = (in[i] - mean) * slope + shift;
+    const Planes planes(x);
+    WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& with) {
+      const T* in = Data<T>(x);
+      T* out = Data<T>(y);
+      planes.ForEach([&](int64_t, int64_t c, int64_t offset) {
+        with.plane_norm_forward(norms[static_cast<size_t>(c)], in + offset, planes.places, out + offset);
+      });
     });
-    ctx->save_for_backward({x, moments, weight, scale});
+    ctx->save_for_backward({x, moments, weight, bias, scale});
+    ctx->saved_data["relu"] = relu;
     return y;
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &moments = saved[1], &weight = saved[2], &scale = saved[3],
-                     dy = grads[0].contiguous();
+    const at::Tensor &x = saved[0], &weight = saved[2], &scale = saved[4], dy = grads[0].contiguous();
+    const auto norms = NormsOf(saved[1], weight, saved[3], scale, ctx->saved_data["relu"].toBool());
     const Planes planes(x);
     const int64_t C = planes.channels;
     at::Tensor dx = at::empty_like(x), sums = at::empty({2, planes.samples, C}, at::kDouble);
-    const float *in = x.data_ptr<float>(), *of = moments.data_ptr<float>(), *w = weight.data_ptr<float>(),
-                *s = scale.data_ptr<float>(), *d = dy.data_ptr<float>();
-    float* out = dx.data_ptr<float>();
     double* sum = sums.data_ptr<double>();
-    planes.ForEach([&](int64_t sample, int64_t c, int64_t offset) {
-      const float mean = of[c], slope = s[c] * w[c];
-      const float *plane = in + offset, *to = d + offset;
-      sum[sample * C + c] = Sum(planes.places, [&](int64_t i) { return to[i]; });
-      sum[(planes.samples + sample) * C + c] = Sum(planes.places, [&](int64_t i) { return to[i] * (plane[i] - mean); });
-      for (int64_t i = 0; i < planes.places; ++i) out[offset + i] = to[i] * slope;
+    WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& with) {
+      const T *in = Data<T>(x), *d = Data<T>(dy);
+      T* out = Data<T>(dx);
+      planes.ForEach([&](int64_t sample, int64_t c, int64_t offset) {
+        double* of = sum + sample * C + c;
+        with.plane_norm_backward(norms[static_cast<size_t>(c)], in + offset, d + offset, planes.places, out + offset,
+                                 of, of + planes.samples * C);
+      });
     });
     at::Tensor dm = at::empty({2, C}, at::kFloat), dw = at::empty({C}, at::kFloat), db = at::empty({C}, at::kFloat);
+    const float *s = scale.data_ptr<float>(), *w = weight.data_ptr<float>();
     for (int64_t c = 0; c < C; ++c) {
-      double plain = 0, apart = 0;  // sums of dy, and of dy (x - mean)
+      double plain = 0, apart = 0;  // sums of what comes through of dy, and of that times (x - mean)
       for (int64_t sample = 0; sample < planes.samples; ++sample) {
         plain += sum[sample * C + c];
         apart += sum[(planes.samples + sample) * C + c];
@@ -186,12 +170,23 @@ struct Normalise : Function<Normalise> {
       dm.data_ptr<float>()[c] = static_cast<float>(-plain * slope);
       dm.data_ptr<float>()[C + c] = static_cast<float>(-0.5 * apart * slope * rate * rate);
     }
-    return {dx, dm, dw, db, {}};
+    return {dx, dm, dw, db, {}, {}};
+  }
+
+ private:
+  // Of each channel.
+  static std::vector<kernels::PlaneNorm> NormsOf(const at::Tensor& moments, const at::Tensor& weight,
+                                                 const at::Tensor& bias, const at::Tensor& scale, bool relu) {
+    const float *mean = moments.data_ptr<float>(), *w = weight.data_ptr<float>(), *b = bias.data_ptr<float>(),
+                *s = scale.data_ptr<float>();
+    std::vector<kernels::PlaneNorm> norms;
+    for (int64_t c = 0; c < weight.size(0); ++c) norms.push_back({mean[c], s[c] * w[c], b[c], relu});
+    return norms;
   }
 };
 
 at::Tensor MomentsOfSamples(const at::Tensor& x) {
-  return x.is_cpu() ? SampleMoments::apply(x) : device_ops::SampleMoments(x);
+  return x.is_cpu() ? SampleMoments::apply(x.contiguous()) : device_ops::SampleMoments(x.to(at::kFloat).contiguous());
 }
 
 }  // namespace
@@ -219,12 +214,11 @@ at::Tensor GlobalBatchNorm::Moments(const Pass& pass, const at::Tensor& x, Globa
     if (pass.training()) TakePartInGather(pass, gather, 2 * channels + 1, batch);
     return at::stack({pass[mean], pass[variance]});
   }
-  const at::Tensor wide = x.to(at::kFloat).contiguous();
-  const at::Tensor rows = pass.Gather(gather, at::cat({batch.present.unsqueeze(1), MomentsOfSamples(wide)}, 1));
+  const at::Tensor rows = pass.Gather(gather, at::cat({batch.present.unsqueeze(1), MomentsOfSamples(x)}, 1));
   at::Tensor moments = rows.is_cpu() ? Together::apply(rows) : device_ops::MomentsTogether(rows);
   const at::NoGradGuard no_graph;
   // Where the rows are: no forward waits for a device.
-  const at::Tensor values = rows.select(1, 0).sum().to(at::kDouble) * static_cast<double>(Planes(wide).places);
+  const at::Tensor values = rows.select(1, 0).sum().to(at::kDouble) * static_cast<double>(Planes(x).places);
   const at::Tensor unbiased = at::where(values > 1, values / (values - 1), 1.0);
   pass.Stage(mean, pass[mean] * (1 - momentum) + moments[0] * momentum);
   pass.Stage(variance, pass[variance] * (1 - momentum) + moments[1] * (unbiased * momentum));
@@ -232,11 +226,13 @@ at::Tensor GlobalBatchNorm::Moments(const Pass& pass, const at::Tensor& x, Globa
   return moments;
 }
 
-at::Tensor GlobalBatchNorm::operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& moments) const {
+at::Tensor GlobalBatchNorm::operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& moments,
+                                       Then then) const {
+  const bool relu = then == Then::kRelu;
+  if (x.is_cpu()) return Normalise::apply(x.contiguous(), moments, pass[weight], pass[bias], eps, relu);
   const at::Tensor wide = x.to(at::kFloat).contiguous();
-  const at::Tensor normal = wide.is_cpu() ? Normalise::apply(wide, moments, pass[weight], pass[bias], eps)
-                                          : device_ops::Normalise(wide, moments, pass[weight], pass[bias], eps);
-  return normal.to(x.scalar_type());
+  const at::Tensor normal = device_ops::Normalise(wide, moments, pass[weight], pass[bias], eps).to(x.scalar_type());
+  return relu ? at::relu(normal) : normal;
 }
 
 }  // namespace trainyard

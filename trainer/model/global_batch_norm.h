@@ -35,8 +35,10 @@ struct GlobalBatchNorm {
   GlobalBatchNorm(const Scope& s, int64_t channels, double eps = 1e-5, double momentum = 0.1);
   // Mean and variance (biased) to normalise with: (2, C) float32. Stages the running statistics.
   at::Tensor Moments(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const;
-  // (x - mean) / sqrt(variance + eps) weight + bias; of x's type.
-  at::Tensor operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& moments) const;
+  // (x - mean) / sqrt(variance + eps) weight + bias, and then what `then` says: computed in float32, of x's type.
+  enum class Then { kNothing, kRelu };
+  at::Tensor operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& moments,
+                        Then then = Then::kNothing) const;
 
   int64_t channels;
   double eps, momentum;

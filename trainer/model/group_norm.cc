@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "trainer/model/parallel_for.h"
 #include "trainer/model/rows.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -1,7 +1,7 @@
 #include "trainer/model/initialize_together.h"
 
 #include "trainer/model/initialize.h"
-#include "trainer/model/parallel_for.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 

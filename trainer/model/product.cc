@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "trainer/model/device_ops.h"
-#include "trainer/model/parallel_for.h"
 #include "trainer/model/rows.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

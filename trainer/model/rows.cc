@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "trainer/model/parallel_for.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 namespace {

@@ -67,7 +67,7 @@ int64_t InBackward(const ModelDeclaration& declaration, Precision precision,
 
 int64_t TileBytes(const FlatLayout& layout, const ParallelShape& shape, at::ScalarType type, bool sharded) {
   const int64_t largest = sharded ? layout.LargestBucket(shape.bucket_bytes) / shape.world : layout.total();
-  return OffloadedUpdate::Bytes(largest, type, shape.tile_bytes);
+  return OffloadedUpdate::Bytes(largest, type, shape.tile_bytes, shape.gpu);
 }
 
 }  // namespace
@@ -127,7 +127,8 @@ MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& 
   // The heap keeps what it had (base/memory.h), in pieces that the next step's tensors do not all fit into: about as
   // much again, by mallinfo2 and by what ranks hold (docs/parallel.md).
   plan.Add("gaps in the heap", shape.gpu ? 0 : in_backward);
-  plan.Add("collectives", GlooBufferBytes(shape.world), true);
+  plan.Add("collectives", (shape.gpu ? 1 : 2) * GlooBufferBytes(shape.world),
+           true);  // for control; for tensors on the host
   plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable), true);
   return plan;
 }

@@ -39,8 +39,8 @@ OffloadedUpdate::OffloadedUpdate(FlatState& state, std::unique_ptr<TileCopies> c
   }
 }
 
-int64_t OffloadedUpdate::Bytes(int64_t largest_piece, at::ScalarType compute, int64_t tile_bytes) {
-  const int64_t element = 4 + (compute == at::kFloat ? 0 : static_cast<int64_t>(c10::elementSize(compute)));
+int64_t OffloadedUpdate::Bytes(int64_t largest_piece, at::ScalarType compute, int64_t tile_bytes, bool gpu) {
+  const int64_t element = 4 + (compute == at::kFloat && !gpu ? 0 : static_cast<int64_t>(c10::elementSize(compute)));
   return TileElements(largest_piece, tile_bytes) * element * static_cast<int64_t>(kSlabs);
 }
 

@@ -29,7 +29,7 @@ class OffloadedUpdate {
   OffloadedUpdate(FlatState& state, std::unique_ptr<TileCopies> copies, int64_t tile_bytes);
 
   // What the slabs take on a rank that owns pieces of at most `largest_piece` elements.
-  static int64_t Bytes(int64_t largest_piece, at::ScalarType compute, int64_t tile_bytes);
+  static int64_t Bytes(int64_t largest_piece, at::ScalarType compute, int64_t tile_bytes, bool gpu);
 
   // Updates what the rank owns. `refreshed` is told the number of each owned piece, ascending, when what forward
   // computes with has its new values; of the leaves that stay float32 it has none (FlatState::RefreshWide).

@@ -81,9 +81,9 @@ Values Whole(Engine& engine, Communicator& group) {
     const at::Tensor bits = slice.values.cpu().view(at::kInt);
     std::copy_n(bits.const_data_ptr<int32_t>(), bits.numel(), values.begin() + slice.begin);
   }
-  std::vector<int32_t> all;
+  std::vector<int64_t> all;  // a type of every backend's sums
   for (const auto& [key, values] : mine) all.insert(all.end(), values.begin(), values.end());
-  group.Wait(group.AllReduce(at::from_blob(all.data(), {static_cast<int64_t>(all.size())}, at::kInt), "selftest"));
+  group.Wait(group.AllReduce(at::from_blob(all.data(), {static_cast<int64_t>(all.size())}, at::kLong), "selftest"));
   size_t at = 0;
   for (auto& [key, values] : mine) {
     std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at), values.size(), values.begin());

@@ -93,9 +93,10 @@ std::string RunGroup(int size, std::chrono::seconds deadline, const std::functio
   close(pipes[0]);
   for (size_t rank = 0; rank < children.size(); ++rank) {
     int status = 0;
-    waitpid(children[rank], &status, 0);
-    if (WIFSIGNALED(status) && problem.empty())
-      problem = Format("process %zu was killed by signal %d", rank, WTERMSIG(status));
+    const bool known = waitpid(children[rank], &status, 0) == children[rank];
+    if (!problem.empty() || (known && WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
+    problem = known && WIFSIGNALED(status) ? Format("process %zu was killed by signal %d", rank, WTERMSIG(status))
+                                           : Format("process %zu ended without a word", rank);
   }
   return problem;
 }

@@ -79,6 +79,9 @@ void PrintJson(const Findings& findings, const std::string& verdict, double seco
 }  // namespace
 
 int SelfTest(const fs::path& directory, std::optional<int> ranks, bool json) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored))
+    throw ConfigError("--dir: " + directory.string() + ": no such directory; is the volume mounted?");
   RequireWritableDirectory(directory, "--dir");
   const double begin = SteadySeconds();
   const std::string address = StatusAddressFromEnvironment();

@@ -69,7 +69,7 @@ std::string BitsDifference(const Json& saved, const Json& now) {
     for (const auto& [name, value] : bits->items()) names.insert(name);
   }
   std::vector<std::string> parts;
-  // Kept for people: no bit depends on the threads (model/parallel_for.h), nor on who holds what (parallel/engine.h).
+  // Kept for people: no bit depends on the threads (threads/parallel_for.h), nor on who holds what (parallel/engine.h).
   for (const char* name : {"threads", "stage"}) names.erase(name);
   for (const std::string& name : names) {
     const std::string before = TextOf(saved, name), after = TextOf(now, name);

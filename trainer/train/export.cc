@@ -155,6 +155,23 @@ std::unique_ptr<SafetensorsFile> OpenSource(const SavedState& saved, const Model
   throw ConfigError(std::string(init_from.empty() ? "init.from: " : "--init-from: ") + refused.what());
 }
 
+// An export takes the place of an earlier one, and of nothing else.
+void RequireReplaceable(const fs::path& out) {
+  std::error_code ignored;
+  const fs::file_status there = fs::symlink_status(out, ignored);
+  const std::string what = "--out: " + out.string();
+  if (fs::exists(fs::absolute(out).parent_path() / "manifest.json", ignored))
+    throw ConfigError(what + ": lies in a checkpoint, which would be damaged");
+  if (!fs::exists(there)) return;
+  if (!fs::is_regular_file(there))
+    throw ConfigError(what + ": is no regular file, and would be replaced; name another");
+  try {
+    SafetensorsFile{InputFile(out)};
+  } catch (const Error& error) {
+    throw ConfigError(what + ": is no export, and would be overwritten; name another file, or remove it");
+  }
+}
+
 }  // namespace
 
 Replacement ExportModel(Engine& engine, const Config& config, const std::string& path, const Tick& tick) {
@@ -162,10 +179,12 @@ Replacement ExportModel(Engine& engine, const Config& config, const std::string&
   try {
     fs::create_directories(fs::path(path).parent_path());
     return WriteModel(path, config, engine.declaration(), source, tick);
-  } catch (const PeerError&) {
-    throw;
   } catch (...) {
-    source.ReadRest();
+    // Also behind a PeerError: it may be the store's, of which the others know nothing.
+    try {
+      source.ReadRest();
+    } catch (const PeerError&) {  // Then nobody waits there.
+    }
     throw;
   }
 }
@@ -187,6 +206,7 @@ void ExportCheckpoint(const std::string& path, const std::string& out, const std
   const fs::path folder = fs::absolute(out).parent_path();
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) throw ConfigError("--out: " + folder.string() + ": no such directory");
+  RequireReplaceable(out);
   const OpenCheckpoint checkpoint = FindCheckpoint("checkpoint export", path);
   const SavedState saved = SavedStateOf(checkpoint);
   const Config config =

@@ -6,6 +6,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
+#include "trainer/launch/preflight.h"
 #include "trainer/parallel/flat_layout.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/plan.h"
@@ -190,6 +191,7 @@ void Print(const Printed& p) {
 
 int PrintPlan(const Config& config, std::optional<int> ranks, bool json) {
   Grounds grounds = GroundsHere(config, {});
+  if (ranks) RequireSensibleRanks(*ranks, "--ranks");
   const int here = ranks.value_or(std::max<int>(1, static_cast<int>(grounds.hardware.gpus.size())));
   grounds.world = {.size = here, .local_size = here};
   Printed p{.config = config,

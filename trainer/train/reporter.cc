@@ -62,11 +62,17 @@ StatusPublisher::StatusPublisher(bool serve) : channel_(ReportChannel::FromEnvir
     server_ = std::make_unique<StatusServer>(listening, [this] { return std::vector<RankStatus>{Now()}; });
   }
   thread_ = std::thread([this] {
+    const auto publish = [this] {
+      try {
+        channel_.SendStatus(Now());
+      } catch (const std::exception&) {  // No memory: what training makes of that is its own matter.
+      }
+    };
     while (!stopping_) {
-      channel_.SendStatus(Now());
+      publish();
       for (int i = 0; i < 10 && !stopping_; ++i) std::this_thread::sleep_for(kPublishInterval / 10);
     }
-    channel_.SendStatus(Now());
+    publish();
   });
 }
 

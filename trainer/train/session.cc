@@ -52,6 +52,23 @@ Json CommonOf(const Config& config, const Dataset& data) {
           {"samples", data.size()}};
 }
 
+// Which start of which world this is: what whoever started the ranks gave all of them.
+Json StartOf(const World& world) {
+  return {{"ranks", world.size}, {"job", EnvText(env::kJobUid)}, {"attempt", EnvText(env::kAttempt)}};
+}
+
+// Throws StrangerError where `first`, rank 0's, is another one.
+void RequireSameStart(const Json& first, const World& world) {
+  const Json mine = StartOf(world);
+  for (const auto& [name, value] : mine.items()) {
+    if (value != "" && first[name] != value)
+      throw StrangerError(
+          Format("rank 0's world is another one: %s %s, and this rank's %s; every node needs the same numbers of nodes "
+                 "and ranks, and each run a %s of its own",
+                 name.c_str(), first[name].dump().c_str(), value.dump().c_str(), env::kMasterPort));
+  }
+}
+
 // Throws ConfigError or DataError where this rank's is not rank 0's, which `first` is, with its glance at the data.
 void RequireCommon(const Json& first, const Config& config, const Dataset& data, const Tick& tick, int rank) {
   const Json mine = CommonOf(config, data);
@@ -118,12 +135,19 @@ void ClaimTogether(const Config& config, const Dataset& data, SignsOfLife& signs
     const std::string glance = data.glance(tick);
     Claim(config, data, tick, session);
     Json claimed = CommonOf(config, data);
+    claimed["start"] = StartOf(session.world);
     claimed["glance"] = glance;
     claimed["uid"] = session.job_uid;
     claimed["attempt"] = session.attempt;
     store.Set("claim/attempt", claimed.dump());
   } else {
     const Json claimed = Json::parse(signs.Wait("attempt", 0, "rank 0 to claim the run directory"));
+    try {
+      RequireSameStart(claimed["start"], session.world);
+    } catch (const StrangerError& error) {  // for those who wait for somebody else
+      store.Set(Format("attempt-%lld/%s", claimed["attempt"].get<long long>(), kStrangerKey), error.what());
+      throw;
+    }
     RequireCommon(claimed, config, data, tick, session.world.rank);
     WriteAttempt({claimed["uid"].get<std::string>(), claimed["attempt"].get<int64_t>()}, session);
   }

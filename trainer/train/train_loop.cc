@@ -283,8 +283,9 @@ StepResult TrainLoop::TakeStep() {
   if (reporter_.records() || (!result.finite && !result.overflow)) inputs = GatherInputs(share, *session_.control);
   reporter_.ReportStep(train_, result, inputs, clock_, loader_->times(), *checkpoints_.writer());
   if (result.overflow) {
-    reporter_.Say(Format("step %lld: a gradient was too large for fp16; it was skipped, and the loss scale is %g now",
-                         static_cast<long long>(train_.step), train_.loss_scale->factor));
+    reporter_.Say(
+        Format("step %lld: a gradient was too large for fp16; it was skipped, and the loss scale is %.10g now",
+               static_cast<long long>(train_.step), train_.loss_scale->factor));
   } else if (!result.finite) {
     OnNonFinite(result, inputs.ids);
   }

@@ -16,8 +16,8 @@
 
 #include "trainer/base/hash.h"
 #include "trainer/base/random.h"
-#include "trainer/model/parallel_for.h"
 #include "trainer/task/hybrid_vit_cascade/cascade_model.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard::hvc {
 namespace {

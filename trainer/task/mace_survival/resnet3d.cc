@@ -16,6 +16,7 @@ namespace trainyard::mace {
 namespace {
 
 using Kind = Initial::Kind;
+using Then = GlobalBatchNorm::Then;
 
 constexpr int64_t kBottleneck = 4;  // a bottleneck's outputs are so many times its planes
 
@@ -84,7 +85,7 @@ at::Tensor ResidualBlock::operator()(const Pass& pass, const at::Tensor& x, Glob
   at::Tensor moments = convs[0].norm.Moments(pass, y, batch);
   for (size_t i = 1; i < convs.size(); ++i) {
     const auto run = [=, this](at::TensorList in) {
-      return convs[i].conv(pass, at::relu(convs[i - 1].norm(pass, in[0], in[1])));
+      return convs[i].conv(pass, convs[i - 1].norm(pass, in[0], in[1], Then::kRelu));
     };
     y = pass.Unit(unit, run, {y, moments});
     moments = convs[i].norm.Moments(pass, y, batch);
@@ -115,7 +116,7 @@ ResNet3d::ResNet3d(const Scope& s, const ResNetShape& shape)
 at::Tensor ResNet3d::operator()(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
   at::Tensor y = pass.Unit(stem_.unit(), [=, this](at::TensorList in) { return first_.conv(pass, in[0]); }, {x});
   const at::Tensor moments = first_.norm.Moments(pass, y, batch);
-  const auto pool = [=, this](at::TensorList in) { return MaxPool3d(at::relu(first_.norm(pass, in[0], in[1]))); };
+  const auto pool = [=, this](at::TensorList in) { return MaxPool3d(first_.norm(pass, in[0], in[1], Then::kRelu)); };
   y = pass.Unit(stem_.unit(), pool, {y, moments});
   for (const ResidualBlock& block : blocks_) y = block(pass, y, batch);
   return y.to(at::kFloat).flatten(2).mean(2);

@@ -1,6 +1,6 @@
 // Loops over the threads of a rank.
-#ifndef TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_
-#define TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_
+#ifndef TRAINYARD_TRAINER_THREADS_PARALLEL_FOR_H_
+#define TRAINYARD_TRAINER_THREADS_PARALLEL_FOR_H_
 
 #include <cstdint>
 #include <functional>
@@ -36,4 +36,4 @@ class OneLibraryThread {
 
 }  // namespace trainyard
 
-#endif  // TRAINYARD_TRAINER_MODEL_PARALLEL_FOR_H_
+#endif  // TRAINYARD_TRAINER_THREADS_PARALLEL_FOR_H_

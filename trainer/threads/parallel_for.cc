@@ -1,4 +1,4 @@
-#include "trainer/model/parallel_for.h"
+#include "trainer/threads/parallel_for.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
