@@ -12,8 +12,8 @@
 #include <functional>
 
 #include "trainer/device/host_device.h"
-#include "trainer/threads/parallel_for.h"
 #include "trainer/optim/adamw.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace {
 

@@ -41,13 +41,32 @@ TEST(Gather, EveryoneReturns) {
 
 TEST(Gather, NamesTheFirstThatIsMissing) {
   MemoryStore store;
-  store.Set("here/0", "");
+  store.Add("here/0", 1);
   try {
     Gather(store, 1, 3, milliseconds(30), {});
     FAIL();
   } catch (const PeerError& error) {
     EXPECT_EQ(std::string(error.what()),
               "waited 0.0s for all ranks to join (parallel.rendezvous_seconds): rank 2 of 3 is not there");
+  }
+}
+
+TEST(Gather, ASecondOneOfARankIsRefusedAndCountsNothing) {
+  MemoryStore store;
+  EXPECT_EQ(OnRanks(2, [&](int rank) { Gather(store, rank, 2, seconds(60), {}); }),
+            std::vector<ExitCode>(2, ExitCode::kDone));
+  EXPECT_THROW(Gather(store, 1, 2, seconds(60), {}), StrangerError);
+  EXPECT_EQ(store.Add("come", 0), 2);
+}
+
+TEST(Gather, SaysThatOneOfAnotherWorldCame) {
+  MemoryStore store;
+  store.Set(kStrangerKey, "ranks 3");
+  try {
+    Gather(store, 0, 2, milliseconds(30), {});
+    FAIL();
+  } catch (const PeerError& error) {
+    EXPECT_TRUE(std::string(error.what()).ends_with("rank 1 of 2 is not there; one of another world was: ranks 3"));
   }
 }
 

@@ -58,7 +58,8 @@ Json ParseHeader(const std::string& text, std::string& twice) {
 size_t ElementCount(const fs::path& path, const std::string& name, const Json& shape, size_t limit) {
   size_t count = 1;
   for (const Json& dim : shape) {
-    if (!dim.is_number_unsigned()) Fail(path, 8, name + ": shape is not a list of sizes");
+    if (!dim.is_number_unsigned() || dim.get<uint64_t>() > INT64_MAX)
+      Fail(path, 8, name + ": shape is not a list of sizes");
   }
   if (std::ranges::find(shape, Json(0u)) != shape.end()) return 0;  // whatever the other sizes are
   for (const Json& dim : shape) {
