@@ -62,8 +62,9 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::Begin(int64_t step, std::vector<SourceSlice> slices, Json state, Sources sources) {
-  Finish();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+  if (error_) std::rethrow_exception(error_);
   job_ = Job{step, std::move(slices), std::move(state)};
   copied_ = sources == Sources::kStay;
   taken_ = false;
@@ -83,13 +84,13 @@ void CheckpointWriter::WaitTaken() {
 
 void CheckpointWriter::Finish() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !busy_; });
+  changed_.wait(lock, [&] { return !busy_ && !removing_; });
   if (error_) std::rethrow_exception(error_);
 }
 
 void CheckpointWriter::Settle(std::chrono::duration<double> deadline) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, deadline, [&] { return !busy_; });
+  changed_.wait_for(lock, deadline, [&] { return !busy_ && !removing_; });
 }
 
 void CheckpointWriter::ThrowIfFailed() {
@@ -125,10 +126,13 @@ void CheckpointWriter::Loop() {
     lock.lock();
     if (error) error_ = error;
     busy_ = false;
+    removing_ = true;
     changed_.notify_all();
     lock.unlock();
     RemoveOutdated();
     lock.lock();
+    removing_ = false;
+    changed_.notify_all();
   }
 }
 

@@ -66,14 +66,16 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Starts saving. Waits first for the one in flight, and throws its error.
+  // Starts saving. Waits first for the one in flight, and throws its error; not for the removal of old steps, which the
+  // new one interrupts.
   // `state` is the manifest's: rank 0's; what the others give, who do not know all of it, is not read.
   void Begin(int64_t step, std::vector<SourceSlice> slices, nlohmann::json state, Sources sources = Sources::kChange);
   // Returns when the sources of the checkpoint in flight may change: at once where they stay.
   void WaitCopied();
   // Returns when nothing holds the sources of the checkpoint in flight any more, whether they stay or not.
   void WaitTaken();
-  // Returns when nothing is in flight. Throws StorageError if this rank's part, or rank 0's commit, failed (ToldError
+  // Returns when nothing is in flight and the old steps are removed. Throws NonFiniteError if a weight is no number (on
+  // every rank: nothing was committed), StorageError if this rank's part, or rank 0's commit, failed (ToldError
   // on the other ranks; PeerError when another rank fell silent, or when a newer attempt owns the directory: whatever
   // failed then is its doing; OutOfMemoryError with the size of the copy that could not be made).
   void Finish();
@@ -122,7 +124,7 @@ class CheckpointWriter {
   std::optional<Job> job_;
   std::atomic<bool> cancelled_{false};
   SignsOfLife signs_;
-  bool copied_ = true, taken_ = true, busy_ = false, stopping_ = false;
+  bool copied_ = true, taken_ = true, busy_ = false, removing_ = false, stopping_ = false;
   std::exception_ptr error_;
   std::optional<CommittedCheckpoint> last_;
   std::thread thread_;

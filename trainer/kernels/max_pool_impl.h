@@ -55,7 +55,7 @@ struct PoolWindow {
   int64_t begin, end, first;
 };
 
-// The largest of a window's lines of n keys each, which lie `apart`; an earlier line counts `step` more than the next.
+// The largest of a window's lines of n keys each, key(line, i); an earlier line counts `step` more than the next.
 template <class T, class Read, class Key = typename Ranked<T>::Key>
 inline void LargestLine(const PoolWindow& window, Key step, int64_t n, Key* largest, Read key) {
   Key more = (2 - static_cast<Key>(window.first)) * step;

@@ -13,7 +13,7 @@
 namespace trainyard::kernels {
 namespace {
 
-// The sums over [0, n) of what add(i, lane, sums) adds to its lanes: 16 of each over blocks, blocks in float64.
+// Sum s is that of term(s, i) over i in [0, n): in 16 lanes over blocks, blocks in float64.
 template <size_t kSums, class Term>
 inline std::array<double, kSums> PlaneSums(int64_t n, Term term) {
   constexpr int64_t kWide = 16, kBlock = 1024;
