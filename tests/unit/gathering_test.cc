@@ -109,7 +109,7 @@ TEST(Gather, AStopIsNoPeersFailure) {
   EXPECT_THROW(Gather(store, 0, 3, milliseconds(1), {}), PeerError);
   EXPECT_THROW(Gather(store, 1, 3, milliseconds(1), {}), PeerError);
   store.Add("come", 1);  // the third
-  EXPECT_THROW(Gather(store, 0, 4, seconds(60), [] { return true; }), StoppedError);
+  EXPECT_THROW(Gather(store, 3, 4, seconds(60), [] { return true; }), StoppedError);
 }
 
 TEST(Gather, AllReturnOrNoneWhateverTheMoment) {
