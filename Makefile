@@ -75,7 +75,7 @@ verify: build ## Format, clang-tidy, and generated files up to date
 	@git ls-files 'common/*.h' 'common/*.cc' 'trainer/*.h' 'trainer/*.cc' 'operator/*.h' 'operator/*.cc' 'tests/*.h' 'tests/*.cc' | xargs clang-format --dry-run --Werror
 	@# The compile commands of tsan are the sources without LibTorch, several to a unit; `make tidy` takes the others as well, one by one.
 	@cmake --preset tsan >/dev/null && cmake --build --preset tsan --target commit >/dev/null # a header that is made
-	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|/tests/" | sort -u | xargs -P 2 -n 1 clang-tidy -p build/tsan --quiet --checks=-bugprone-suspicious-include 2>/dev/null
+	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/tsan/compile_commands.json | grep -Ev "kernels_impl|stem_avx512|/tests/" | sort -u | xargs -P 2 -n 1 clang-tidy -p build/tsan --quiet --checks=-bugprone-suspicious-include 2>/dev/null
 	@$(BIN)/trainyard config-reference | diff -u docs/config.md - || { echo "docs/config.md is out of date: run make generate"; exit 1; }
 	@tools/cli_reference.sh $(BIN) | diff -u docs/cli.md - || { echo "docs/cli.md is out of date: run make generate"; exit 1; }
 	@$(BIN)/trainyard-operator crd --reference | diff -u docs/api.md - || { echo "docs/api.md is out of date: run make generate"; exit 1; }
@@ -87,8 +87,8 @@ verify: build ## Format, clang-tidy, and generated files up to date
 	@$(PYTHON) tests/planted/plant.py --check
 
 tidy: build ## clang-tidy over every source, LibTorch's translation units too: about ten minutes more than in verify
-	@# Not kernels_impl.cc, which has flags of GCC, and parallel_for.cc, which needs GCC's omp.h
-	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/release/compile_commands.json | grep -Ev "kernels_impl|parallel_for|/tests/" | sort -u | \
+	@# Not kernels_impl.cc and stem_avx512_bf16.cc, which are for GCC, and parallel_for.cc, which needs GCC's omp.h
+	@sed -n 's/^  "file": "\(.*\)"$$/\1/p' build/release/compile_commands.json | grep -Ev "kernels_impl|stem_avx512|parallel_for|/tests/" | sort -u | \
 		xargs -P 2 -n 4 clang-tidy -p build/release --quiet 2>/dev/null
 
 generate: build ## Writes the generated files: command line, configuration and API reference, CRD, dashboards, plain manifests, the chart's page

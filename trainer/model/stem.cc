@@ -50,7 +50,7 @@ at::Tensor StemWeightGradient(const at::Tensor& dy, const at::Tensor& x, int64_t
   const at::Tensor in = x.contiguous(), gradient = dy.contiguous();
   const kernels::StemShape shape = ShapeOf(in, dy.size(1), stride);
   constexpr int64_t kSide = kernels::kStemSide;
-  const at::Tensor sum = at::zeros({shape.outputs, 1, kSide, kSide, kSide}, at::kFloat);
+  at::Tensor sum = at::zeros({shape.outputs, 1, kSide, kSide, kSide}, at::kFloat);
   const int64_t of_x = in.numel() / in.size(0), of_y = gradient.numel() / in.size(0);
   for (int64_t sample = 0; sample < in.size(0); ++sample)
     kernels::Stem()->weight_gradient(shape, Data<Bf16>(in) + sample * of_x, Data<Bf16>(gradient) + sample * of_y,

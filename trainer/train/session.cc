@@ -61,7 +61,8 @@ Json StartOf(const World& world) {
 void RequireSameStart(const Json& first, const World& world) {
   const Json mine = StartOf(world);
   for (const auto& [name, value] : mine.items()) {
-    if (value != "" && first[name] != value)
+    const bool unsaid = value.is_string() && value.get<std::string>().empty();
+    if (!unsaid && first[name] != value)
       throw StrangerError(
           Format("rank 0's world is another one: %s %s, and this rank's %s; every node needs the same numbers of nodes "
                  "and ranks, and each run a %s of its own",
