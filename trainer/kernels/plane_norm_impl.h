@@ -13,37 +13,42 @@
 namespace trainyard::kernels {
 namespace {
 
-// Sum s is that of term(s, i) over i in [0, n): in 16 lanes over blocks, blocks in float64.
-template <size_t kSums, class Term>
-inline std::array<double, kSums> PlaneSums(int64_t n, Term term) {
-  constexpr int64_t kWide = 16, kBlock = 1024;
+// The sums over [0, n) of what add(i, lane) adds to lane `lane` of each: 16 lanes over blocks, blocks in float64.
+template <size_t kSums>
+struct PlaneSums {
+  static constexpr int64_t kWide = 16, kBlock = 1024;
+  float lanes[kSums][kWide];
   std::array<double, kSums> totals{};
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = std::min(n, begin + kBlock), whole = begin + (end - begin) / kWide * kWide;
-    float lanes[kSums][kWide] = {};
-    for (int64_t i = begin; i < whole; i += kWide) {
-      for (size_t s = 0; s < kSums; ++s) {
+
+  template <class Add>
+  void Over(int64_t n, Add add) {
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      const int64_t end = std::min(n, begin + kBlock), whole = begin + (end - begin) / kWide * kWide;
+      for (auto& sum : lanes) std::fill_n(sum, kWide, 0.0f);
+      for (int64_t i = begin; i < whole; i += kWide) {
 #pragma omp simd
-        for (int64_t lane = 0; lane < kWide; ++lane) lanes[s][lane] += term(s, i + lane);
+        for (int64_t lane = 0; lane < kWide; ++lane) add(i + lane, lane);
+      }
+      for (int64_t i = whole; i < end; ++i) add(i, i - whole);
+      for (size_t s = 0; s < kSums; ++s) {
+        for (const float lane : lanes[s]) totals[s] += static_cast<double>(lane);
       }
     }
-    for (int64_t i = whole; i < end; ++i) {
-      for (size_t s = 0; s < kSums; ++s) lanes[s][i - whole] += term(s, i);
-    }
-    for (size_t s = 0; s < kSums; ++s) {
-      for (const float lane : lanes[s]) totals[s] += static_cast<double>(lane);
-    }
   }
-  return totals;
-}
+};
 
 template <class T>
 void PlaneMoments(const T* x, int64_t n, float* mean, float* variance) {
   const auto count = static_cast<double>(n);
-  const auto middle = static_cast<float>(PlaneSums<1>(n, [=](size_t, int64_t i) { return Load(x[i]); })[0] / count);
-  const auto square = [=](size_t, int64_t i) { return (Load(x[i]) - middle) * (Load(x[i]) - middle); };
+  PlaneSums<1> sum, squares;
+  sum.Over(n, [&](int64_t i, int64_t lane) { sum.lanes[0][lane] += Load(x[i]); });
+  const auto middle = static_cast<float>(sum.totals[0] / count);
+  squares.Over(n, [&](int64_t i, int64_t lane) {
+    const float apart = Load(x[i]) - middle;
+    squares.lanes[0][lane] += apart * apart;
+  });
   *mean = middle;
-  *variance = static_cast<float>(PlaneSums<1>(n, square)[0] / count);
+  *variance = static_cast<float>(squares.totals[0] / count);
 }
 
 template <class T>
@@ -68,13 +73,15 @@ template <class T>
 void PlaneNormBackward(const PlaneNorm& norm, const T* x, const T* dy, int64_t n, T* dx, double* sum,
                        double* sum_apart) {
   const float least = norm.relu ? 0.0f : -std::numeric_limits<float>::infinity();
-  const auto passed = [=](int64_t i) { return Normal(norm, Load(x[i])) > least ? Load(dy[i]) : 0.0f; };
-  const auto sums = PlaneSums<2>(
-      n, [=](size_t which, int64_t i) { return which == 0 ? passed(i) : passed(i) * (Load(x[i]) - norm.mean); });
-  *sum = sums[0];
-  *sum_apart = sums[1];
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) Store(passed(i) * norm.slope, dx[i]);
+  PlaneSums<2> sums;
+  sums.Over(n, [&](int64_t i, int64_t lane) {
+    const float value = Load(x[i]), passed = Normal(norm, value) > least ? Load(dy[i]) : 0.0f;
+    sums.lanes[0][lane] += passed;
+    sums.lanes[1][lane] += passed * (value - norm.mean);
+    Store(passed * norm.slope, dx[i]);
+  });
+  *sum = sums.totals[0];
+  *sum_apart = sums.totals[1];
 }
 
 }  // namespace
