@@ -1,9 +1,11 @@
 #include "trainer/model/convolve.h"
 
 #include <ATen/Version.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -51,6 +53,28 @@ at::Tensor SumOfChannels(const at::Tensor& dy) {
   return sums;
 }
 
+// Of few places: a product with what each of them has seen of x, once for all samples. The library goes over the whole
+// weight for each sample.
+at::Tensor GradientOfFewPlaces(const Geometry& geometry, const at::Tensor& dy, const at::Tensor& x,
+                               const at::Tensor& weight) {
+  constexpr int64_t kOutputs = 64;  // of a task
+  std::vector<int64_t> padding;     // of the last axis first, before and behind
+  for (auto p = geometry.padding.rbegin(); p != geometry.padding.rend(); ++p) padding.insert(padding.end(), 2, *p);
+  at::Tensor seen = at::constant_pad_nd(Wide(x), padding);
+  const int64_t axes = x.dim() - 2;
+  for (int64_t i = 0; i < axes; ++i)
+    seen = seen.unfold(2 + i, weight.size(2 + i), geometry.stride[static_cast<size_t>(i)]);
+  // (B, inputs, places..., kernel...) -> (B places, inputs kernel)
+  const at::Tensor rows = seen.flatten(2, 1 + axes).transpose(1, 2).flatten(2).flatten(0, 1).contiguous();
+  const at::Tensor of_dy = Wide(dy).flatten(2).transpose(1, 2).flatten(0, 1).contiguous();
+  at::Tensor dw = at::empty({weight.size(0), rows.size(1)}, rows.options());
+  ParallelBlocks(weight.size(0), kOutputs, [&](int64_t begin, int64_t size) {
+    at::Tensor part = dw.narrow(0, begin, size);
+    at::mm_out(part, of_dy.narrow(1, begin, size).t(), rows);
+  });
+  return dw.view(weight.sizes()).to(weight.scalar_type());
+}
+
 // A sum over blocks of samples, each computed by one thread: so many that the threads of a rank have equal parts of a
 // usual batch, and no more, since each is as large as the weight. In float32: oneDNN's gradient of a 16-bit weight has
 // values that nobody wrote in many shapes (with avx512_bf16 and with AMX; 3 x 3 x 3 over 2 x 2 x 1 places is one), and
@@ -59,6 +83,8 @@ at::Tensor WeightGradient(const Geometry& geometry, const at::Tensor& dy, const 
                           const at::Tensor& weight) {
   constexpr int64_t kLeast = 4, kMostParts = 8;
   const int64_t samples = x.size(0), size_of_part = std::max(kLeast, (samples + kMostParts - 1) / kMostParts);
+  constexpr int64_t kFewPlaces = 256;
+  if (dy.numel() / dy.size(1) <= kFewPlaces) return GradientOfFewPlaces(geometry, dy, x, weight);
   const bool is_stem = IsStem(x, weight, geometry.stride, geometry.padding);
   const at::Tensor wide = weight.to(at::kFloat);
   std::vector<at::Tensor> parts(static_cast<size_t>((samples + size_of_part - 1) / size_of_part));
