@@ -12,7 +12,7 @@ namespace trainyard {
 // at::convolution without dilation and groups, differentiable.
 //   x: (B, inputs, spatial...), weight: (outputs, inputs, kernel...), bias: (outputs) -> (B, outputs, spatial...)
 // The library cuts a weight's gradient, a sum over samples and places, by threads; here it is a sum over blocks of
-// samples, whose cuts follow from the batch alone.
+// samples, or of few places one product, whose cuts follow from the shapes alone.
 // Of 16-bit values the weight's gradient is computed in float32 and rounded, on the host; so is the result in the
 // shapes for which the library's own kernels have values that nobody wrote, and everything where the processor has no
 // AVX-512, or for float16.
