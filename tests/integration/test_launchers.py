@@ -84,8 +84,8 @@ def test_a_refusal_of_node_0_is_heard_on_the_others(job, tmp_path):
         assert "rank 0 has ended: run.dir: cannot write" in output
 
 
-def launcher(config, port, node, *words, nodes=2):
-    return harness.start("launch", "--nnodes", nodes, "--node-rank", node, "--master", f"127.0.0.1:{port}", "--config", config, *words)
+def launcher(config, port, node, *words, nodes=2, **environment):
+    return harness.start("launch", "--nnodes", nodes, "--node-rank", node, "--master", f"127.0.0.1:{port}", "--config", config, *words, **environment)
 
 
 def test_a_second_one_of_a_rank_disturbs_nobody(job):
@@ -112,6 +112,18 @@ def test_another_world_is_told_at_once(job, of_more):
     assert time.monotonic() - began < 8, "before the deadline"
     output = first.communicate(timeout=60)[0]
     assert first.returncode == 69 and "rank 1 of 2 is not there; one of another world was: rank 0's world" in output, output
+
+
+def test_a_rank_of_another_attempt_disturbs_nobody(job, reference):
+    """As one of a node that was lost and is back; for the operator it is a failure that the next attempt mends."""
+    config, record = job("attempts")
+    port, ours = harness.free_port(), {"TRAINYARD_JOB_UID": "of-the-test", "TRAINYARD_ATTEMPT": 2}
+    first = launcher(config, port, 0, "--record", record, **ours)
+    other = launcher(config, port, 1, **{**ours, "TRAINYARD_ATTEMPT": 1})
+    output = other.communicate(timeout=60)[0]
+    assert other.returncode == 69 and 'attempt "2", and this rank\'s "1"' in output, output
+    finish([first, launcher(config, port, 1, "--record", record, **ours)])
+    assert harness.records(record) == reference
 
 
 @pytest.mark.parametrize("frozen", [0, pytest.param(1, marks=harness.thorough)])

@@ -61,9 +61,9 @@ struct NonFiniteError : Error {
   explicit NonFiniteError(const std::string& what) : Error(ExitCode::kNonFinite, what) {}
 };
 // A process that is none of the world whose store it has found: of another start, or a rank that is there already. The
-// ranks of that world are not to hear of its end.
-struct StrangerError : ConfigError {
-  explicit StrangerError(const std::string& what) : ConfigError(what) {}
+// ranks of that world are not to hear of its end. 64, as a mistake of who started it; where it may mend itself, 69.
+struct StrangerError : Error {
+  explicit StrangerError(const std::string& what, ExitCode code = ExitCode::kConfig) : Error(code, what) {}
 };
 // Storage failed: a checkpoint could not be written or read, or none of the existing ones is good; a file system gave
 // no answer about data, run.dir or a log.

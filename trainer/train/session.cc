@@ -62,11 +62,14 @@ void RequireSameStart(const Json& first, const World& world) {
   const Json mine = StartOf(world);
   for (const auto& [name, value] : mine.items()) {
     const bool unsaid = value.is_string() && value.get<std::string>().empty();
-    if (!unsaid && first[name] != value)
-      throw StrangerError(
-          Format("rank 0's world is another one: %s %s, and this rank's %s; every node needs the same numbers of nodes "
-                 "and ranks, and each run a %s of its own",
-                 name.c_str(), first[name].dump().c_str(), value.dump().c_str(), env::kMasterPort));
+    if (unsaid || first[name] == value) continue;
+    // Another job's or attempt's rank 0 may be found for a moment, behind an address; the next attempt meets its own.
+    const ExitCode code = name == "ranks" ? ExitCode::kConfig : ExitCode::kPeer;
+    throw StrangerError(
+        Format("rank 0's world is another one: %s %s, and this rank's %s; every node needs the same numbers of nodes "
+               "and ranks, and each run a %s of its own",
+               name.c_str(), first[name].dump().c_str(), value.dump().c_str(), env::kMasterPort),
+        code);
   }
 }
 
