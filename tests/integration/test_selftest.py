@@ -57,7 +57,9 @@ def test_progress_while_it_runs(tmp_path):
 def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     result = harness.run("selftest", "--dir", tmp_path / "file" / "below")
-    assert result.returncode == 64 and "--dir: " in result.stderr, result.stderr
+    assert result.returncode == 64 and "no such directory" in result.stderr, result.stderr
+    result = harness.run("selftest", "--dir", "/proc/sys")  # where nobody can make a file, root neither
+    assert result.returncode == 64 and "--dir: cannot write" in result.stderr, result.stderr
 
 
 def test_a_place_that_is_not_there(tmp_path):

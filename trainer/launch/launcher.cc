@@ -100,7 +100,7 @@ class Node {
                                 {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
       const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
-      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, true, {}, SteadySeconds()});
+      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, true, {}});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
     }

@@ -11,9 +11,8 @@
 //   - The node 0 launcher hosts the store and keeps it until every node's launcher has signed off, for five seconds at
 //     most, or until a second stop. The termination message is written before.
 //     That it cannot be reached is its ranks' to say, which wait for it until their deadline.
-//   - Where another node's launcher has signed off, or none answers and no rank here gives a sign (it is frozen), what
-//   is
-//     left after 30 seconds is killed: the exit code is 69.
+//   - Where another node's launcher has signed off, or none answers and no rank here gives a sign (it is frozen), the
+//     ranks that are left after 30 seconds are killed: the exit code is 69.
 //   - Every rank's output goes to run.dir/logs/attempt-A-rank-R.log, by a thread of its own (log_writer.h): a volume
 //     that does not answer delays no signal. The node's first rank's goes to the terminal as well (of other ranks than
 //     0 it is only what they wait for), by another thread: a terminal that takes nothing delays nothing either. What it

@@ -127,8 +127,8 @@ MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& 
   // The heap keeps what it had (base/memory.h), in pieces that the next step's tensors do not all fit into: about as
   // much again, by mallinfo2 and by what ranks hold (docs/parallel.md).
   plan.Add("gaps in the heap", shape.gpu ? 0 : in_backward);
-  plan.Add("collectives", (shape.gpu ? 1 : 2) * GlooBufferBytes(shape.world),
-           true);  // for control; for tensors on the host
+  const int gloo_groups = shape.gpu ? 1 : 2;  // control; and tensors, where NCCL does not move them
+  plan.Add("collectives", gloo_groups * GlooBufferBytes(shape.world), true);
   plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable), true);
   return plan;
 }

@@ -28,7 +28,8 @@ class OffloadedUpdate {
   // `tile_bytes`: of float32. REQUIRES: state.compute() is apart from the master.
   OffloadedUpdate(FlatState& state, std::unique_ptr<TileCopies> copies, int64_t tile_bytes);
 
-  // What the slabs take on a rank that owns pieces of at most `largest_piece` elements.
+  // Bytes of the slabs on a rank that owns pieces of at most `largest_piece` elements; on a GPU also what is not
+  // rounded has one to go back through.
   static int64_t Bytes(int64_t largest_piece, at::ScalarType compute, int64_t tile_bytes, bool gpu);
 
   // Updates what the rank owns. `refreshed` is told the number of each owned piece, ascending, when what forward

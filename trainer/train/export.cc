@@ -167,7 +167,7 @@ void RequireReplaceable(const fs::path& out) {
     throw ConfigError(what + ": is no regular file, and would be replaced; name another");
   try {
     SafetensorsFile{InputFile(out)};
-  } catch (const Error& error) {
+  } catch (const Error&) {
     throw ConfigError(what + ": is no export, and would be overwritten; name another file, or remove it");
   }
 }

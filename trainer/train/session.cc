@@ -57,6 +57,9 @@ Json StartOf(const World& world) {
   return {{"ranks", world.size}, {"job", EnvText(env::kJobUid)}, {"attempt", EnvText(env::kAttempt)}};
 }
 
+// Of the keys of an attempt.
+std::string AttemptPrefix(int64_t attempt) { return Format("attempt-%lld/", static_cast<long long>(attempt)); }
+
 // Throws StrangerError where `first`, rank 0's, is another one.
 void RequireSameStart(const Json& first, const World& world) {
   const Json mine = StartOf(world);
@@ -149,7 +152,7 @@ void ClaimTogether(const Config& config, const Dataset& data, SignsOfLife& signs
     try {
       RequireSameStart(claimed["start"], session.world);
     } catch (const StrangerError& error) {  // for those who wait for somebody else
-      store.Set(Format("attempt-%lld/%s", claimed["attempt"].get<long long>(), kStrangerKey), error.what());
+      store.Set(AttemptPrefix(claimed["attempt"].get<int64_t>()) + kStrangerKey, error.what());
       throw;
     }
     RequireCommon(claimed, config, data, tick, session.world.rank);
@@ -194,8 +197,7 @@ Session JoinWorld(const Config& config, const Dataset& data, const Joining& join
   SignsOfLife signs(std::make_shared<PrefixStore>(store, "claim/"), world.rank, StopRequested,
                     {.silence = deadline, .alive = session.life.alive});
   ClaimTogether(config, data, signs, *store, session);
-  session.store =
-      std::make_shared<PrefixStore>(store, Format("attempt-%lld/", static_cast<long long>(session.attempt)));
+  session.store = std::make_shared<PrefixStore>(store, AttemptPrefix(session.attempt));
   // Before the group connects, which nothing can stop: a rank that never comes is named here.
   Gather(*session.store, world.rank, world.size, deadline, StopRequested);
   joining.joined();
