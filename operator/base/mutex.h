@@ -24,6 +24,7 @@ class TRAINYARD_ATTRIBUTE(capability("mutex")) Mutex {
   void unlock() TRAINYARD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
 
  private:
+  friend class CondVar;
   std::mutex mutex_;
 };
 
@@ -45,13 +46,16 @@ class CondVar {
   bool WaitFor(Mutex& mutex, std::chrono::duration<double> time) REQUIRES_LOCK(mutex) {
     // A wait of years overflows the clock's arithmetic.
     const auto capped = std::min(time, std::chrono::duration<double>(86400.0 * 365));
-    return condition_.wait_for(mutex, capped) == std::cv_status::no_timeout;
+    std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
+    const bool in_time = condition_.wait_for(held, capped) == std::cv_status::no_timeout;
+    held.release();  // the caller holds it still
+    return in_time;
   }
   void NotifyAll() { condition_.notify_all(); }
   void NotifyOne() { condition_.notify_one(); }
 
  private:
-  std::condition_variable_any condition_;
+  std::condition_variable condition_;
 };
 
 }  // namespace trainyard

@@ -23,8 +23,8 @@ void WorkQueue::AddBehind(const std::string& key) {
 
 void WorkQueue::AddLocked(const std::string& key, bool behind) {
   if (stopping_ || !Enqueue(key, {clock_.Steady(), behind})) return;
-  if (!behind) due_.erase(key);  // the due time may come before its turn
-  changed_.NotifyOne();
+  if (!behind) due_.Erase(key);  // the due time may come before its turn
+  WakeOne();
 }
 
 bool WorkQueue::Enqueue(const std::string& key, Wait wait) {
@@ -53,10 +53,12 @@ void WorkQueue::AddAfter(const std::string& key, double seconds) {
   const auto waits = dirty_.find(key);
   if (stopping_ || (waits != dirty_.end() && !waits->second.behind && !processing_.contains(key))) return;
   const Instant due = After(clock_.Steady(), seconds);
-  const auto [entry, added] = due_.try_emplace(key, due);
-  if (!added && entry->second <= due) return;  // nobody has to wake up for it
-  entry->second = due;
-  changed_.NotifyOne();
+  if (!due_.Add(key, due) || *due_.Next() < due) return;  // nobody has to wake up for it
+  if (timekeeper_) {
+    sooner_.NotifyOne();
+  } else {
+    WakeOne();
+  }
 }
 
 void WorkQueue::AddFailed(const std::string& key) {
@@ -76,15 +78,7 @@ void WorkQueue::Forget(const std::string& key) {
 
 void WorkQueue::MoveDue() {
   const Instant now = clock_.Steady();
-  for (auto entry = due_.begin(); entry != due_.end();) {
-    if (entry->second > now) {
-      ++entry;
-      continue;
-    }
-    const auto [key, since] = *entry;
-    entry = due_.erase(entry);
-    Enqueue(key, {since, false});
-  }
+  while (const auto due = due_.Pop(now)) Enqueue(due->first, {due->second, false});
 }
 
 std::optional<std::string> WorkQueue::TakeNext() {
@@ -117,11 +111,36 @@ std::optional<std::string> WorkQueue::TryGet() {
 std::optional<std::string> WorkQueue::Get() {
   const MutexLock lock(mutex_);
   for (;;) {
-    if (auto key = Pop()) return key;
+    if (auto key = Pop()) {
+      // What came with it, and the times, are left to another one.
+      if (!order_.empty() || !behind_.empty() || (!timekeeper_ && due_.Next())) WakeOne();
+      return key;
+    }
     if (stopping_) return std::nullopt;
-    double wait = 3600;
-    for (const auto& [key, due] : due_) wait = std::min(wait, SecondsBetween(clock_.Steady(), due));
-    changed_.WaitFor(mutex_, Seconds(std::max(wait, 0.001)));
+    WaitForKey();
+  }
+}
+
+void WorkQueue::WaitForKey() {
+  if (timekeeper_) {
+    ++others_;
+    while (calls_ == 0 && !stopping_) called_.WaitFor(mutex_, Seconds(3600));
+    --others_;
+    calls_ = std::max(calls_ - 1, 0);
+    return;
+  }
+  timekeeper_ = true;
+  const std::optional<Instant> next = due_.Next();
+  sooner_.WaitFor(mutex_, next ? std::max<Seconds>(*next - clock_.Steady(), Seconds(0.001)) : Seconds(3600));
+  timekeeper_ = false;
+}
+
+void WorkQueue::WakeOne() {
+  if (calls_ < others_) {
+    ++calls_;
+    called_.NotifyOne();
+  } else if (timekeeper_) {
+    sooner_.NotifyOne();
   }
 }
 
@@ -131,20 +150,19 @@ void WorkQueue::Done(const std::string& key) {
   const auto again = dirty_.find(key);
   if (again == dirty_.end()) return;
   Append(key, again->second.behind);
-  changed_.NotifyOne();
+  WakeOne();
 }
 
 void WorkQueue::ShutDown() {
   const MutexLock lock(mutex_);
   stopping_ = true;
-  changed_.NotifyAll();
+  called_.NotifyAll();
+  sooner_.NotifyAll();
 }
 
 std::optional<Instant> WorkQueue::NextDue() const {
   const MutexLock lock(mutex_);
-  std::optional<Instant> next;
-  for (const auto& [key, due] : due_) next = next ? std::min(*next, due) : due;
-  return next;
+  return due_.Next();
 }
 
 size_t WorkQueue::depth() const {

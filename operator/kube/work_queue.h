@@ -22,6 +22,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/histogram.h"
 #include "operator/base/mutex.h"
+#include "operator/kube/due_times.h"
 #include "operator/kube/fair_order.h"
 
 namespace trainyard::kube {
@@ -69,16 +70,25 @@ class WorkQueue {
   std::optional<std::string> TakeNext() REQUIRES_LOCK(mutex_);
   void DropStale() REQUIRES_LOCK(mutex_);
   std::optional<std::string> Pop() REQUIRES_LOCK(mutex_);
+  // Until a key may be there, or ShutDown.
+  void WaitForKey() REQUIRES_LOCK(mutex_);
+  // One of those that wait, if there is one, looks for a key.
+  void WakeOne() REQUIRES_LOCK(mutex_);
 
   const Clock& clock_;
   mutable Mutex mutex_;
-  CondVar changed_;
+  // Of those that wait in Get one wakes when the next delayed key is due, the timekeeper; the others when they are
+  // called. If all did, a key would wake each of them.
+  CondVar called_, sooner_;
+  bool timekeeper_ GUARDED_BY(mutex_) = false;
+  int others_ GUARDED_BY(mutex_) = 0;                     // how many wait to be called
+  int calls_ GUARDED_BY(mutex_) = 0;                      // how many of those have been, and do not know yet
   FairOrder order_ GUARDED_BY(mutex_);                    // every element is dirty and not processing
   FairOrder behind_ GUARDED_BY(mutex_);                   // so too, but for keys that have come forward or out since
   std::map<std::string, Wait> dirty_ GUARDED_BY(mutex_);  // to be worked on
   std::set<std::string> processing_ GUARDED_BY(mutex_);   // being worked on
   int ahead_ GUARDED_BY(mutex_) = 0;                      // keys of order_ that went before one of behind_
-  std::map<std::string, Instant> due_ GUARDED_BY(mutex_);
+  DueTimes due_ GUARDED_BY(mutex_);
   std::map<std::string, int> failures_ GUARDED_BY(mutex_);
   int64_t retries_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;
