@@ -137,8 +137,8 @@ class SmallJob:
     shortened: dict = dataclasses.field(default_factory=dict)
     # Large enough that products, kernels and optimizer are really shared between threads; of odd sizes, so that no cut lies where a vector ends.
     threads: dict = dataclasses.field(default_factory=dict)
-    # For losses of other world sizes: a rounding that turns a sign at a kink, of ReLU or the largest of a window, is a step of the gradient.
-    worlds: dict = dataclasses.field(default_factory=dict)
+    # Where runs are compared within a tolerance: a rounding that turns a sign at a kink, of ReLU or the largest of a window, is a step of the gradient.
+    compared: dict = dataclasses.field(default_factory=dict)
     # Why a rank's share cannot be cut into micro-batches; empty: it can.
     whole_share: str = ""
 
@@ -167,7 +167,7 @@ SMALL_JOBS = {
         interrupted=dict(task={"pretrain_epochs": 26}, data={"cache": {"rate": 0.7, "replace": 0.2}}),  # windows of 44, of which 9 are replaced
         shortened=dict(task={"pretrain_epochs": 0}),
         threads=dict(task={"pretrain_epochs": 0}, model={"width": 5}, data={"volume": [19, 17, 9]}, batch={"global": 11}),
-        worlds=dict(optim={"lr": 1e-5}),  # of five seeds at 3e-4 four met such a kink in 50 steps, none at this: measured
+        compared=dict(optim={"lr": 1e-5}),  # of five seeds at 3e-4 four met such a kink in 50 steps, none at this: measured
         whole_share="batch norm and risk sets are those of the global batch, and batch.micro below the share is refused",
     ),
     "patchwork": SmallJob(

@@ -30,6 +30,16 @@ JOBS = [pytest.param(*task.values, {}, id=task.values[0], marks=task.marks) for 
 ]
 
 
+def check_that_only_sums_differ(lines, reference):
+    """Equal ids at every step; losses within 1e-5: sums in another order, nothing else. The gradient's norm within 1e-4: its terms cancel each
+    other, which leaves fewer places (5e-5 at most: measured)."""
+    for mine, expected in zip(lines, reference, strict=True):
+        assert mine["samples"] == expected["samples"]
+        assert mine["input_xxh3"] == expected["input_xxh3"]
+        assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+        assert mine["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
+
+
 def refuses_other_micro_batches(tmp_path, job):
     """Instead of what holds for micro-batches of any size (SmallJob.whole_share says why)."""
     config = harness.merged(job, batch={"global": 12, "micro": 4}, run={"dir": str(tmp_path / "refused")})
@@ -41,26 +51,19 @@ def refuses_other_micro_batches(tmp_path, job):
 @pytest.mark.parametrize("task, sections", JOBS)
 @pytest.mark.parametrize("accumulation", [pytest.param(1, marks=harness.thorough), 3])
 def test_losses_agree_between_world_sizes(tmp_path, small_jobs, task, sections, accumulation):
-    """Equal ids at every step; losses within 1e-5: sums in another order, nothing else, for 50 steps. The gradient's norm within 1e-4: its
-    terms cancel each other, which leaves fewer places (5e-5 at most: measured).
-
-    In compressed mode some samples ask for the token </c> instead of an action, so valid targets are
+    """In compressed mode some samples ask for the token </c> instead of an action, so valid targets are
     unequal over ranks and micro-batches: a mean of means would show at once.
     """
     if accumulation > 1 and harness.SMALL_JOBS[task].whole_share:
         return refuses_other_micro_batches(tmp_path, small_jobs[task])
-    job = harness.merged(small_jobs[task], **harness.SMALL_JOBS[task].worlds)
+    job = harness.merged(small_jobs[task], **harness.SMALL_JOBS[task].compared)
     reference = None
     for world in (1, 2, 4):
         lines, _ = train(tmp_path, job, f"w{world}", world, batch={"global": 12, "micro": 12 // world // accumulation}, train={"steps": 50}, **sections)
         assert len(lines) == 50
         if reference is None:
             reference = lines
-        for mine, expected in zip(lines, reference):
-            assert mine["samples"] == expected["samples"]
-            assert mine["input_xxh3"] == expected["input_xxh3"]
-            assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-            assert mine["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
+        check_that_only_sums_differ(lines, reference)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -96,16 +99,12 @@ def test_a_checkpoint_of_any_world_resumes_at_any_other(tmp_path, small_job):
 
 
 def test_any_world_size_runs_any_global_batch(tmp_path, small_job):
-    """16 samples over 1 to 5 ranks, so shares of 16, 8, 5 or 6, 4, and 3 or 4: the same ids, the same losses to 1e-5 (sums in another order)."""
+    """16 samples over 1 to 5 ranks, so shares of 16, 8, 5 or 6, 4, and 3 or 4: the same ids, sums in another order."""
     reference = None
     for world in (1, 2, 3, 4, 5):
         lines, _ = train(tmp_path, small_job, f"any{world}", world, batch={"global": 16}, train={"steps": 12})
         reference = reference or lines
-        for mine, expected in zip(lines, reference, strict=True):
-            assert mine["samples"] == expected["samples"]
-            assert mine["input_xxh3"] == expected["input_xxh3"]
-            assert mine["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-            assert mine["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
+        check_that_only_sums_differ(lines, reference)
 
 
 def test_a_rank_may_have_no_sample(tmp_path, small_job):

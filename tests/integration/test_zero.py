@@ -139,7 +139,7 @@ def test_gradients_that_are_sent_in_bf16_make_the_same_bits_in_every_stage(tmp_p
     """Among those that sum alike; and a run that goes on with them says so."""
     job = harness.merged(
         small_jobs[task],
-        **harness.SMALL_JOBS[task].worlds,
+        **harness.SMALL_JOBS[task].compared,
         batch=harness.SMALL_JOBS[task].batch(14, 3),
         model={"dropout": 0.1},
         train={"steps": 20, "eval_every": 7},
@@ -154,8 +154,10 @@ def test_gradients_that_are_sent_in_bf16_make_the_same_bits_in_every_stage(tmp_p
     ours, wide = harness.records(tmp_path / "last-ddp.jsonl"), harness.records(tmp_path / "fp32.jsonl")
     begin = next(i for i, line in enumerate(ours) if math.isfinite(float(line["grad_norm"])))  # in fp16 the first scales are too large: skipped steps
     assert ours[begin]["loss"] == wide[begin]["loss"] and ours[begin]["grad_norm"] != wide[begin]["grad_norm"]
-    for mine, its in zip(ours, wide):  # two roundings to eight bits, in every step; in bf16 as many in each layer, and mace_survival's norms of 14 samples are 2.8 % apart
-        assert mine["loss"] == pytest.approx(its["loss"], rel=5e-2 if precision == "bf16" else 2e-2)
+    # Two roundings to eight bits, in every step; in bf16 as many in each layer, which norms over 14 samples make 2.8 % of: measured.
+    tolerance = 5e-2 if (task, precision) == ("mace_survival", "bf16") else 2e-2
+    for mine, its in zip(ours, wide):
+        assert mine["loss"] == pytest.approx(its["loss"], rel=tolerance)
     result = train(tmp_path, job, "fp32", world, "ddp", train={"steps": 21})
     assert "because precision.reduce fp32 -> bf16" in result.stderr
 
