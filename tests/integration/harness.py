@@ -1,5 +1,6 @@
 """Runs the real programs for the tests: data sets, configurations, processes, records."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -238,9 +239,13 @@ def wait_until(condition, timeout=60, what="condition"):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below those that the kernel gives to whoever asks for any: no other test's store comes to listen on it before ours does."""
+    lowest_given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.SystemRandom().sample(range(10000, lowest_given), 100):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError(f"no free port from 10000 to {lowest_given}")
 
 
 def is_running(pid, program):

@@ -69,6 +69,22 @@ def test_a_node_that_waits_for_rank_0_obeys_a_stop(job, tmp_path, number):
     assert "rank 2 of 4: stopped on request" in output or "rank 3 of 4: stopped on request" in output
 
 
+def test_a_stop_is_one_where_the_store_went_first(job):
+    """A job is stopped on all its nodes at once, and node 0 may be gone before another one's ranks see their stop."""
+    config, port = job(), harness.free_port()
+    first, second = (node(config, number, port, PET_NNODES=3) for number in (0, 1))
+    harness.wait_until(lambda: len(harness.ranks_of(second.pid)) == 1, what="the rank")
+    time.sleep(2)  # It asks the store whether all are there, over and over; where it stands in that is not to matter.
+    (rank,) = harness.ranks_of(second.pid).values()
+    os.kill(rank, signal.SIGSTOP)
+    second.send_signal(signal.SIGTERM)
+    first.kill()
+    first.communicate(timeout=60)
+    os.kill(rank, signal.SIGCONT)
+    output = finish(second, 75)
+    assert "rank 1 of 3: stopped on request" in output, output
+
+
 def test_a_node_ends_with_its_ranks(job):
     """The ranks give up; their launcher has nothing left to wait for."""
     config = job(parallel={"rendezvous_seconds": 7})

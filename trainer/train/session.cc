@@ -180,9 +180,7 @@ std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
                  "parallel.collective_seconds waits for it";
 }
 
-}  // namespace
-
-Session JoinWorld(const Config& config, const Dataset& data, const Joining& joining) {
+Session Join(const Config& config, const Dataset& data, const Joining& joining) {
   Session session;
   session.life.alive = joining.alive;
   session.world = WorldFromEnvironment();
@@ -224,6 +222,18 @@ Session JoinWorld(const Config& config, const Dataset& data, const Joining& join
   options.group = "control";
   session.control = MakeGlooCommunicator(std::make_shared<PrefixStore>(session.store, "control/"), options);
   return session;
+}
+
+}  // namespace
+
+Session JoinWorld(const Config& config, const Dataset& data, const Joining& joining) {
+  try {
+    return Join(config, data, joining);
+  } catch (const PeerError& error) {
+    // Who stops a job stops all its nodes: the store may be gone before this rank looks at its own stop.
+    if (!StopRequested()) throw;
+    throw StoppedError(std::string("stopped on request while the ranks met: ") + error.what());
+  }
 }
 
 void SayEnded(const World& world, bool joined, const std::string& why) {
