@@ -1,5 +1,6 @@
 """mace_survival: what is said of bad tables and volumes, its stages, its data, its cache, and the example as `local` runs it."""
 
+import contextlib
 import csv
 import gzip
 import json
@@ -7,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 
 import harness
 import nibabel
@@ -426,3 +428,21 @@ def test_a_batch_that_the_run_does_not_have_refuses_nothing(tmp_path, cohort):
         assert result.returncode == 0 and f"is of the stage {stage} ({step} of 2); what that trains is judged by" in result.stderr, result.stderr
         assert json.loads(result.stdout[result.stdout.index("{"):])["stage"] == stage
     assert json.loads(result.stdout[result.stdout.index("{"):])["metrics"] == own["metrics"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="LibTorch computes with one thread where there is one CPU")
+def test_only_the_step_has_a_team_of_threads(tmp_path, cohort):
+    """One more OpenMP thread is one more: with a second team, as the loader's thread would have for its batches, libgomp lets no thread stay awake
+    between the step's loops."""
+    most = {}
+    for threads in (1, 2):
+        job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(cohort), "volume": [24, 24, 12], "workers": 1}, run={"dir": str(tmp_path / str(threads))})
+        config = harness.write_config(tmp_path / f"{threads}.json", job)
+        process = harness.start("train", "--config", config, OMP_NUM_THREADS=threads)
+        most[threads] = 0
+        while process.poll() is None:
+            with contextlib.suppress(OSError):
+                most[threads] = max(most[threads], len(os.listdir(f"/proc/{process.pid}/task")))
+            time.sleep(0.002)
+        assert process.returncode == 0, process.communicate()[0]
+    assert most[2] - most[1] == 1, most

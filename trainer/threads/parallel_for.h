@@ -22,7 +22,9 @@ void ParallelBlocks(int64_t size, int64_t block, const std::function<void(int64_
 
 // While it lives, what this thread asks of MKL and oneDNN is computed by this thread alone. Inside a parallel loop too:
 // MKL would cut a sum for as many threads as it was told of, whether it gets them or not, and a loop of one piece is no
-// parallel region to them.
+// parallel region to them. And in a thread beside the step's: where a process has more OpenMP threads than CPUs,
+// libgomp lets none of them stay awake for the next loop, so that a second team makes each loop of the step's begin
+// with a wake.
 class OneLibraryThread {
  public:
   OneLibraryThread();

@@ -1,6 +1,7 @@
 #include "trainer/train/inputs.h"
 
 #include "trainer/base/hash.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard {
 
@@ -14,7 +15,10 @@ std::unique_ptr<Loader> MakeLoader(const Config& config, const Plan& plan, std::
       task.dataset(),
       SampleStream(task.MakeOrder(seed), seed, config.data.last == "drop" ? EpochEnd::kDrop : EpochEnd::kCarry,
                    plan.global_batch),
-      [&task](std::span<const Sample* const> samples) { return task.Collate(samples); },
+      [&task](std::span<const Sample* const> samples) {
+        const OneLibraryThread one_thread;
+        return task.Collate(samples);
+      },
       ShareLayout{plan.global_batch, share.begin, share.end, plan.micro}, first, end,
       LoaderOptions{.threads = decisions.loader.count,
                     .prefetch = decisions.prefetch,

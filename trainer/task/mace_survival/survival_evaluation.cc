@@ -16,6 +16,7 @@
 #include "trainer/data/loader.h"
 #include "trainer/task/mace_survival/fold_scores.h"
 #include "trainer/task/mace_survival/survival_batch.h"
+#include "trainer/threads/parallel_for.h"
 
 namespace trainyard::mace {
 namespace {
@@ -122,6 +123,7 @@ class SurvivalEvaluation : public Evaluation {
     loader_ = std::make_unique<Loader>(
         setup_.volumes, std::move(stream),
         [this](std::span<const Sample* const> samples) -> std::unique_ptr<Batch> {
+          const OneLibraryThread one_thread;
           auto batch = std::make_unique<SurvivalBatch>();
           FillBatch(samples, setup_.size, features(), *batch);
           return batch;
