@@ -103,12 +103,14 @@ struct Condition {
   std::string type, status, reason, message;
   std::optional<Time> last_transition_time;
   int64_t observed_generation = 0;
+  bool operator==(const Condition&) const = default;
 };
 
 // Failures in a row with one reason at one known step.
 struct FailureStreak {
   std::string reason;
   int64_t step = 0, count = 0;
+  bool operator==(const FailureStreak&) const = default;
 };
 
 struct Restarts {
@@ -116,6 +118,7 @@ struct Restarts {
   int64_t repeats = 0;                  // in a row, without a newer durable checkpoint
   std::optional<int64_t> durable_step;  // when the job was last restarted
   std::optional<FailureStreak> streak;
+  bool operator==(const Restarts&) const = default;
 };
 
 // The most of one job, in a spec and in a status.
@@ -127,15 +130,18 @@ inline constexpr int64_t kMaxAttempt = 1'000'000'000;
 struct Workers {
   int64_t desired = 0, created = 0, active = 0, ready = 0, succeeded = 0, failed = 0;
   std::string done;  // by index, such as "0-3,7": those that succeeded
+  bool operator==(const Workers&) const = default;
 };
 
 struct WorldStatus {
   int64_t size = 0;
+  bool operator==(const WorldStatus&) const = default;
 };
 
 struct Master {
   std::string address;
   int64_t port = 0;
+  bool operator==(const Master&) const = default;
 };
 
 // Nothing where rank 0 has not said it.
@@ -147,6 +153,7 @@ struct Progress {
   std::optional<Time> last_update;
   std::optional<Time> last_progress;       // by the trainer's clock: only ever compared with itself
   std::optional<Time> last_progress_seen;  // by the operator's, and later by the time in which nobody answered
+  bool operator==(const Progress&) const = default;
 };
 
 // The newest durable one; nothing while none is known.
@@ -155,6 +162,7 @@ struct CheckpointStatus {
   std::optional<Time> time;
   std::string path;
   std::optional<int64_t> bytes;
+  bool operator==(const CheckpointStatus&) const = default;
 };
 
 // The culprit of the newest failed attempt.
@@ -167,6 +175,7 @@ struct Failure {
   std::string message;
   std::optional<Time> time;
   std::vector<std::string> tail;
+  bool operator==(const Failure&) const = default;
 };
 
 // What stays of an older one.
@@ -177,17 +186,20 @@ struct PastFailure {
   std::string node;
   std::optional<int64_t> step;
   std::optional<Time> time;
+  bool operator==(const PastFailure&) const = default;
 };
 
 // Seconds that each stage of an attempt's start took, one behind the other; nothing while that is not known.
 struct Startup {
   std::optional<double> queued, scheduled, pulled, rendezvous, first_step;
   std::optional<int64_t> from_step;
+  bool operator==(const Startup&) const = default;
 };
 
 struct LostSeconds {
   int64_t queue = 0, startup = 0, restart = 0;
   std::optional<int64_t> replay, stall;  // nothing until rank 0 has told a step
+  bool operator==(const LostSeconds&) const = default;
 };
 
 // Where the job's time went, in whole seconds from its creation to as_of, without its suspensions.
@@ -197,6 +209,7 @@ struct Goodput {
   std::optional<int64_t> step;           // of this attempt, at as_of
   std::optional<int64_t> furthest_step;  // of all attempts
   std::optional<Time> as_of;
+  bool operator==(const Goodput&) const = default;
 };
 
 // A node on which culprits were.
@@ -204,6 +217,7 @@ struct AvoidedNode {
   std::string node;
   int64_t failures = 0;
   std::optional<Time> until;  // so long they count
+  bool operator==(const AvoidedNode&) const = default;
 };
 
 struct JobStatus {
@@ -225,6 +239,7 @@ struct JobStatus {
   std::optional<Failure> last_failure;
   std::vector<PastFailure> failures;  // newest first
   std::vector<AvoidedNode> avoided_nodes;
+  bool operator==(const JobStatus&) const = default;
 };
 
 struct TrainingJob {

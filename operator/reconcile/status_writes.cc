@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/api/json.h"
 #include "operator/reconcile/conditions.h"
 
 namespace trainyard::reconcile {
 namespace {
 
-using api::Json;
 constexpr double kCountsSeconds = 1, kLongestSeconds = 10, kMadeSeconds = 5;
 
 // A third of the time that the attempt has taken so far.
@@ -49,10 +47,9 @@ double Left(double seconds, const std::optional<double>& ago) { return ago ? std
 }  // namespace
 
 double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, const Since& since, Time now) {
-  const Json old = api::StatusToJson(before);
-  if (api::StatusToJson(after) == old) return 0;
-  if (api::StatusToJson(WithCountsOf(before, after)) == old) return Left(Interval(after, now), since.written);
-  if (after.workers.created <= before.workers.created || api::StatusToJson(WithPodsOf(before, after)) != old) return 0;
+  if (after == before) return 0;
+  if (WithCountsOf(before, after) == before) return Left(Interval(after, now), since.written);
+  if (after.workers.created <= before.workers.created || WithPodsOf(before, after) != before) return 0;
   const double first = Left(kMadeSeconds, since.made);
   if (after.workers.created == after.workers.desired) return first;
   return std::max(first, Left(std::max(kMadeSeconds, Interval(after, now)), since.written));
