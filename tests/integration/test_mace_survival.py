@@ -111,6 +111,24 @@ def test_a_bad_table_is_named_with_its_line(tmp_path, cohort, kind):
         assert word.replace("LINE", f"line {i + 2}") in result.stderr, result.stderr
 
 
+def test_a_feature_that_has_no_square_is_refused(tmp_path, cohort):
+    """Scaled, it would be 1e25: Val/FeatureLoss was infinite from the first evaluation to the last. One that all but one share to the last digit is none."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "images").symlink_to(cohort / "images")
+    columns, rows = rows_of(cohort)
+    i = first_of(rows, "val")
+    for row in rows:
+        row["Age"] = "0"
+    rows[first_of(rows, "train")]["Age"] = "1e-45"
+    write(data, columns, rows)
+    assert (result := launch(tmp_path, data, "tiny")).returncode == 0, result.stderr
+    rows[i]["isFemale"] = "1e25"
+    write(data, columns, rows)
+    result = launch(tmp_path, data)
+    assert result.returncode == 65 and f"line {i + 2}" in result.stderr and "isFemale" in result.stderr and "1e+25 deviations" in result.stderr, result.stderr
+
+
 BAD_VOLUMES = {
     "truncated": (truncate, "train"),
     "truncated, evaluated": (truncate, "val"),
@@ -263,6 +281,7 @@ def test_pre_training_alone_and_what_comes_of_it(tmp_path, cohort):
     alone = launch(tmp_path, cohort, "alone", task={"pretrain_epochs": 1}, train={"epochs": 1, "steps": None})
     assert alone.returncode == 0, alone.stderr
     export = tmp_path / "alone/export/model.safetensors"
+    assert "of pre-training alone: nothing has trained the risk" in (tmp_path / "alone/evaluation.json").read_text()
     learnt = load_file(export)
     assert "features.weight" in learnt and not learnt["fc.bias"].any(), "a head that nothing has trained"
     second = {"task": {"pretrain_epochs": 0}, "init": {"from": str(export)}, "train": {"steps": 2}}
@@ -304,6 +323,29 @@ def test_weights_without_their_statistics_are_not_evaluated(tmp_path, cohort):
     save_file({name: value for name, value in whole.items() if name not in statistics}, bare)
     started = launch(tmp_path, cohort, "started", task={"pretrain_epochs": 0}, init={"from": str(bare)}, train={"steps": 2})
     assert started.returncode == 0 and f"without {statistics[0]}" in started.stderr and "that has seen nothing" in started.stderr, started.stderr
+
+
+def test_a_risk_is_known_up_to_a_constant(tmp_path, cohort):
+    """exp(800) is no number, and the hazard that belongs to it is 0: what survival follows from is neither."""
+    assert launch(tmp_path, cohort, "run", task={"pretrain_epochs": 0}, train={"steps": 2}).returncode == 0
+    weights = load_file(tmp_path / "run/export/model.safetensors")
+    job = harness.merged(harness.SMALL_MACE_SURVIVAL, data={"path": str(cohort)}, task={"pretrain_epochs": 0}, run={"dir": str(tmp_path / "eval")})
+    config, shifted, metrics = harness.write_config(tmp_path / "eval.json", job), tmp_path / "shifted.safetensors", []
+    for shift in (0, 800, -800):
+        save_file({**weights, "fc.bias": weights["fc.bias"] + np.float32(shift)}, shifted)
+        result = harness.run("eval", "--config", config, "--checkpoint", shifted)
+        assert result.returncode == 0, result.stderr
+        metrics.append(json.loads(result.stdout[result.stdout.index("\n{") :])["metrics"])
+    for other in metrics[1:]:
+        assert other["Val/IBS"] == pytest.approx(metrics[0]["Val/IBS"], abs=1e-4), "near 800 a float32 has steps of 6e-5"
+        assert other["Val/Brier@1y"] == pytest.approx(metrics[0]["Val/Brier@1y"], abs=1e-4)
+
+
+def test_a_batch_of_one_compares_nobody(tmp_path, cohort):
+    result = launch(tmp_path, cohort, batch={"global": 1})
+    assert result.returncode == 64 and "batch.global: 1 is not allowed; expected 2 or more" in result.stderr, result.stderr
+    result = launch(tmp_path, cohort, batch={"global": 1}, task={"pretrain_epochs": 1}, train={"epochs": 1, "steps": None})
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_shorter_run_has_no_stage_less_unsaid(tmp_path, cohort):

@@ -64,6 +64,23 @@ TEST(Phantom, IsAFunctionOfSeedAndIndex) {
   EXPECT_EQ(a.features.size(), 72u);
 }
 
+// Of 60 patients one has two lesions in one place (index 27), and had 38 voxels of 28.
+TEST(Phantom, CountsAVoxelOnceWhereLesionsOverlap) {
+  const std::array<int64_t, 3> voxels = {64, 64, 32};
+  constexpr double kVoxel = (200.0 / 64) * (200.0 / 64) * (120.0 / 32);  // mm^3
+  const auto score = std::ranges::find(FeatureNames(), "VolumeScore") - FeatureNames().begin();
+  for (int64_t index = 0; index < 60; ++index) {
+    const Phantom phantom = MakePhantom(voxels, 42, index);
+    int64_t dense = 0;  // voxels of 130 HU or more outside of the spine, a cylinder
+    for (int64_t i = 0; i < std::ssize(phantom.image.volume.values); ++i) {
+      const double x = (static_cast<double>(i / (64 * 32)) + 0.5) * 200 / 64 - 100,
+                   y = (static_cast<double>(i / 32 % 64) + 0.5) * 200 / 64 - 172;
+      dense += x * x + y * y >= 18 * 18 && phantom.image.volume.values[static_cast<size_t>(i)] >= 130;
+    }
+    EXPECT_LE(phantom.features[static_cast<size_t>(score)], static_cast<double>(dense) * kVoxel + 1e-6) << index;
+  }
+}
+
 TEST(LesionFeatures, AgatstonIsAreaTimesTheWeightOfThePeak) {
   Patient patient{.age = 61, .female = true, .pixel_area = 0.5, .slice_height = 3, .lesions = {}};
   // Two slices: four voxels with a peak of 450 HU (weight 4), two with one of 190 HU (weight 1).

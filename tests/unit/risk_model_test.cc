@@ -19,6 +19,7 @@
 #include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 #include "trainer/task/mace_survival/cox_function.h"
+#include "trainer/task/mace_survival/fold_scores.h"
 
 namespace trainyard::mace {
 namespace {
@@ -268,6 +269,23 @@ TEST(GlobalBatchNorm, BehindWhatIsFrozenItStaysAsItIs) {
   GlobalBatch batch{at::ones({5}), at::zeros({})};
   EXPECT_TRUE(
       ours.Run(Pass::Training(*ours.engine, 1), x, batch).equal(ours.Run(Pass::Evaluation(*ours.engine), x, batch)));
+}
+
+TEST(RiskGroups, AreThirdsOfTheRiskAndNoneWithoutAnOrder) {
+  std::vector<Subject> subjects(9);
+  std::vector<double> risks;
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    subjects[i].outcome = {.time = 100.0 + static_cast<double>(i), .event = i < 3};  // who has an event has the largest
+    risks.push_back(-static_cast<double>(i));
+  }
+  const std::vector<RiskGroup> groups = ByThirds(risks, subjects);
+  ASSERT_EQ(groups.size(), 3u);
+  constexpr double kLast = 1000;
+  EXPECT_EQ(groups[0].survival.At(kLast), 1);
+  EXPECT_EQ(groups[1].survival.At(kLast), 1);
+  EXPECT_EQ(groups[2].survival.At(kLast), 0);
+  risks[4] = std::nan("");
+  EXPECT_TRUE(ByThirds(risks, subjects).empty());
 }
 
 }  // namespace

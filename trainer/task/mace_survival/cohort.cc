@@ -22,6 +22,7 @@ namespace trainyard::mace {
 namespace {
 
 constexpr double kLargestFeature = 1e30;  // of a float whose square is summed in double
+constexpr double kMostDeviations = 1e15;  // of a float whose square is a float, and the squares of a batch's features
 constexpr size_t kFewValues = 5, kSomeValues = 20, kRowsPerValue = 50;
 
 fs::path TablePath(const fs::path& path) try {
@@ -182,9 +183,23 @@ Scaling Cohort::FitScaling() const {
     for (const Subject& subject : train_) squares += std::pow(static_cast<double>(subject.features[f]) - mean, 2);
     const bool categorical = IsCategorical(values, train_.size());
     scaling.mean.push_back(categorical ? 0 : static_cast<float>(mean));
-    scaling.deviation.push_back(categorical || squares == 0 ? 1 : static_cast<float>(std::sqrt(squares / n)));
+    const auto deviation = static_cast<float>(std::sqrt(squares / n));
+    scaling.deviation.push_back(categorical || deviation == 0 ? 1 : deviation);
+    RequireNear(f, static_cast<double>(scaling.mean.back()), static_cast<double>(scaling.deviation.back()));
   }
   return scaling;
+}
+
+void Cohort::RequireNear(size_t feature, double mean, double deviation) const {
+  for (const std::vector<Subject>* fold : {&train_, &val_}) {
+    for (const Subject& subject : *fold) {
+      const double away = std::fabs(static_cast<double>(subject.features[feature]) - mean) / deviation;
+      if (away <= kMostDeviations) continue;
+      csv_.Fail(subject.row, feature_columns_[feature],
+                Format("%g is %g deviations of the fold train from its mean; expected at most %g",
+                       static_cast<double>(subject.features[feature]), away, kMostDeviations));
+    }
+  }
 }
 
 std::string Cohort::fingerprint(const Tick& tick) const try {

@@ -50,7 +50,8 @@ class Cohort {
   const std::vector<Subject>& val() const { return val_; }
   const std::vector<std::string>& feature_names() const { return feature_names_; }
   const std::filesystem::path& table() const { return table_; }
-  // Fitted to the training fold, over all of the table's features.
+  // Fitted to the training fold, over all of the table's features. Throws DataError, naming it, for a feature of either
+  // fold that is so many deviations from the mean that its square is none in float32.
   Scaling FitScaling() const;
 
   // Of the table and of every volume. Throws DataError.
@@ -65,6 +66,7 @@ class Cohort {
   void ReadFeatureColumns(const CohortColumns& columns);
   void ReadRow(int64_t row, const CohortColumns& columns);
   void RequireFoldsApart() const;
+  void RequireNear(size_t feature, double mean, double deviation) const;
   void WarnOfRepeats(const char* fold, const std::vector<Subject>& subjects) const;
 
   std::filesystem::path table_;

@@ -17,7 +17,7 @@ struct GatheredLoss {
 // risk sets are the global batch's. Computed in float64. A batch without events gives 0, with a gradient of 0.
 GatheredLoss GlobalCoxLoss(const at::Tensor& rows, const at::Tensor& mine);
 
-// A time as the two float32 of a row, which add up to it.
+// A time as the two float32 of a row, which add up to it within 2^-48 of it; a whole number of days exactly.
 struct SplitTime {
   float time, rest;
 };

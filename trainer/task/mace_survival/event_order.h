@@ -15,7 +15,8 @@ namespace trainyard::mace {
 // least and ceil(n fraction) at most are of subjects with an event: so a batch has its events whatever its size and
 // wherever it begins. Subjects with an event, and those without, come in permutations of their own; who is rarer than
 // asked for comes more than once an epoch, everyone equally often but for one: over all epochs where every one of them
-// holds all subjects, within each epoch where its window does not.
+// holds all subjects, within each epoch where its window does not. That is said of all positions: where the stream
+// leaves out an epoch's last ones (EpochEnd::kDrop), who stood there comes as much less often.
 //
 // The first `plain_epochs` hold every subject of the window once, as without a fraction. A pure function of its
 // arguments.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "trainer/base/text.h"
 #include "trainer/task/mace_survival/survival_metrics.h"
@@ -63,23 +64,30 @@ FoldScores ScoreFolds(const std::vector<double>& val, const TrainingRisks& train
   }
   if (train.risks.empty()) return scores;
   scores.train_concordance = CountPairs(train.risks, train.outcomes).index();
-  scores.baseline = BreslowBaseline(train.risks, train.outcomes);
+  // A risk is known up to a constant, which need not leave anything of exp(risk) or of the hazard that belongs to it.
+  const double centre = std::ranges::max(train.risks);
+  std::vector<double> centred = train.risks;
+  for (double& risk : centred) risk -= centre;
+  scores.baseline = BreslowBaseline(centred, train.outcomes);
   std::vector<double> times, briers;
   for (const int year : years) {
+    const double hazard = scores.baseline.At(year * kDays);
     std::vector<double> survival;
-    for (const double risk : val) survival.push_back(std::exp(-scores.baseline.At(year * kDays) * std::exp(risk)));
+    for (const double risk : val) survival.push_back(hazard == 0 ? 1 : std::exp(-hazard * std::exp(risk - centre)));
     scores.brier[year] = BrierScore(survival, outcomes, censoring, year * kDays).value_or(kUnknown);
     times.push_back(year);
     briers.push_back(scores.brier[year]);
   }
+  for (double& hazard : scores.baseline.values) hazard *= std::exp(-centre);
   if (times.size() > 1) scores.integrated_brier = IntegratedScore(times, briers);
   return scores;
 }
 
 std::vector<RiskGroup> ByThirds(const std::vector<double>& risk, const std::vector<Subject>& subjects) {
+  if (!AllFinite(risk)) return {};
   std::vector<size_t> order(risk.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  if (AllFinite(risk)) std::ranges::stable_sort(order, [&](size_t a, size_t b) { return risk[a] < risk[b]; });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return risk[a] < risk[b]; });
   std::vector<RiskGroup> groups;
   const std::array<const char*, 3> names = {"low", "middle", "high"};
   for (size_t g = 0; g < names.size(); ++g) {
@@ -138,12 +146,17 @@ std::string TableOf(const FoldScores& scores, const Cohort& cohort) {
   if (scores.oracle) text += Format(", of the true log-risk %.4f", *scores.oracle);
   if (scores.train_concordance) text += Format("; train %.4f", *scores.train_concordance);
   text += "\n";
-  if (!scores.brier.empty()) text += Format("%-6s %8s %8s\n", "years", "tAUC", "Brier");
-  for (const auto& [year, brier] : scores.brier) {
-    const auto auc = scores.auc.find(year);
-    text +=
-        Format("%-6d %8s %8.4f\n", year, auc == scores.auc.end() ? "?" : Format("%.4f", auc->second).c_str(), brier);
+  std::set<int> years;
+  for (const auto* of : {&scores.auc, &scores.brier}) {
+    for (const auto& [year, score] : *of) years.insert(year);
   }
+  if (!years.empty()) text += Format("%-6s %8s %8s\n", "years", "tAUC", "Brier");
+  const auto known = [](const std::map<int, double>& of, int year) {
+    const auto score = of.find(year);
+    return score == of.end() || !std::isfinite(score->second) ? std::string("?") : Format("%.4f", score->second);
+  };
+  for (const int year : years)
+    text += Format("%-6d %8s %8s\n", year, known(scores.auc, year).c_str(), known(scores.brier, year).c_str());
   if (scores.integrated_brier)
     text += Format("integrated Brier score %.4f (training's baseline hazard, censoring weighted)\n",
                    *scores.integrated_brier);

@@ -37,7 +37,7 @@ struct RiskGroup {
   std::string name;  // low, middle, high
   StepFunction survival;
 };
-// Kaplan and Meier's estimates by thirds of the risk.
+// Kaplan and Meier's estimates by thirds of the risk; none where a risk is no number, for then there is no order.
 std::vector<RiskGroup> ByThirds(const std::vector<double>& risk, const std::vector<Subject>& subjects);
 
 // In years, from 0 on.

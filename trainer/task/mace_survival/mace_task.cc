@@ -57,6 +57,7 @@ class MaceTask : public Task {
         training_(MakeVolumes(cohort_, Pointers({&cohort_.train()}), VolumesOf(options_, options_.augment), cache_)),
         evaluated_(MakeVolumes(cohort_, Pointers({&cohort_.val(), &cohort_.train()}), VolumesOf(options_, false))),
         truth_(ReadTruth(cohort_.table())),
+        only_pretrains_(options_.only_pretrains(config)),
         skip_bad_(config.faults.bad_sample == "skip"),
         threads_(config.data.workers),
         model_(Scope(declaration_), options_) {}
@@ -108,6 +109,7 @@ class MaceTask : public Task {
                                    .truth = truth_,
                                    .scaling = scaling_,
                                    .final = kind == EvaluationKind::kFinal,
+                                   .only_pretrains = only_pretrains_,
                                    .skip_bad = skip_bad_,
                                    .threads = threads_,
                                    .rank = rank,
@@ -141,7 +143,7 @@ class MaceTask : public Task {
   const SmartCacheOptions cache_;
   const std::unique_ptr<Dataset> training_, evaluated_;
   const std::map<std::string, double> truth_;
-  const bool skip_bad_;
+  const bool only_pretrains_, skip_bad_;
   const OptionalInt threads_;
   ModelDeclaration declaration_;
   RiskModel model_;

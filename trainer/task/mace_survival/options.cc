@@ -117,6 +117,10 @@ void Options::Declare(FieldTable& t) {
 }
 
 void Options::Check(const Config& config) const {
+  if (config.batch.global == 1 && !only_pretrains(config))
+    throw ConfigError(
+        "batch.global: 1 is not allowed; expected 2 or more: a subject is compared with those of its batch, and Cox's "
+        "loss of one alone is 0");
   if (pretrain_epochs + freeze_epochs > 0 && config.train.epochs && !only_pretrains(config) &&
       *config.train.epochs <= pretrain_epochs + freeze_epochs)
     throw ConfigError(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "trainer/task/mace_survival/exact_math.h"
 
@@ -87,7 +88,8 @@ Anatomy Draw(KeyedRandom& random) {
       deposit.shape.centre = body.courses[a].At(0.05 + 0.9 * random.UniformDouble());
       const double radius = 2.2 + 1.2 * ExactExponential(random);
       for (double& r : deposit.shape.radius) r = std::min(9.0, radius * (0.8 + 0.4 * random.UniformDouble()));
-      deposit.hu = 250 + 1250 * random.UniformDouble() * random.UniformDouble();
+      const double u = random.UniformDouble(), v = random.UniformDouble();  // in this order
+      deposit.hu = 250 + 1250 * u * v;
       body.deposits.push_back(deposit);
     }
   }
@@ -185,17 +187,29 @@ void PaintVessels(const Anatomy& body, Painter& painter) {
   }
 }
 
-Lesion PaintDeposit(const Deposit& deposit, const std::array<int64_t, 3>& voxels, Painter& painter) {
-  Lesion lesion{.artery = deposit.artery, .centre = deposit.shape.centre, .voxels = {}};
+void PaintDeposit(const Deposit& deposit, Painter& painter) {
   painter.Inside(deposit.shape, [&](const auto& v, double share) {
     float& hu = painter.At(v[0], v[1], v[2]);
     const double mixed = share * deposit.hu + (1 - share) * static_cast<double>(hu);
     hu = static_cast<float>(static_cast<int64_t>(std::max(mixed, static_cast<double>(hu))));
-    if (share >= 0.5 && hu >= 130)
-      lesion.voxels.push_back(
-          {v[2], static_cast<double>(hu), (static_cast<double>(v[2]) + 0.5) / static_cast<double>(voxels[2])});
   });
-  return lesion;
+}
+
+// Of what is painted. A voxel that several deposits fill by half is the first one's.
+std::vector<Lesion> Count(const std::vector<Deposit>& deposits, const std::array<int64_t, 3>& voxels,
+                          Painter& painter) {
+  std::vector<Lesion> lesions;
+  std::set<std::array<int64_t, 3>> counted;
+  for (const Deposit& deposit : deposits) {
+    Lesion& lesion =
+        lesions.emplace_back(Lesion{.artery = deposit.artery, .centre = deposit.shape.centre, .voxels = {}});
+    painter.Inside(deposit.shape, [&](const auto& v, double share) {
+      const auto hu = static_cast<double>(painter.At(v[0], v[1], v[2]));
+      if (share < 0.5 || hu < 130 || !counted.insert(v).second) return;
+      lesion.voxels.push_back({v[2], hu, (static_cast<double>(v[2]) + 0.5) / static_cast<double>(voxels[2])});
+    });
+  }
+  return lesions;
 }
 
 }  // namespace
@@ -214,7 +228,8 @@ Phantom MakePhantom(const std::array<int64_t, 3>& voxels, uint64_t seed, int64_t
                   .pixel_area = spacing[0] * spacing[1],
                   .slice_height = spacing[2],
                   .lesions = {}};
-  for (const Deposit& deposit : body.deposits) patient.lesions.push_back(PaintDeposit(deposit, voxels, painter));
+  for (const Deposit& deposit : body.deposits) PaintDeposit(deposit, painter);
+  patient.lesions = Count(body.deposits, voxels, painter);
   phantom.features = FeaturesOf(patient);
   const auto feature = [&](const char* name) {
     return phantom.features[static_cast<size_t>(std::ranges::find(FeatureNames(), name) - FeatureNames().begin())];

@@ -23,8 +23,8 @@ struct Phantom {
 //
 // Age shows in the spine's density and the heart's size, sex in the fat around the body, and what the features say of
 // the arteries is counted from the painted voxels: a lesion's are those that it fills by half or more, of 130 HU or
-// more (Agatston et al., JACC 1990). Lesions grow more frequent with age, in men, and with a disposition that shows in
-// nothing else.
+// more (Agatston et al., JACC 1990), each once, where lesions overlap. Lesions grow more frequent with age, in men, and
+// with a disposition that shows in nothing else.
 Phantom MakePhantom(const std::array<int64_t, 3>& voxels, uint64_t seed, int64_t index);
 
 }  // namespace trainyard::mace

@@ -88,11 +88,7 @@ class SurvivalEvaluation : public Evaluation {
     if (scores.integrated_brier) metrics["Val/IBS"] = *scores.integrated_brier;
     if (scores.train_concordance) metrics["Train/Cindex"] = *scores.train_concordance;
     if (scores.oracle) metrics["Val/Cindex_oracle"] = *scores.oracle;
-    if (features() > 0) {
-      double sum = 0;
-      for (int64_t i = 0; i < val_; ++i) sum += slots_[static_cast<size_t>(2 * count_ + i)];
-      metrics[kFeatureLoss] = sum / static_cast<double>(val_);
-    }
+    if (features() > 0) metrics[kFeatureLoss] = FeatureLoss();
     return metrics;
   }
 
@@ -100,7 +96,7 @@ class SurvivalEvaluation : public Evaluation {
     std::vector<EventContent> artifacts;
     const std::vector<RiskGroup> groups = ByThirds(Risks(0, val_), setup_.cohort.val());
     for (const RiskGroup& group : groups) artifacts.emplace_back(AsCurve("Val/Survival_" + group.name, group.survival));
-    artifacts.emplace_back(PlotSurvival("Val/Survival", groups));
+    if (!groups.empty()) artifacts.emplace_back(PlotSurvival("Val/Survival", groups));
     artifacts.emplace_back(HistogramOf("Val/Risk", Risks(0, val_), kRiskBuckets));
     if (!setup_.final) return artifacts;
     artifacts.emplace_back(AsCurve("Train/Baseline_hazard", Scores().baseline));
@@ -110,9 +106,20 @@ class SurvivalEvaluation : public Evaluation {
     return artifacts;
   }
 
-  std::string Table() const override { return setup_.final ? TableOf(Scores(), setup_.cohort) : ""; }
+  std::string Table() const override {
+    if (!setup_.final) return "";
+    if (setup_.only_pretrains)
+      return Format("val: %lld subjects; feature loss %.4f (of pre-training alone: nothing has trained the risk)\n",
+                    static_cast<long long>(val_), FeatureLoss());
+    return TableOf(Scores(), setup_.cohort);
+  }
 
  private:
+  double FeatureLoss() const {
+    double sum = 0;
+    for (int64_t i = 0; i < val_; ++i) sum += slots_[static_cast<size_t>(2 * count_ + i)];
+    return sum / static_cast<double>(val_);
+  }
   int64_t features() const { return std::ssize(setup_.cohort.feature_names()); }
 
   void StartLoader() {

@@ -23,6 +23,7 @@ struct EvaluationSetup {
   const std::map<std::string, double>& truth;
   const Scaling& scaling;  // where the weights hold none
   bool final;
+  bool only_pretrains;  // the run: then nothing has trained the risk
   bool skip_bad;        // faults.bad_sample: what cannot be read of the training fold is left out
   OptionalInt threads;  // that read volumes; absent: as many as there are processors, at most four
   int rank, world;
