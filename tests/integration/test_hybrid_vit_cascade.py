@@ -158,6 +158,7 @@ def test_stages_are_checked(tmp_path, thorax):
         ({"checkpoint": {"keep_best": ""}}, "checkpoint.keep_best: missing; the stage stage2"),
         ({"train": {"steps": None, "epochs": 3}}, "train.steps: missing; the stages share it"),
         ({"model": {"stages": 2}, "task": {"stage3": {"steps": 4}}}, "task.stage3.steps: 4, and model.stages is 2"),
+        ({"model": {"stages": 2}, "task": {"stage3": {"physics": 5}}}, "task.stage3.physics: 5, and model.stages is 2"),
         ({"model": {"stages": 1, "stage2": {"depth": 2}}}, "model.stage2.depth: 2, and model.stages is 1"),
         ({"model": {"stages": 1}, "task": {"stage1": {"steps": 6}}}, "task.stage1.steps: 6, and train.steps is 12, all of which are the only stage's"),
         ({"data": {"val_fraction": 0.6, "test_fraction": 0.5}}, "leave no patient to train on"),
@@ -206,6 +207,8 @@ BAD = {
     "empty volume": (lambda p: rewrite(p / "patient-0005.nii.gz", one_value), "patient-0005.nii.gz: an empty volume: every voxel is -1000"),
     "truncated gz": (lambda p: (p / "patient-0005.nii.gz").write_bytes((p / "patient-0005.nii.gz").read_bytes()[:5000]), "patient-0005.nii.gz"),
     "not a PNG": (lambda p: (p / "patient-0005_pa_drr.png").write_bytes(b"a picture"), "patient-0005_pa_drr.png"),
+    "a patient behind a link to nowhere": (lambda p: (shutil.rmtree(p), p.symlink_to(p.parent / "unmounted")), "patient-0005: a link to what is not there"),
+    "an empty X-ray": (lambda p: Image.new("L", (64, 64)).save(p / "patient-0005_pa_drr.png"), "patient-0005_pa_drr.png: an empty image: every pixel is 0"),
     "in colours": (lambda p: Image.new("RGB", (64, 64)).save(p / "patient-0005_pa_drr.png"), "patient-0005_pa_drr.png: an image in colours; expected a grey one"),
 }
 

@@ -375,10 +375,12 @@ TEST(Augmentation, ScalesAttenuationInEveryWindow) {
   patient.volume[0][1][1].fill_(0.9999999f);
   patient.previous = patient.volume;
   patient.xrays = at::full({2, 1, 2, 2}, of_image);
+  patient.xrays[1].fill_(1);  // white: as much bone or more in the beam
   int brightened = 0;
   for (uint64_t key = 0; key < 40; ++key) {
     const PatientTensors changed = Augmented(patient, map, key);
-    const double factor = (changed.xrays.mean().item<double>() + 1) / (of_image + 1);
+    const double factor = (changed.xrays[0].mean().item<double>() + 1) / (of_image + 1);
+    EXPECT_TRUE(changed.xrays[1].eq(1).all().item<bool>()) << key;
     const double soft = changed.volume[0][1][0].mean().item<double>();
     const double now = (soft + 1) / 2 * (map.hu_high - map.hu_low) + map.hu_low;
     EXPECT_NEAR(now, std::clamp((hu + 1000) * factor - 1000, map.hu_low, map.hu_high), 1e-3) << key;  // float32

@@ -73,6 +73,9 @@ TEST(SampleCache, ARunInAnotherWorkingDirectoryIsAnotherRun) {
   const fs::path same = folder_in("/tmp");
   config.run.dir = "/tmp/runs/a";
   EXPECT_EQ(folder_in("/usr"), same);
+  setenv("TRAINYARD_JOB_UID", "another", 1);  // whose pods have the same paths
+  EXPECT_NE(folder_in("/usr"), same);
+  unsetenv("TRAINYARD_JOB_UID");
 }
 
 }  // namespace

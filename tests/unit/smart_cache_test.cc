@@ -122,6 +122,36 @@ class SmartCacheTest : public testing::Test {
   uint64_t stamp_ = 1;
 };
 
+// As `cp -p` and `tar` do.
+TEST_F(SmartCacheTest, AnotherFileOfTheSameSizeAndTimeIsAnother) {
+  fs::create_directories(folder_);
+  const fs::path file = folder_ / "volume.nii", other = folder_ / "other.nii";
+  const auto write = [](const fs::path& path, const char* text) { std::ofstream(path) << text; };
+  write(file, "one");
+  const auto time = fs::last_write_time(file);
+  const uint64_t stamp = StampOf({file}, "");
+  EXPECT_EQ(StampOf({file}, ""), stamp);
+  write(other, "two");
+  fs::last_write_time(other, time);
+  fs::rename(other, file);
+  EXPECT_NE(StampOf({file}, ""), stamp);
+}
+
+// Also without a window, which never moves.
+TEST_F(SmartCacheTest, WhatAKilledWriterLeftIsRemoved) {
+  SmartCacheOptions options = Options();
+  options.window = {40, 0};
+  fs::create_directories(folder_);
+  const fs::path old = folder_ / ".tmp-123-0", fresh = folder_ / ".tmp-124-0";
+  for (const fs::path& path : {old, fresh}) std::ofstream(path) << "half of a sample";
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(48));
+  const auto cache = Cache(options);
+  EXPECT_EQ(cache->Get({7, 0, 0, 0}), Volumes(7));
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh)) << "somebody may be writing it";
+  EXPECT_EQ(Kept(), std::set<int64_t>{7});
+}
+
 TEST_F(SmartCacheTest, EachSampleIsPreparedOnceForAllEpochsThatItStays) {
   const auto cache = Cache(Options());
   for (int64_t epoch = 0; epoch < 8; ++epoch) {

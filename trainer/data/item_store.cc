@@ -118,6 +118,7 @@ void ItemStore::Save(int64_t id, uint64_t stamp, const std::vector<Volume>& volu
   const std::vector<uint64_t> head = HeadOf(id, stamp, volumes);
   std::error_code error;
   fs::create_directories(folder_, error);
+  if (error) throw StorageError("cannot make " + folder_.string() + ": " + error.message());
   uint64_t bytes = kHead;
   for (const Volume& volume : volumes) bytes += volume.values.size() * sizeof(float);
   if (const auto free = FreeBytes(folder_); free && *free < reserve_bytes_ + bytes)

@@ -34,7 +34,14 @@ uint64_t StampOf(const std::vector<std::filesystem::path>& files, const std::str
   for (const auto& file : files) {
     struct stat info {};
     const bool there = stat(file.c_str(), &info) == 0;
-    const int64_t state[] = {there, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    // Who copies a file may copy its times as well, but for that of the change to the file's entry.
+    const int64_t state[] = {there,
+                             info.st_size,
+                             info.st_mtim.tv_sec,
+                             info.st_mtim.tv_nsec,
+                             info.st_ctim.tv_sec,
+                             info.st_ctim.tv_nsec,
+                             static_cast<int64_t>(info.st_ino)};
     add(file.native());
     hash.Update(std::as_bytes(std::span(state)));
   }
@@ -87,6 +94,8 @@ uint64_t SmartCache::StampOfItem(int64_t id) {
 
 void SmartCache::Keep(int64_t id, const std::vector<Volume>& volumes) {
   if (SteadySeconds() < retry_at_) return;
+  // What leaves a window is removed when it moves. Without one, what a process left that was killed while it wrote is.
+  if (!order_ && !swept_.exchange(true)) store_.Sweep([](int64_t) { return true; });
   try {
     store_.Save(id, StampOfItem(id), volumes);
   } catch (const StorageError& error) {

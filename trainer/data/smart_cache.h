@@ -28,8 +28,8 @@
 
 namespace trainyard {
 
-// A number for the state of files that a sample is made of (names, sizes, times of change) and for what is made of them
-// (Transforms::description). A file that is not there counts as such. Throws nothing.
+// A number for the state of files that a sample is made of (names, inodes, sizes, times of change) and for what is made
+// of them (Transforms::description). A file that is not there counts as such. Throws nothing.
 uint64_t StampOf(const std::vector<std::filesystem::path>& files, const std::string& preparation);
 
 struct SmartCacheOptions {
@@ -48,7 +48,8 @@ struct SmartCacheOptions {
 //   - Get gives the same volumes whatever is kept.
 //   - No waiting: a reader never waits for another thread or process. Of one that comes early it prepares the sample
 //     itself.
-//   - Bounded: N + R samples are kept, per node. What leaves the window is removed before what comes next is prepared.
+//   - Bounded: N + R samples are kept, per node. What leaves the window is removed before what comes next is prepared,
+//   and what a writer left that ended long ago before anything is kept.
 //   - What cannot be kept is a warning on stderr, once, and tried again after a minute; Get goes on.
 // Safe for any number of threads.
 class SmartCache {
@@ -90,7 +91,7 @@ class SmartCache {
   const std::optional<WindowOrder> order_;           // where there is a window
   std::unique_ptr<std::atomic<uint64_t>[]> stamps_;  // by sample; 0: not asked for yet
   std::atomic<double> retry_at_{0};                  // keeping has failed
-  std::atomic<bool> warned_{false};
+  std::atomic<bool> warned_{false}, swept_{false};
   std::atomic<int64_t> hits_{0}, misses_{0}, prepared_{0}, failed_{0};
 
   std::atomic<int64_t> epoch_{-1};  // the latest whose next window was asked for

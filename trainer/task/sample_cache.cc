@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "operator/api/worker_env.h"
 #include "trainer/base/environment.h"
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
@@ -39,9 +40,9 @@ SmartCacheOptions CacheOptionsOf(const Config& config, const CacheConfig& cache,
   options.shares = EnvInt("LOCAL_WORLD_SIZE", 1, 1 << 20).value_or(1);
   if (options.share >= options.shares) options.share = 0;
   if (cache.dir.empty()) return options;
-  // Two working directories may each have a runs/a.
-  const std::string owner =
-      fs::absolute(config.run.dir).lexically_normal().string() + '\n' + config.data.path + '\n' + preparation;
+  // Two working directories may each have a runs/a, and the pods of two jobs the same paths.
+  const std::string owner = fs::absolute(config.run.dir).lexically_normal().string() + '\n' + config.data.path + '\n' +
+                            EnvText(env::kJobUid) + '\n' + preparation;
   options.folder =
       ResolveVolume(cache.dir) / ("trainyard-cache-" + HexDigest(Xxh3Of(std::span(owner.data(), owner.size()))));
   return options;

@@ -135,8 +135,9 @@ Plan MakePlan(const Config& config, const Decisions& decisions, const Order& ord
   plan.window_replaced = order.replaced();
   plan.global_batch = decisions.global_batch;
   if (config.batch.global.value_or(0) > num_samples) {
-    throw ConfigError(Format("batch.global: %lld is more than the %lld samples of the data set",
-                             static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples)));
+    throw ConfigError(Format("batch.global: %lld is more than the %lld samples of %s",
+                             static_cast<Long>(plan.global_batch), static_cast<Long>(num_samples),
+                             order.replaced() > 0 ? "a window (data.cache.rate, data.cache.bytes)" : "the data set"));
   }
   plan.world = decisions.parallel.world;
   plan.micro = decisions.micro;

@@ -105,18 +105,16 @@ PatientTensors Augmented(const PatientTensors& patient, const IntensityMap& map,
     changed.xrays = at::stack({changed.xrays.select(0, 0).flip({-1}), changed.xrays.select(0, 1)});
   }
   if (brighten) {
-    // -1 is hu_low in a volume, and no attenuation is -1000 HU; in an image it is -1.
-    const double air = 2 * (map.hu_low + 1000) / (map.hu_high - map.hu_low);
-    const auto scaled = [&](const at::Tensor& x, double above) {
-      return ((x + (1 + above)) * factor - (1 + above)).clamp_(-1, 1);
-    };
-    // What is at an end of the window may lie far beyond it, as air and bone do beyond one of soft tissue. By how much
-    // is not kept: it stays there, where its true value would in nearly every case.
+    // What is at an end of the window may lie far beyond it, as air and bone do beyond one of soft tissue, and a beam
+    // through much bone beyond the images'. By how much is not kept: it stays there, where its true value would in
+    // nearly every case.
     constexpr double kWithin = 1 - 1e-5;  // ends are rounded, and were resized
-    const auto scaled_volume = [&](const at::Tensor& x) { return at::where(x.abs() < kWithin, scaled(x, air), x); };
-    changed.volume = scaled_volume(changed.volume);
-    if (changed.previous.defined()) changed.previous = scaled_volume(changed.previous);
-    changed.xrays = scaled(changed.xrays, 0);
+    const auto scaled = [&](const at::Tensor& x, double air) {
+      return at::where(x.abs() < kWithin, ((x + (1 + air)) * factor - (1 + air)).clamp_(-1, 1), x);
+    };
+    changed.volume = scaled(changed.volume, map.air());
+    if (changed.previous.defined()) changed.previous = scaled(changed.previous, map.air());
+    changed.xrays = scaled(changed.xrays, 0);  // of no attenuation an image is -1
   }
   return changed;
 }

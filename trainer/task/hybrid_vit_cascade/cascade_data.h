@@ -90,8 +90,8 @@ class TrainingSet : public Dataset {
 
 // Left and right exchanged, half of the time: the volume and the image from the front; the one from the side stays as
 // it is. And another intensity, half of the time: attenuation times U(0.9, 1.1) in the volume and, since they are its
-// line integrals, in the images; a voxel at an end of its window stays there. `map`: of the volume, whose -1 is hu_low.
-// A pure function of the key.
+// line integrals, in the images; a voxel or pixel at an end of its window stays there. `map`: of the volume, whose -1
+// is hu_low. A pure function of the key.
 PatientTensors Augmented(const PatientTensors& patient, const IntensityMap& map, uint64_t key);
 
 // Normal draws that follow from (key, purpose) alone.

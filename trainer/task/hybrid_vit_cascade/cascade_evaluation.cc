@@ -50,12 +50,13 @@ constexpr int64_t kLargestCell = 96;
 
 at::Tensor ToUnit(const at::Tensor& x) { return (x.clamp(-1, 1) + 1) / 2; }
 
-// The brightness of the X-rays says how much of everything there is: the mean, with as much.
+// The brightness of the X-rays says how much of everything there is: the mean, with its attenuation so many times.
 at::Tensor ScaledMean(const at::Tensor& mean, const PatientTensors& patient, const IntensityMap& map) {
   const std::vector<at::Tensor> views = Project(mean.unsqueeze(0), patient.extent.unsqueeze(0), map);
   const double of_mean = (views[0] + 1).mean().item<double>() + (views[1] + 1).mean().item<double>();
   const double of_patient = 2 * (patient.xrays + 1).mean().item<double>();
-  return ((mean + 1) * (of_patient / of_mean) - 1).clamp(-1, 1);
+  const double floor = 1 + map.air();
+  return ((mean + floor) * (of_patient / of_mean) - floor).clamp(-1, 1);
 }
 
 // A picture shows every so-manyeth voxel of a volume of this size.
@@ -134,6 +135,7 @@ class CascadeEvaluation : public Evaluation {
     std::string table = Format("stage %zu, %lld^3 voxels: PSNR in dB (SSIM)\n", setup_.stage + 1,
                                static_cast<long long>(setup_.model.stages()[setup_.stage].shape().size));
     table += TableOf("validation", SumOver(0, std::ssize(val_)));
+    table += PhysicsNote();
     if (const std::vector<double> test = TestSums(); test[kSampled] > 0) table += TableOf("test", test);
     return table;
   }
@@ -157,6 +159,19 @@ class CascadeEvaluation : public Evaluation {
   }
   uint64_t KeyOf(int64_t patient) const {
     return HashKey(setup_.seed, NameKey("validation"), static_cast<uint64_t>(patient));
+  }
+
+  // The physics loss draws towards another volume than the true one where that does not project to its X-rays.
+  std::string PhysicsNote() const {
+    constexpr double kSmall = 0.1;  // what the guide has it fall below
+    const std::vector<double> val = SumOver(0, measured_);
+    const double of_truth = val[kTruePhysics] / val[kPatients];
+    if (!(of_truth > kSmall) || setup_.options.stage[setup_.stage].physics == 0) return "";
+    return Format(
+        "the true volumes have a physics loss of %.2f themselves (small: %.1f): what data.hu_low and data.hu_high "
+        "leave "
+        "of them does not project to their X-rays, or data.drr_window or the images' orientation is another\n",
+        of_truth, kSmall);
   }
 
   // Nothing is decided by who is only tested: such a file need not keep a run that is done from its end.

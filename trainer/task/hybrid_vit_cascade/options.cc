@@ -65,10 +65,12 @@ void Require(bool good, const std::string& what) {
 
 std::string N(int64_t value) { return std::to_string(value); }
 
+double DefaultPhysics(size_t stage) { return 0.3 + 0.1 * static_cast<double>(stage); }
+
 }  // namespace
 
 Options::Options() {
-  for (size_t i = 0; i < stage.size(); ++i) stage[i].physics = 0.3 + 0.1 * static_cast<double>(i);
+  for (size_t i = 0; i < stage.size(); ++i) stage[i].physics = DefaultPhysics(i);
 }
 
 void Options::Declare(FieldTable& t) {
@@ -169,6 +171,8 @@ void RequireUnset(size_t index, const Options::StageOptions& stage, int64_t stag
   require(stage.dim, "model.stage" + number + ".dim");
   require(stage.depth, "model.stage" + number + ".depth");
   require(stage.heads, "model.stage" + number + ".heads");
+  Require(stage.physics == DefaultPhysics(index),
+          Format("task.stage%s.physics: %g, and model.stages is %s", number.c_str(), stage.physics, N(stages).c_str()));
 }
 
 }  // namespace

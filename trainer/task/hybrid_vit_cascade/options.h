@@ -54,6 +54,9 @@ struct IntensityMap {
   double hu_low = -1000, hu_high = 3000;
   double mu_water = 0.02;  // attenuation of water, 1/mm
   double drr_window = 6;   // the line integral that is white
+
+  // How far below -1, which is hu_low, a volume's values have no attenuation: at -1000 HU.
+  double air() const { return 2 * (hu_low + 1000) / (hu_high - hu_low); }
 };
 
 struct Options : TaskOptions {

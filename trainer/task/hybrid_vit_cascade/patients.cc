@@ -38,6 +38,9 @@ fs::path TheFile(const fs::path& folder, const char* what, std::initializer_list
 Volume ReadXray(const fs::path& path) {
   PngImage image = ReadPng(path);
   if (image.pixels.shape.size() != 2) throw DataError(path.string() + ": an image in colours; expected a grey one");
+  const auto [low, high] = std::ranges::minmax_element(image.pixels.values);
+  if (*low == *high)
+    throw DataError(path.string() + Format(": an empty image: every pixel is %g", static_cast<double>(*low)));
   for (float& value : image.pixels.values) value /= image.bits == 16 ? 65535.0f : 255.0f;
   return std::move(image.pixels);
 }
@@ -78,7 +81,10 @@ std::vector<PatientFiles> FindPatients(const fs::path& path) try {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
     // The root of a volume may have a lost+found, which is root's.
-    if (entry.is_directory() && !name.starts_with(".") && name != "lost+found") folders.push_back(entry.path());
+    if (name.starts_with(".") || name == "lost+found") continue;
+    if (entry.is_directory()) folders.push_back(entry.path());
+    if (entry.is_symlink() && !entry.exists())
+      throw DataError(entry.path().string() + ": a link to what is not there; it may be a patient's folder");
   }
   std::sort(folders.begin(), folders.end());
   if (folders.empty()) throw DataError("data.path: " + path.string() + " holds no folder of a patient");

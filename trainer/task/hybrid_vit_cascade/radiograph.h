@@ -16,7 +16,7 @@ struct Radiographs {
 };
 
 // Line integrals through size^3 voxels (D, H, W) in HU of a cube of `extent_mm`; projector.h says of what, and which
-// are 0 and 1. HU below map.hu_low count as that.
+// are 0 and 1. HU beyond map.hu_low or map.hu_high count as that.
 Radiographs Radiograph(std::span<const int16_t> hu, int64_t size, double extent_mm, const IntensityMap& map);
 
 // (size, size) -> (pixels, pixels), bilinear between the middles of pixels (align_corners false).
