@@ -238,8 +238,8 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
 Status Reconciler::WriteStatus(const TrainingJob& job, api::JobStatus status, Time now) {
   if (job.status == status) return Status::Ok();
   const Json before = api::StatusToJson(job.status);
-  if (before == api::StatusToJson(status))
-    return Status::Ok();  // They differ in what is not written, as parts of a second.
+  // They may differ in what is not written, as parts of a second.
+  if (before == api::StatusToJson(status)) return Status::Ok();
   // Time goes by in any status: it is no reason to write one.
   AccountTime(job, status, now);
   const Json after = api::StatusToJson(status);

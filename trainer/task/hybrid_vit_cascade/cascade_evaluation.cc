@@ -168,9 +168,8 @@ class CascadeEvaluation : public Evaluation {
     const double of_truth = val[kTruePhysics] / val[kPatients];
     if (!(of_truth > kSmall) || setup_.options.stage[setup_.stage].physics == 0) return "";
     return Format(
-        "the true volumes have a physics loss of %.2f themselves (small: %.1f): what data.hu_low and data.hu_high "
-        "leave "
-        "of them does not project to their X-rays, or data.drr_window or the images' orientation is another\n",
+        "the true volumes have a physics loss of %.2f themselves (small: %.1f): what data.hu_low and data.hu_high\n"
+        "leave of them does not project to their X-rays, or data.drr_window or the images' orientation is another\n",
         of_truth, kSmall);
   }
 
