@@ -173,7 +173,7 @@ std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
   if (quiet && !quiet->left) return quiet->sentence;
   // Who came too late and has left since may have said where it stood; if not by now, it never will, and the others
   // have had the time of Silence to say it.
-  const std::string verdict = quiet ? hang.Explain(std::chrono::milliseconds(700)) : hang.Explain();
+  std::string verdict = quiet ? hang.Explain(std::chrono::milliseconds(700)) : hang.Explain();
   if (!verdict.empty()) return verdict;
   return quiet ? quiet->sentence
                : "every rank is alive: one takes longer for its part than that, and a larger "
