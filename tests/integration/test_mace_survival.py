@@ -335,8 +335,9 @@ def test_a_risk_is_known_up_to_a_constant(tmp_path, cohort):
         assert result.returncode == 0, result.stderr
         metrics.append(json.loads(result.stdout[result.stdout.index("\n{") :])["metrics"])
     for other in metrics[1:]:
-        assert other["Val/IBS"] == pytest.approx(metrics[0]["Val/IBS"], abs=1e-4), "near 800 a float32 has steps of 6e-5"
-        assert other["Val/Brier@1y"] == pytest.approx(metrics[0]["Val/Brier@1y"], abs=1e-4)
+        # Near 800 a float32 has steps of 6e-5; a squared error of S changes by at most 2 S |ln S| <= 0.74 of what the risk does.
+        for score in ("Val/IBS", "Val/Brier@1y"):
+            assert other[score] == pytest.approx(metrics[0][score], abs=5e-5), score
 
 
 def test_a_batch_of_one_compares_nobody(tmp_path, cohort):

@@ -48,7 +48,8 @@ struct Joining {
 // naming field and values) and, without TRAINYARD_JOB_UID, gives the run a uid and numbers the
 // attempt. The fingerprint of `data` belongs to the identity; the others wait as long as rank 0 gets on with it.
 // Throws ConfigError for a rank whose configuration or program is not rank 0's, DataError for one that has another
-// number of samples, PeerError when a rank does not come in time or has ended, StoppedError when a stop is requested.
+// number of samples, PeerError when a rank does not come in time or has ended, StoppedError when a stop is requested,
+// also where a rank or the store has ended since.
 Session JoinWorld(const Config& config, const Dataset& data, const Joining& joining);
 
 // Tells the ranks that wait for this one in the store, or will, that it has ended without success,

@@ -109,7 +109,7 @@ class CascadeEvaluation : public Evaluation {
     metrics["val/loss"] = diffusion + setup_.options.stage[setup_.stage].physics * physics;
     metrics["val/diffusion"] = diffusion;
     metrics["val/physics"] = val[kPhysics] / val[kAlphaBar];
-    metrics["val/physics_of_truth"] = val[kTruePhysics] / val[kPatients];
+    metrics["val/physics_of_truth"] = PhysicsOfTruth();
     AddSampled("val", SumOver(0, watched_), metrics);
     if (!setup_.thorough) return metrics;
     AddAllSampled("val_all", SumOver(0, std::ssize(val_)), metrics);
@@ -161,11 +161,14 @@ class CascadeEvaluation : public Evaluation {
     return HashKey(setup_.seed, NameKey("validation"), static_cast<uint64_t>(patient));
   }
 
+  double PhysicsOfTruth() const {
+    const std::vector<double> val = SumOver(0, measured_);
+    return val[kTruePhysics] / val[kPatients];
+  }
   // The physics loss draws towards another volume than the true one where that does not project to its X-rays.
   std::string PhysicsNote() const {
     constexpr double kSmall = 0.1;  // what the guide has it fall below
-    const std::vector<double> val = SumOver(0, measured_);
-    const double of_truth = val[kTruePhysics] / val[kPatients];
+    const double of_truth = PhysicsOfTruth();
     if (!(of_truth > kSmall) || setup_.options.stage[setup_.stage].physics == 0) return "";
     return Format(
         "the true volumes have a physics loss of %.2f themselves (small: %.1f): what data.hu_low and data.hu_high\n"
