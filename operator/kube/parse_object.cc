@@ -8,6 +8,8 @@
 namespace trainyard::kube {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr size_t kNowhere = std::string_view::npos;
 constexpr char kSpace[] = " \t\r\n";
 
@@ -40,6 +42,20 @@ size_t ValueEnd(std::string_view text, size_t begin) {
     }
   }
   return depth == 0 && begin < text.size() ? text.size() : kNowhere;
+}
+
+// Whether it stands for itself, between its quotes.
+bool IsPlainText(std::string_view token) {
+  return token.size() >= 2 && token.front() == '"' &&
+         std::all_of(token.begin(), token.end(), [](char c) { return c >= ' ' && c <= '~' && c != '\\'; });
+}
+
+// Whether it may be a number, true, false or null: whoever reads those takes some characters before and behind them for
+// nothing.
+bool IsWord(std::string_view token) {
+  return std::all_of(token.begin(), token.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == 'E' || c == '+' || c == '-' || c == '.';
+  });
 }
 
 std::vector<std::string> Split(std::string_view path) {
@@ -118,105 +134,87 @@ bool ObjectParser::More(size_t& at) const {
   return true;
 }
 
-void ObjectParser::Separate() {
-  if (shorter_.back() != '{' && shorter_.back() != '[') shorter_ += ',';
+size_t ObjectParser::Value(size_t at, const Node& node, int depth, Json& value) {
+  const char first = At(at);
+  if (first != '{' && first != '[') return Scalar(at, value);
+  if (depth == limit_) {
+    cut_ = true;
+    return ValueEnd(text_, at);
+  }
+  return first == '{' ? Fields(at, node, depth, value) : Items(at, node, depth, value);
 }
 
-size_t ObjectParser::Value(size_t at, const Node& node, int depth) {
-  const bool holds = At(at) == '{' || At(at) == '[';
-  if (!holds || node.whole() || depth == limit_) return Whole(at, depth);
-  return At(at) == '{' ? Fields(at, node, depth) : Items(at, node, depth);
-}
-
-size_t ObjectParser::Whole(size_t at, int depth) {
-  size_t kept = at;  // what is before it is in shorter_, or was left out
-  int open = depth;
-  if (At(at) != '{' && At(at) != '[') {
-    const size_t end = ValueEnd(text_, at);
-    if (end != kNowhere) shorter_.append(text_, at, end - at);
+size_t ObjectParser::Scalar(size_t at, Json& value) const {
+  const size_t end = ValueEnd(text_, at);
+  if (end == kNowhere) return end;
+  const std::string_view token = text_.substr(at, end - at);
+  if (IsPlainText(token)) {
+    value = std::string(token.substr(1, token.size() - 2));
     return end;
   }
-  for (size_t i = at; i < text_.size(); ++i) {
-    const char c = text_[i];
-    if (c == '"') {
-      i = TextEnd(text_, i);
-      if (i == kNowhere) return i;
-      --i;
-    } else if ((c == '{' || c == '[') && open == limit_) {
-      shorter_.append(text_, kept, i - kept).append("null");
-      cut_ = true;
-      kept = ValueEnd(text_, i);
-      if (kept == kNowhere || open == depth) return kept;
-      i = kept - 1;
-    } else if (c == '{' || c == '[') {
-      ++open;
-    } else if ((c == '}' || c == ']') && --open == depth) {
-      shorter_.append(text_, kept, i + 1 - kept);
-      return i + 1;
-    }
-  }
-  return kNowhere;
+  if (token.front() != '"' && !IsWord(token)) return kNowhere;
+  value = Json::parse(token, nullptr, false);
+  return value.is_discarded() ? kNowhere : end;
 }
 
-size_t ObjectParser::Fields(size_t at, const Node& node, int depth) {
-  shorter_ += '{';
+size_t ObjectParser::Fields(size_t at, const Node& node, int depth, Json& value) {
+  value = Json::object();
+  auto& fields = value.get_ref<Json::object_t&>();
   size_t i = Token(at + 1);
   for (bool more = At(i) != '}'; more;) {
     if (At(i) != '"') return kNowhere;
     const size_t key_end = TextEnd(text_, i);
     if (key_end == kNowhere) return key_end;
-    const std::string_view key = text_.substr(i, key_end - i);
+    const std::string_view key = text_.substr(i + 1, key_end - i - 2);
+    const Node* child = node.Find(key);
+    if (!child && node.others) child = &all_;
+    Json name, field;
+    if (child && !child->left_out && Scalar(i, name) == kNowhere) return kNowhere;
     i = Token(key_end);
     if (At(i) != ':') return kNowhere;
     i = Token(i + 1);
-    const Node* child = node.Find(key.substr(1, key.size() - 2));
-    if (child ? child->left_out : !node.others) {
-      i = ValueEnd(text_, i);
+    if (name.is_string()) {
+      i = Value(i, *child, depth + 1, field);
+      // They come in the order of their names, mostly; of two of one name the last counts.
+      fields.insert_or_assign(fields.end(), std::move(name.get_ref<std::string&>()), std::move(field));
     } else {
-      Separate();
-      shorter_.append(key) += ':';
-      i = child ? Value(i, *child, depth + 1) : Whole(i, depth + 1);
+      i = ValueEnd(text_, i);
     }
     if (i == kNowhere) return i;
     more = More(i);
   }
-  if (At(i) != '}') return kNowhere;
-  shorter_ += '}';
-  return i + 1;
+  return At(i) == '}' ? i + 1 : kNowhere;
 }
 
-size_t ObjectParser::Items(size_t at, const Node& node, int depth) {
+size_t ObjectParser::Items(size_t at, const Node& node, int depth, Json& value) {
   const auto is_read = [&](std::string_view item) {
     return std::any_of(node.items.begin(), node.items.end(),
                        [&](const std::string& held) { return item.find(held) != kNowhere; });
   };
-  shorter_ += '[';
+  value = Json::array();
   size_t i = Token(at + 1);
   for (bool more = At(i) != ']'; more;) {
     const size_t end = node.items.empty() ? i : ValueEnd(text_, i);
     if (end == kNowhere) return end;
     if (node.items.empty() || is_read(text_.substr(i, end - i))) {
-      Separate();
-      i = node.items.empty() ? Value(i, node, depth + 1) : Whole(i, depth + 1);
+      value.emplace_back();
+      i = Value(i, node.items.empty() ? node : all_, depth + 1, value.back());
       if (i == kNowhere) return i;
     } else {
       i = end;
     }
     more = More(i);
   }
-  if (At(i) != ']') return kNowhere;
-  shorter_ += ']';
-  return i + 1;
+  return At(i) == ']' ? i + 1 : kNowhere;
 }
 
 nlohmann::json ObjectParser::Parse(std::string_view text) {
   text_ = text;
-  shorter_.clear();
   cut_ = false;
-  const size_t end = Value(Token(0), root_, 0);
-  if (end == kNowhere || Token(end) != text.size()) return nlohmann::json(nlohmann::json::value_t::discarded);
-  nlohmann::json value = nlohmann::json::parse(shorter_, nullptr, false);
-  nlohmann::json* object = &value;
+  Json value;
+  const size_t end = Value(Token(0), root_, 0, value);
+  if (end == kNowhere || Token(end) != text.size()) return Json(Json::value_t::discarded);
+  Json* object = &value;
   if (cut_ && around_ == 1 && value.contains("object")) object = &value["object"];
   if (cut_ && object->is_object()) (*object)[json::kCut] = true;
   return value;

@@ -41,14 +41,12 @@ class ObjectParser {
     void ReadAll();
   };
 
-  // Each appends to shorter_ what is read of the value that begins at `at`, in `depth` lists and objects, and returns
-  // where the text goes on behind it; npos: it has no end, or is no JSON.
-  size_t Value(size_t at, const Node& node, int depth);
-  size_t Whole(size_t at, int depth);
-  size_t Fields(size_t at, const Node& node, int depth);
-  size_t Items(size_t at, const Node& node, int depth);
-  // A comma behind what is read already, before more of a list or an object.
-  void Separate();
+  // Each makes `value`, a null, what is read of the value that begins at `at`, in `depth` lists and objects, and
+  // returns where the text goes on behind it; npos: it has no end, or is no JSON.
+  size_t Value(size_t at, const Node& node, int depth, nlohmann::json& value);
+  size_t Scalar(size_t at, nlohmann::json& value) const;
+  size_t Fields(size_t at, const Node& node, int depth, nlohmann::json& value);
+  size_t Items(size_t at, const Node& node, int depth, nlohmann::json& value);
   // Where something else than space is.
   size_t Token(size_t at) const;
   // Whether a comma is at `at`, which then goes to what is behind it.
@@ -56,9 +54,9 @@ class ObjectParser {
   char At(size_t at) const { return at < text_.size() ? text_[at] : '\0'; }
 
   const int limit_, around_;
+  const Node all_{.key = "", .others = true, .left_out = false, .items = {}, .children = {}};
   Node root_;
   std::string_view text_;
-  std::string shorter_;
   bool cut_ = false;
 };
 
