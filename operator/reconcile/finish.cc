@@ -25,6 +25,7 @@ void End(const Observed& observed, Plan& plan, const char* phase, Time now) {
   api::JobStatus& status = plan.status;
   status.phase = phase;
   status.completion_time = now;
+  status.progress.eta_seconds.reset();
   for (const char* type :
        {kWorkersReadyCondition, kRunningCondition, kRestartingCondition, kStalledCondition, kProgressUnknownCondition})
     ClearCondition(status, type, phase, "", now, observed.job.generation);

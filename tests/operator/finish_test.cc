@@ -66,6 +66,17 @@ TEST(Finish, TheLastWordsAreNewerThanTheLastAnswer) {
   EXPECT_EQ(progress.eta_seconds, 0);
 }
 
+TEST(Finish, NothingIsLeftToAFailedJob) {
+  Scene scene(1);
+  scene.spec().restart.max_restarts = 0;
+  scene.status().progress = {.step = 50, .total_steps = 240, .percent = 20, .eta_seconds = 9};
+  scene.Ended(0, 1);
+  const api::JobStatus status = scene.Decide().status;
+  EXPECT_EQ(status.phase, api::kFailed);
+  EXPECT_EQ(status.progress.step, 50);
+  EXPECT_FALSE(status.progress.eta_seconds);
+}
+
 // A loss belongs to the step that it was reported with.
 TEST(Finish, TheLossOfAnOlderStepIsNotTheLastOnes) {
   Scene scene(1);

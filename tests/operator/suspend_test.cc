@@ -15,7 +15,10 @@ TEST(Suspend, TheWorkersBecomeStaleAndGo) {
   Scene scene(2);
   scene.Run(2);
   scene.spec().suspend = true;
+  scene.status().progress = {.step = 5, .total_steps = 9, .samples_per_second = 3.5, .eta_seconds = 7};
   const Plan first = scene.Decide();
+  EXPECT_EQ(first.status.progress.step, 5);
+  EXPECT_FALSE(first.status.progress.samples_per_second || first.status.progress.eta_seconds) << "nobody trains";
   EXPECT_EQ(first.status.attempt, 2);
   EXPECT_EQ(first.status.phase, api::kSuspending);
   EXPECT_EQ(first.status.restarts.total, 0) << "a suspension is no restart";
