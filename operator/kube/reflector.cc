@@ -12,6 +12,8 @@ namespace {
 constexpr double kFirstBackoff = 0.8, kLongestBackoff = 30, kRetrySeconds = 60;
 // A watch that lived so long was healthy: with an event, or without one.
 constexpr double kLifeWithEvent = 1, kLifeWithout = 10;
+// One that ends so long before its time was ended, by a server that goes for instance.
+constexpr double kEarlySeconds = 5;
 
 std::string VersionOf(const nlohmann::json& object) {
   return json::Text(json::Field(object, "metadata"), "resourceVersion");
@@ -49,6 +51,9 @@ double Reflector::Pump(const StopFlag& stop) {
     if (const Status status = ListAll(); !status.ok()) return Wait(status);
   }
   if (stop) return 0;
+  if (doubtful_) {
+    if (const Status status = AskWhetherReached(); !status.ok()) return Wait(status);
+  }
   return Wait(WatchOnce(stop));
 }
 
@@ -92,11 +97,24 @@ Status Reflector::ListAll() {
   }
 }
 
+Status Reflector::AskWhetherReached() {
+  const ListOptions options{.label_selector = options_.label_selector,
+                            .field_selector = "",
+                            .resource_version = version_,
+                            .limit = 1,
+                            .continue_token = "",
+                            .metadata_only = true};
+  const Result<ListEnd> reached = client_.List(resource_, options_.ns, options, [](const Json&) {});
+  if (!reached.ok()) return reached.status().With("list " + resource_.plural);
+  doubtful_ = false;
+  return Status::Ok();
+}
+
 void Reflector::Synced(const std::string& version) {
   sink_.Swap();
   if (WentBack(seen_version_, version)) ++rewinds_;
   version_ = seen_version_ = version;
-  newest_ = list_ = false;
+  newest_ = list_ = doubtful_ = false;
   Active();
   synced_ = true;
 }
@@ -125,6 +143,7 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
   Status status = client_.Watch(resource_, options_.ns, options, on_event, stop);
   const std::optional<Instant> accepted = Watching(std::nullopt);
   const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) : 0;
+  doubtful_ = !version_.empty() && (!status.ok() || life < options.timeout_seconds - kEarlySeconds);
   const bool healthy = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
   if (healthy) Recover();
   if (!failure.ok()) return failure;

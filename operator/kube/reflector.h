@@ -14,7 +14,9 @@
 //   - 410, in a response or as an ERROR event: list again. Any other ERROR event: 429 waits and keeps
 //     the resource version; 5xx is retried for a minute, then lists; the rest lists.
 //   - 504 "Too large resource version": the server has been restored from a backup. The next list asks for what there
-//     is now, at once; rewinds() says that versions went back.
+//     is now, at once; rewinds() says that versions went back. A list is refused so; a watch is accepted, and waits for
+//     its version without a word. So behind a watch that did not end of itself, in its time, a list of one object asks
+//     first whether the server still reaches where we are.
 //   - A refused connection, for a minute, or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
 //     jitter, or what the server asks for, 30 s at most. A watch is judged by its own life: one that lived for ten
 //     seconds, or for one with an event, after the server had accepted it, was healthy however it ended, is taken up
@@ -92,6 +94,8 @@ class Reflector {
 
  private:
   Status ListAll();
+  // kAhead: the server has not come as far as version_.
+  Status AskWhetherReached();
   Status WatchOnce(const StopFlag& stop);
   bool Handle(const WatchEvent& event, Status& failure);
   void HandleInitial(const WatchEvent& event);
@@ -116,6 +120,7 @@ class Reflector {
   bool newest_ = false;       // the next list asks for what there is now, whatever was seen
   bool streams_ = true;       // the server offers initial events, as far as we know
   bool list_ = false;         // a list is next, although it does
+  bool doubtful_ = false;     // the server may be another than that of version_
   double backoff_ = 0;
   std::atomic<bool> synced_{false};
   std::atomic<int64_t> rewinds_{0};

@@ -59,6 +59,12 @@ def test_it_goes_on_from_a_version(api, name):
     assert kinds(api.watch(JOBS, 20, until(1), resourceVersion=first)) == [("MODIFIED", name)]
 
 
+def test_a_version_that_the_server_has_not_reached_is_waited_for_without_a_word(api, name):
+    """As after a restore from a backup: a list is refused (test_read.py), a watch is not."""
+    ahead = str(int(version(api)) + 1_000_000)
+    assert kinds(api.watch(JOBS, 4, until(1), lambda: api.post(JOBS, job(name)).ok(201), resourceVersion=ahead)) == []
+
+
 @pytest.mark.parametrize("since", [None, "0"])
 def test_without_a_version_what_there_is_comes_first(api, name, since):
     api.post(JOBS, job(name, {"labels": {"case": name}})).ok(201)

@@ -46,8 +46,10 @@ TEST(OwnWrites, AreWaitedForUntilTheServerIsRestoredFromABackup) {
   EXPECT_EQ(server.patches.size(), 1u) << "the cache is behind: 900 of 905";
 
   // etcd as it was at version 20; ours never existed there.
-  server.watches = {{{}, 0, kube::StatusFromApi(504, kube::TooLarge()), false}};
+  server.watches = {{{}, 30, Status(Code::kUnavailable, "read: the connection broke")}};
+  server.reaches = {kube::StatusFromApi(504, kube::TooLarge())};
   server.lists = {JobsAt(20)};
+  jobs.Pump(stop);
   jobs.Pump(stop);
   jobs.Pump(stop);
   ASSERT_TRUE(reconcile().status.ok());

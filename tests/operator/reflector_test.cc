@@ -122,14 +122,46 @@ TEST_F(ReflectorTest, AVersionThatTheServerDoesNotReachListsWhatThereIsAtOnce) {
   const Status too_large = StatusFromApi(504, TooLarge());
   ASSERT_TRUE(too_large.Is(Code::kAhead)) << too_large.ToString();
   client_.lists = {ListAt(900, {"a"}), ListAt(5, {"old"})};
-  client_.watches = {{{}, 0, too_large, false}, {{}, 300, Status::Ok()}};
+  client_.watches = {{{}, 30, kCut}, {{}, 300, Status::Ok()}};
+  client_.reaches = {too_large};
+  EXPECT_EQ(Pump(), 0);
   EXPECT_EQ(Pump(), 0) << "without a wait";
+  EXPECT_EQ(client_.watch_versions, std::vector<std::string>{"900"}) << "it would be accepted, and silent";
   ASSERT_TRUE(reflector_.trouble());
   EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.reach_versions, std::vector<std::string>{"900"});
   EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", ""}));
   EXPECT_EQ(client_.watch_versions, (std::vector<std::string>{"900", "5"}));
   EXPECT_EQ(reflector_.rewinds(), 1);
   EXPECT_FALSE(reflector_.trouble());
+}
+
+// Whoever ends it, and however: a server that goes ends it as it should.
+TEST_F(ReflectorTest, BehindAWatchThatDidNotEndInItsTimeTheServerIsAskedHowFarItHasCome) {
+  const Status refused(Code::kUnavailable, "connect: Connection refused");
+  client_.watches = {{{}, 600, Status::Ok()}, {{}, 30, Status::Ok()}, {{}, 0, refused, false}, {{}, 600, Status::Ok()}};
+  client_.reaches = {Status::Ok(), refused};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_TRUE(client_.reach_versions.empty());
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_TRUE(client_.reach_versions.empty()) << "the first had its time";
+  EXPECT_GT(Pump(), 0);
+  EXPECT_EQ(client_.reach_versions.size(), 1u);
+  EXPECT_GT(Pump(), 0) << "nobody answers yet";
+  EXPECT_EQ(client_.watch_versions.size(), 3u);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.watch_versions.size(), 4u);
+  EXPECT_EQ(client_.reach_versions.size(), 3u);
+  EXPECT_EQ(client_.list_versions.size(), 1u);
+}
+
+TEST_F(ReflectorTest, AStreamThatBeganWithWhatThereIsIsNoOtherWatch) {
+  client_.streams = true;
+  client_.watches = {{{Added("a", 900), InitialEnd(900)}, 30, kCut}};
+  client_.reaches = {StatusFromApi(504, TooLarge())};
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.reach_versions, std::vector<std::string>{"900"});
 }
 
 TEST_F(ReflectorTest, AListThatAsksForTooMuchAsksForWhatThereIs) {

@@ -58,12 +58,20 @@ class ScriptedClient : public Client {
 
   std::deque<Result<Json>> lists;  // what each list answers; behind the last: an empty one
   std::deque<Watched> watches;     // and each watch; behind the last: kStopped
+  std::deque<Status> reaches;      // what each list of one object answers; behind the last: an empty one
   bool streams = false;            // whether a watch may begin with what there is
-  std::vector<std::string> list_versions, continue_tokens, watch_versions, stream_versions;
+  std::vector<std::string> list_versions, reach_versions, continue_tokens, watch_versions, stream_versions;
   std::atomic<int> calls{0};  // of List; for another thread that waits for one
 
   Result<ListEnd> List(const Resource&, const std::string&, const ListOptions& options,
                        const std::function<void(const Json&)>& on_item) override {
+    if (options.limit == 1) {
+      reach_versions.push_back(options.resource_version);
+      if (reaches.empty()) return ListEnd{"1", ""};
+      const Status status = reaches.front();
+      reaches.pop_front();
+      return status.ok() ? Result<ListEnd>(ListEnd{"1", ""}) : Result<ListEnd>(status);
+    }
     list_versions.push_back(options.resource_version);
     continue_tokens.push_back(options.continue_token);
     ++calls;
