@@ -8,7 +8,7 @@
 namespace trainyard::kube {
 namespace {
 
-constexpr double kReadSeconds = 60, kPluginPauseSeconds = 10;
+constexpr double kReadSeconds = 60, kPluginPauseSeconds = 10, kEarlySeconds = 60;
 
 // The file's text, or `old` when there is no file, or none that can be read now.
 std::string Reread(const std::string& file, const std::string& old) {
@@ -24,16 +24,28 @@ std::string Trimmed(std::string text) {
 
 }  // namespace
 
+Credentials::~Credentials() {
+  stop_.Set();
+  std::thread early;
+  {
+    const MutexLock lock(mutex_);
+    early = std::move(early_);
+  }
+  if (early.joinable()) early.join();
+}
+
 Result<Identity> Credentials::Now(const net::Wait& wait) {
   const MutexLock lock(mutex_);
   if (!now_.tls || stale_ || SecondsBetween(read_, clock_.Steady()) >= kReadSeconds) {
     if (Status status = ReadFiles(); !status.ok()) return status;
   }
   // A clock that is ahead of the plugin's sees nothing but what has expired: it is not asked for each request.
-  const bool expired =
-      expires_ && *expires_ <= clock_.Now() && SecondsBetween(asked_at_, clock_.Steady()) >= kPluginPauseSeconds;
-  if (endpoint_.exec && (!asked_ || stale_ || expired)) {
+  const double since = SecondsBetween(asked_at_, clock_.Steady());
+  const double left = expires_ ? SecondsBetween(clock_.Now(), *expires_) : kEarlySeconds;
+  if (endpoint_.exec && (!asked_ || stale_ || (left <= 0 && since >= kPluginPauseSeconds))) {
     if (Status status = AskPlugin(wait); !status.ok()) return status;
+  } else if (endpoint_.exec && left < kEarlySeconds && since >= kEarlySeconds && !early_runs_) {
+    AskPluginEarly();
   }
   stale_ = false;
   return now_;
@@ -66,18 +78,36 @@ Status Credentials::ReadFiles() {
 }
 
 Status Credentials::AskPlugin(const net::Wait& wait) {
-  if (!plugin_failure_.ok() && SecondsBetween(asked_at_, clock_.Steady()) < kPluginPauseSeconds) return plugin_failure_;
+  const bool rested = SecondsBetween(asked_at_, clock_.Steady()) >= kPluginPauseSeconds;
+  if (!rested && !plugin_failure_.ok()) return plugin_failure_;
+  if (!rested && again_) return Status::Ok();
   const Instant end = std::max(wait.deadline, After(SteadyNow(), plugin_seconds_));
   const Result<ExecCredential> given = RunExecPlugin(*endpoint_.exec, {.deadline = end, .stop = wait.stop});
-  plugin_failure_ = given.status();
   asked_at_ = clock_.Steady();
-  if (!given.ok()) return given.status();
-  if (!given->certificate_pem.empty()) {
-    Status status = UseTls({tls_.authorities, given->certificate_pem, given->key_pem});
-    if (!status.ok()) return plugin_failure_ = status.With("user.exec: status.clientCertificateData, clientKeyData");
+  return plugin_failure_ = given.ok() ? Use(*given) : given.status();
+}
+
+void Credentials::AskPluginEarly() {
+  if (early_.joinable()) early_.join();  // it has run
+  asked_at_ = clock_.Steady();
+  early_runs_ = true;
+  early_ = std::thread([this] {
+    const Result<ExecCredential> given = RunExecPlugin(*endpoint_.exec, net::Wait::For(kEarlySeconds, stop_));
+    const MutexLock lock(mutex_);
+    if (given.ok()) (void)Use(*given);
+    early_runs_ = false;
+  });
+}
+
+Status Credentials::Use(const ExecCredential& given) {
+  const Identity before = now_;
+  if (!given.certificate_pem.empty()) {
+    const Status status = UseTls({tls_.authorities, given.certificate_pem, given.key_pem});
+    if (!status.ok()) return status.With("user.exec: status.clientCertificateData, clientKeyData");
   }
-  now_.token = given->token;
-  expires_ = given->expires;
+  now_.token = given.token;
+  again_ = asked_ && before.token == now_.token && before.tls == now_.tls;
+  expires_ = given.expires;
   asked_ = true;
   return Status::Ok();
 }

@@ -183,15 +183,24 @@ Result<Answer> Transport::Fetch(const std::string& target, const std::string& ac
 Result<Answer> Transport::Stream(const std::string& target, double seconds, const StopFlag& stop,
                                  const std::function<void()>& accepted, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(seconds, stop);
-  // Until it is accepted: all requests wait for credentials that are being asked for, and a proxy or a server that
-  // hangs may take the connection and never answer.
-  const net::Wait opening = net::Wait::For(std::min(seconds, options_.request_seconds), stop);
-  const Result<Identity> identity = credentials_.Now(opening);
-  if (!identity.ok()) return identity.status();
+  for (bool refused = false;; refused = true) {
+    // Until it is accepted: all requests wait for credentials that are being asked for, and a proxy or a server that
+    // hangs may take the connection and never answer.
+    const net::Wait opening = net::Wait::For(std::min(seconds, options_.request_seconds), stop);
+    const Result<Identity> identity = credentials_.Now(opening);
+    if (!identity.ok()) return identity.status();
+    Result<Answer> answer = StreamAs(*identity, target, wait, opening, accepted, on_data);
+    if (!answer.ok() || answer->code != 401 || !credentials_.Refuse(*identity) || refused) return answer;
+  }
+}
+
+Result<Answer> Transport::StreamAs(const Identity& identity, const std::string& target, const net::Wait& wait,
+                                   const net::Wait& opening, const std::function<void()>& accepted,
+                                   const OnData& on_data) {
   Attempt attempt(options_.metrics, "WATCH");
-  const Result<std::unique_ptr<net::Connection>> connection = Open(*identity, opening);
+  const Result<std::unique_ptr<net::Connection>> connection = Open(identity, opening);
   if (!connection.ok()) return connection.status();
-  if (Status status = net::SendRequest(**connection, Make("GET", target, kJson, *identity), opening); !status.ok())
+  if (Status status = net::SendRequest(**connection, Make("GET", target, kJson, identity), opening); !status.ok())
     return status;
   net::HttpReader reader(**connection, opening);
   const Result<net::HttpHead> head = reader.Head();
@@ -200,7 +209,6 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
   Answer answer{
       .code = head->code, .retry_after = std::string(head->Field("retry-after")), .turn = nullptr, .body = ""};
   attempt.Answered(head->code);
-  if (head->code == 401) credentials_.Refuse(*identity);
   if (head->code == 200 && accepted) accepted();
   if (Status status = ReadBody(reader, on_data, long_bodies_, opening, answer); !status.ok()) return status;
   return answer;

@@ -81,6 +81,9 @@ class Transport {
                          const Body& body, const OnData& on_data);
   Result<Answer> Try(const net::HttpRequest& request, const OnData& on_data, const Identity& identity,
                      const net::Wait& wait);
+  // Once, as `identity`. `opening`: until it is accepted.
+  Result<Answer> StreamAs(const Identity& identity, const std::string& target, const net::Wait& wait,
+                          const net::Wait& opening, const std::function<void()>& accepted, const OnData& on_data);
   Result<std::unique_ptr<net::Connection>> Open(const Identity& identity, const net::Wait& wait) const;
   std::unique_ptr<net::Connection> TakeIdle(const Identity& identity);
   void PutBack(std::unique_ptr<net::Connection> connection, const Identity& identity);

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "operator/kube/rest_client.h"
 #include "tests/operator/tls_peer.h"
 
@@ -63,6 +66,34 @@ TEST_F(WatchStream, AServerThatTakesItAndNeverAnswersHasNoLongerThanForARequest)
     stream.ReadRequest();
   });
   EndsSoon(To(refuses.port()));
+}
+
+// A token that has just been rotated costs no cache.
+TEST_F(WatchStream, ATokenThatIsRefusedIsReadAgain) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "watch_stream_token";
+  std::ofstream(file) << "old";
+  const TlsPeer peer(server_, [&](TlsStream& stream) {
+    if (stream.ReadRequest().find("Bearer new") == std::string::npos) {
+      std::ofstream(file) << "new";
+      stream.Answer("{}", "401 Unauthorized");
+    } else {
+      stream.Answer(R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}})"
+                    "\n");
+    }
+  });
+  Endpoint endpoint = To(peer.port());
+  endpoint.token_file = file.string();
+  const Status status = Watch(endpoint, 60);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(events_, 1);
+  // One that stays wrong is said after the second time.
+  const TlsPeer refuses(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Answer("{}", "401 Unauthorized");
+  });
+  endpoint.port = refuses.port();
+  EXPECT_TRUE(Watch(endpoint, 60).Is(Code::kUnauthorized));
+  std::filesystem::remove(file);
 }
 
 TEST_F(WatchStream, OneThatIsAcceptedGoesOnWhileNothingHappens) {
