@@ -17,11 +17,12 @@ std::string EncodeBase64(const std::string& text) {
   return std::string(reinterpret_cast<char*>(out.data()), static_cast<size_t>(length));
 }
 
-Result<std::string> DecodeBase64(const std::string& text) {
+Result<std::string> DecodeBase64(std::string text) {
+  std::erase_if(text, [](char c) { return c == '\r' || c == '\n'; });
   std::vector<unsigned char> out(text.size() + 4);
   const int length = EVP_DecodeBlock(out.data(), Bytes(text), static_cast<int>(text.size()));
-  if (length < 0) return Status(Code::kInvalid, "is no base64");
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  if (length < 0 || text.find('=') < text.size() - padding) return Status(Code::kInvalid, "is no base64");
   return std::string(reinterpret_cast<char*>(out.data()), static_cast<size_t>(length) - padding);
 }
 

@@ -10,7 +10,7 @@ namespace trainyard::net {
 
 std::string EncodeBase64(const std::string& text);
 // kInvalid for anything else than whole base64.
-Result<std::string> DecodeBase64(const std::string& text);
+Result<std::string> DecodeBase64(std::string text);
 
 }  // namespace trainyard::net
 

@@ -16,7 +16,7 @@
 namespace trainyard::net {
 namespace {
 
-// Of several addresses a dead one shall leave time for the next.
+// Of several addresses a dead one shall leave time for the next: it has so much at most, and no more than its share.
 constexpr double kConnectSeconds = 5;
 constexpr int kUserTimeoutMs = 20000;
 
@@ -75,8 +75,10 @@ Status Connection::Dial(const std::string& host, int port, const Wait& wait) {
   const Result<std::vector<Address>> addresses = Resolve(host, port, wait);
   if (!addresses.ok()) return addresses.status();
   Status status;
-  for (const Address& address : *addresses) {
-    status = Connect(address, {std::min(wait.deadline, After(SteadyNow(), kConnectSeconds)), wait.stop}, socket_);
+  for (size_t i = 0; i < addresses->size(); ++i) {
+    const Instant now = SteadyNow();
+    const double share = SecondsBetween(now, wait.deadline) / static_cast<double>(addresses->size() - i);
+    status = Connect((*addresses)[i], {After(now, std::min(share, kConnectSeconds)), wait.stop}, socket_);
     if (status.ok() || status.Is(Code::kStopped)) break;
   }
   return status;
@@ -102,6 +104,8 @@ Status Connection::BeginTls(const std::string& name, const TlsContext& context, 
     X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls_.get()), name.c_str());
   } else {
     SSL_set_tlsext_host_name(tls_.get(), name.c_str());
+    // A subject that is no list of names is none (RFC 9525, 2), as for kubectl.
+    SSL_set_hostflags(tls_.get(), X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     SSL_set1_host(tls_.get(), name.c_str());
   }
   for (;;) {
@@ -132,6 +136,8 @@ Status Connection::WaitForTls(int result, const Wait& wait) {
 Result<size_t> Connection::Read(char* data, size_t size, const Wait& wait) {
   for (;;) {
     if (wait.stop) return Status(Code::kStopped, "the operator stops");
+    // Also of a peer that never lets the socket run empty.
+    if (SteadyNow() >= wait.deadline) return Status(Code::kDeadline, "no end before the deadline");
     if (!tls_) {
       const ssize_t got = recv(socket_.get(), data, size, 0);
       if (got >= 0) return static_cast<size_t>(got);

@@ -37,7 +37,8 @@ bool Digits(std::string_view text, Number& out) {
 
 // "HTTP/1.1 200 OK"
 Status ParseFirstLine(std::string_view line, HttpHead& head) {
-  if (!line.starts_with("HTTP/1.") || line.size() < 12 || line[8] != ' ') return Wrong("its first line");
+  if (!line.starts_with("HTTP/1.") || line.size() < 12 || line[8] != ' ' || (line.size() > 12 && line[12] != ' '))
+    return Wrong("its first line");
   head.keep_alive = line[7] != '0';
   if (!Digits(line.substr(9, 3), head.code) || head.code < 100) return Wrong("its code");
   return Status::Ok();

@@ -66,8 +66,8 @@ bool InNetwork(const std::string& host, const std::string& network) {
   const std::string bytes = AddressBytes(host), base = AddressBytes(network.substr(0, slash));
   unsigned bits = 0;
   const char* end = network.data() + network.size();
-  if (bytes.empty() || bytes.size() != base.size() ||
-      std::from_chars(network.data() + slash + 1, end, bits).ptr != end || bits > bytes.size() * 8)
+  const auto [behind, error] = std::from_chars(network.data() + slash + 1, end, bits);
+  if (bytes.empty() || bytes.size() != base.size() || error != std::errc() || behind != end || bits > bytes.size() * 8)
     return false;
   for (unsigned bit = 0; bit < bits; ++bit) {
     const int mask = 0x80 >> (bit % 8);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "operator/base/clock.h"
+#include "operator/net/connection.h"
 #include "tests/operator/peer.h"
 
 namespace trainyard::net {
@@ -44,6 +45,7 @@ TEST(Fetch, WhatIsNoAnswerIsAnError) {
         "HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n\x1f\x8b", "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 2009 x\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"})
     EXPECT_FALSE(Answered(text).ok()) << text;
 }
@@ -68,6 +70,20 @@ TEST(Fetch, ADripEndsAtTheDeadline) {
   const Instant start = SteadyNow();
   EXPECT_TRUE(FetchOne(peer, {.seconds = 0.5}).status().Is(Code::kDeadline));
   EXPECT_LT(SecondsBetween(start, SteadyNow()), 30) << "not the minute that it drips";
+}
+
+TEST(Connection, BytesThatNeverPauseEndAtTheDeadlineToo) {
+  const Peer peer([](int connection) {
+    Peer::Send(connection, std::string(4096, 'x'));
+    Peer::Silent(connection);
+  });
+  const StopFlag stop;
+  const auto connection = Connection::Open({.host = "127.0.0.1", .port = peer.port(), .server_name = "", .proxy = {}},
+                                           nullptr, Wait::For(60, stop));
+  ASSERT_TRUE(connection.ok()) << connection.status().ToString();
+  char byte;
+  EXPECT_TRUE((*connection)->Read(&byte, 1, Wait::For(60, stop)).ok());
+  EXPECT_TRUE((*connection)->Read(&byte, 1, Wait::For(0, stop)).status().Is(Code::kDeadline)) << "though there is more";
 }
 
 // Serially they would take five minutes.

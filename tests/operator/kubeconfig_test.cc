@@ -282,6 +282,55 @@ TEST_F(PluginTest, GivesATokenUntilItExpires) {
   EXPECT_EQ(credentials.Now(Soon())->token, "4");
 }
 
+// While it runs, which may take longer than a lease has.
+TEST_F(PluginTest, RunsAgainBeforeWhatItGaveExpiresWhileThatIsShown) {
+  clock_.now = *ParseTime("2026-01-01T00:00:00Z");
+  const std::string count = (folder_ / "count").string(), go = (folder_ / "go").string();
+  Credentials credentials(WithPlugin("echo x >> " + count + "\n[ $(wc -l < " + count + ") = 1 ] || while [ ! -e " + go +
+                                     " ]; do sleep 0.05; done\n" +
+                                     Credential("{\"token\": \"'$(wc -l < " + count +
+                                                ")'\", \"expirationTimestamp\": \"2026-01-01T01:00:00Z\"}")),
+                          clock_);
+  EXPECT_EQ(credentials.Now(Soon())->token, "1");
+  clock_.Pass(3570);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(credentials.Now(Soon())->token, "1") << "nobody waits";
+  File("go", "");
+  for (int i = 0; i < 3000 && credentials.Now(Soon())->token == "1"; ++i) usleep(10000);
+  EXPECT_EQ(credentials.Now(Soon())->token, "2");
+}
+
+TEST_F(PluginTest, AFailureBeforeWhatItGaveExpiresIsNone) {
+  clock_.now = *ParseTime("2026-01-01T00:00:00Z");
+  const std::string once = (folder_ / "once").string(), twice = (folder_ / "twice").string();
+  Credentials credentials(
+      WithPlugin("[ ! -e " + once + " ] || { touch " + twice + "; exit 7; }\ntouch " + once + "\n" +
+                 Credential("{\"token\": \"t\", \"expirationTimestamp\": \"2026-01-01T01:00:00Z\"}")),
+      clock_);
+  EXPECT_EQ(credentials.Now(Soon())->token, "t");
+  clock_.Pass(3570);
+  EXPECT_EQ(credentials.Now(Soon())->token, "t");
+  for (int i = 0; i < 3000 && !std::filesystem::exists(twice); ++i) usleep(10000);
+  EXPECT_EQ(credentials.Now(Soon())->token, "t") << "it is still good";
+  clock_.Pass(31);
+  EXPECT_FALSE(credentials.Now(Soon()).ok()) << "now it has expired";
+}
+
+// A server that refuses everyone makes no run of each request.
+TEST_F(PluginTest, OneThatGivesTheSameAgainRests) {
+  const std::string count = (folder_ / "count").string();
+  Credentials credentials(WithPlugin("echo x >> " + count + "\n" + Credential("{\"token\": \"same\"}")), clock_);
+  const auto runs = [&] { return std::filesystem::file_size(count) / 2; };
+  for (const size_t expected : {1u, 2u, 2u, 2u}) {
+    const Result<Identity> now = credentials.Now(Soon());
+    ASSERT_TRUE(now.ok());
+    EXPECT_EQ(runs(), expected);
+    credentials.Refuse(*now);
+  }
+  clock_.Pass(11);
+  EXPECT_TRUE(credentials.Now(Soon()).ok());
+  EXPECT_EQ(runs(), 3u);
+}
+
 TEST_F(PluginTest, GivesACertificate) {
   const auto text = [](const std::string& pem) { return Json(pem).dump(); };
   const std::string credential = Credential("{\"clientCertificateData\": " + text(client_.pem()) +
@@ -349,6 +398,18 @@ TEST_F(PluginTest, OneThatHangsOrNeverEndsIsKilled) {
   EXPECT_TRUE(RunExecPlugin(*WithPlugin("sleep 600").exec, Soon()).status().Is(Code::kStopped));
 }
 
+// As Go reads it: `base64` breaks its lines.
+TEST(Base64, LinesMayBeBroken) {
+  const std::string text(100, 'a');
+  std::string lines = net::EncodeBase64(text);
+  lines.insert(76, "\r\n");
+  EXPECT_EQ(net::DecodeBase64(lines + "\n").value(), text);
+  EXPECT_EQ(net::DecodeBase64("QQ==\n").value(), "A");
+  EXPECT_EQ(net::DecodeBase64("").value(), "");
+  for (const char* wrong : {"QQ==QUJD", "Q===", "=QQQ", "Q", "QQ==="})
+    EXPECT_FALSE(net::DecodeBase64(wrong).ok()) << wrong;
+}
+
 TEST(Proxy, OfTheEnvironment) {
   std::map<std::string, std::string> variables;
   const auto get = [&](const char* name) -> const char* {
@@ -372,6 +433,9 @@ TEST(Proxy, OfTheEnvironment) {
   for (const char* other : {"badexample", "inner.test", "11.0.0.1", "fe00::1", "192.168.0.2", "only.test"})
     EXPECT_TRUE(uses(other)) << other;
   EXPECT_FALSE(uses("only.test", 443));
+  variables["NO_PROXY"] = "10.0.0.0/,10.0.0.0/99999999999,fd00::/-1";
+  for (const char* host : {"203.0.113.9", "10.0.0.1", "fe00::1"})
+    EXPECT_TRUE(uses(host)) << host << ": that is no network";
   variables["NO_PROXY"] = "*";
   EXPECT_FALSE(uses("api.example"));
   variables = {{"https_proxy", "https://proxy:1"}};

@@ -81,6 +81,11 @@ TEST_F(RestClientTest, OnlyTheAuthorityAndTheNameThatAreGivenCount) {
   EXPECT_TRUE(Get(named).ok());
   named.server_name = "other.example";
   EXPECT_NE(Get(named).message().find("hostname mismatch"), std::string::npos) << Get(named).ToString();
+  const TestCertificate unnamed("api.example", &authority_);
+  const TlsPeer by_subject(unnamed, Good);
+  named.port = by_subject.port();
+  named.server_name = "api.example";
+  EXPECT_NE(Get(named).message().find("hostname mismatch"), std::string::npos) << "its subject is no name";
   Endpoint fooled = To(peer.port());
   fooled.ca_pem = TestCertificate::Authority("authority").pem();
   EXPECT_NE(Get(fooled).message().find("TLS: the certificate"), std::string::npos) << Get(fooled).ToString();
