@@ -30,12 +30,15 @@ void NextAttempt(const Observed& observed, Plan& plan, Time now) {
   // What rank 0 of the next attempt says is no continuation.
   status.progress.last_progress.reset();
   status.progress.last_progress_seen.reset();
-  // Nor is how fast the workers were that are gone, which may be for days.
-  status.progress.samples_per_second.reset();
-  status.progress.eta_seconds.reset();
+  ForgetSpeed(status.progress);
   for (const char* type :
        {kScheduledCondition, kWorkersReadyCondition, kRunningCondition, kStalledCondition, kProgressUnknownCondition})
     ClearCondition(status, type, "NewAttempt", "", now, job.generation);
+}
+
+void ForgetSpeed(api::Progress& progress) {
+  progress.samples_per_second.reset();
+  progress.eta_seconds.reset();
 }
 
 void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now) {

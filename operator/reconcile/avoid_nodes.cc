@@ -23,6 +23,10 @@ bool IsUnschedulable(const Pod& pod) {
 
 }  // namespace
 
+bool HasUnschedulable(const Observed& observed) {
+  return std::any_of(observed.current.begin(), observed.current.end(), IsUnschedulable);
+}
+
 void ForgetOldNodes(api::JobStatus& status, Time now) {
   std::erase_if(status.avoided_nodes, [&](const api::AvoidedNode& node) { return node.until.value_or(now) <= now; });
 }
@@ -51,12 +55,14 @@ void NoteCulprit(const Observed& observed, const FailedWorker& culprit, Plan& pl
                                FormatTime(*found->until)});
 }
 
-bool FindsNoNode(const Observed& observed, Plan& plan, Time now) {
+bool FindsNoNode(const Observed& observed, Plan& plan) {
   const api::AvoidNodes& policy = observed.job.spec.restart.avoid_nodes;
   const auto& nodes = observed.job.status.avoided_nodes;
   if (std::none_of(nodes.begin(), nodes.end(), [&](const auto& node) { return IsAvoided(node, policy); })) return false;
-  const std::optional<Time> since = FirstCreated(observed, IsUnschedulable);
-  return since && plan.IsDue(After(*since, kNoNodeSeconds), now);
+  if (!HasUnschedulable(observed)) return false;
+  const double left = kNoNodeSeconds - observed.unschedulable_seconds;
+  if (left > 0) plan.RequeueIn(left);
+  return left <= 0;
 }
 
 Plan AllowAllNodes(const Observed& observed, Plan plan, Time now) {

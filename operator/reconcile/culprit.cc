@@ -10,6 +10,8 @@
 namespace trainyard::reconcile {
 namespace {
 
+constexpr char kDisrupted[] = "DisruptionTarget", kDeleted[] = "PodDeleted";
+
 // The time that the status has kept of a failure that has none of its own: when it was first seen.
 Time SeenFirst(const Observed& observed, const std::string& pod, Time now) {
   const std::optional<api::Failure>& known = observed.job.status.last_failure;
@@ -27,24 +29,42 @@ Time EndTime(const Observed& observed, const PodRecord& pod, Time now) {
 
 // A kubelet's own word (OOMKilled, Evicted, ContainerCannotRun) knows more than a launcher could; only our trainer's
 // codes have our meanings.
-std::string ReasonOf(const PodRecord& pod) {
+std::string ReasonOf(const PodRecord& pod, bool disrupted) {
   const PodEnd& end = *pod.end;
-  if (pod.disrupted) return "DisruptionTarget";
-  if (pod.deleting) return "PodDeleted";
+  if (disrupted) return pod.disrupted ? kDisrupted : kDeleted;
   if (!end.reason.empty() && end.reason != "Error" && end.reason != "Completed") return end.reason;
   if (!end.words.reason.empty()) return end.words.reason;
   return end.exit_code ? ForeignExitReason(*end.exit_code) : "PodFailed";
 }
 
 // What a foreign program printed last is no cause when a signal ended it, or it was told to stop.
-std::string MessageOf(const PodRecord& pod, int64_t signal) {
+std::string MessageOf(const PodRecord& pod, bool disrupted, int64_t signal) {
   const PodEnd& end = *pod.end;
   if (!end.init_container.empty())
     return "init container " + end.init_container + (end.words.message.empty() ? "" : ": " + end.words.message);
-  if (pod.disrupted && !pod.disruption.empty()) return pod.disruption;
-  if (end.of_pod || end.words.from_launcher || (signal == 0 && !pod.disrupted && !pod.deleting))
-    return end.words.message;
-  return pod.deleting ? "the pod was deleted by someone else" : "";
+  if (disrupted && pod.disrupted && !pod.disruption.empty()) return pod.disruption;
+  if (end.of_pod || end.words.from_launcher || (signal == 0 && !disrupted)) return end.words.message;
+  return disrupted && pod.deleting ? "the pod was deleted by someone else" : "";
+}
+
+bool Permanent(int64_t code, const std::vector<api::RestartRule>& rules) {
+  return std::any_of(rules.begin(), rules.end(), [&](const api::RestartRule& rule) {
+    return rule.action == api::kFail &&
+           std::find(rule.on_exit_codes.begin(), rule.on_exit_codes.end(), code) != rule.on_exit_codes.end();
+  });
+}
+
+bool EndedBefore(const PodRecord& pod, const std::optional<Time>& when) {
+  return when && pod.end->time && *pod.end->time < *when;
+}
+
+// Whether it was told to end. One with a permanent code that had ended before, and is drained or deleted as a failed
+// pod, was not; what other codes say may come of a node's clock that is behind.
+bool WasTold(const PodRecord& pod, const std::vector<api::RestartRule>& rules) {
+  const bool by_itself = pod.end->exit_code && Permanent(*pod.end->exit_code, rules) && !pod.forced &&
+                         (!pod.disrupted || EndedBefore(pod, pod.disrupted_at)) &&
+                         (!pod.deleting || EndedBefore(pod, pod.deleted_at));
+  return (pod.disrupted || pod.deleting) && !by_itself;
 }
 
 FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, Time now) {
@@ -53,16 +73,16 @@ FailedWorker FromEnd(const Observed& observed, int64_t worker, const Pod& pod, T
   FailedWorker failed;
   failed.worker = worker;
   failed.pod = pod;
-  failed.disrupted = pod->disrupted || pod->deleting;
+  failed.disrupted = WasTold(*pod, api::RulesInForce(observed.job.spec.restart));
   failed.failure = {.attempt = observed.job.status.attempt,
                     .rank = end.words.rank.value_or(worker),
                     .pod = pod->name,
                     .node = pod->node,
                     .exit_code = end.exit_code,
                     .signal = signal > 0 ? std::optional(signal) : std::nullopt,
-                    .reason = ReasonOf(*pod),
+                    .reason = ReasonOf(*pod, failed.disrupted),
                     .step = end.words.step,
-                    .message = MessageOf(*pod, signal),
+                    .message = MessageOf(*pod, failed.disrupted, signal),
                     .time = EndTime(observed, *pod, now),
                     .tail = end.words.tail};
   return failed;
@@ -78,7 +98,7 @@ FailedWorker ToldToGo(const Observed& observed, int64_t worker, const Pod& pod, 
   failed.failure.rank = worker;
   failed.failure.pod = pod->name;
   failed.failure.node = pod->node;
-  failed.failure.reason = pod->disrupted ? "DisruptionTarget" : "PodDeleted";
+  failed.failure.reason = pod->disrupted ? kDisrupted : kDeleted;
   failed.failure.message = std::move(message);
   failed.failure.time = pod->deleted_at.value_or(std::min(pod->gone_by.value_or(now), now));
   return failed;
@@ -99,24 +119,26 @@ FailedWorker Going(const Observed& observed, int64_t worker, const Pod& pod, Tim
   return ToldToGo(observed, worker, pod, known ? pod->disruption : "the pod is being deleted by someone else", now);
 }
 
+// Without a pod, unless the status has kept how it had ended by itself: a failed pod may be cleared away while the
+// other workers' ends are awaited.
 FailedWorker Vanished(const Observed& observed, int64_t worker, Time now) {
+  const std::string name = api::PodName(observed.job.name, observed.job.status.attempt, worker);
   FailedWorker failed;
   failed.worker = worker;
+  const std::optional<api::Failure>& known = observed.job.status.last_failure;
+  if (known && known->attempt == observed.job.status.attempt && known->pod == name && known->exit_code &&
+      known->reason != kDisrupted && known->reason != kDeleted) {
+    failed.failure = *known;
+    return failed;
+  }
   failed.disrupted = true;
   failed.failure.attempt = observed.job.status.attempt;
   failed.failure.rank = worker;
-  failed.failure.pod = api::PodName(observed.job.name, observed.job.status.attempt, worker);
+  failed.failure.pod = name;
   failed.failure.reason = "PodVanished";
   failed.failure.message = "the pod was deleted and left nothing behind";
   failed.failure.time = SeenFirst(observed, failed.failure.pod, now);
   return failed;
-}
-
-bool Permanent(int64_t code, const std::vector<api::RestartRule>& rules) {
-  return std::any_of(rules.begin(), rules.end(), [&](const api::RestartRule& rule) {
-    return rule.action == api::kFail &&
-           std::find(rule.on_exit_codes.begin(), rule.on_exit_codes.end(), code) != rule.on_exit_codes.end();
-  });
 }
 
 // When the first disruption began; one without a time may explain everything.
@@ -129,13 +151,13 @@ Time FirstDisruption(const std::vector<FailedWorker>& workers) {
 }
 
 int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules, Time disruption) {
-  if (!worker.pod) return 4;
-  if (worker.pod->disrupted) return 0;
+  if (!worker.pod && worker.disrupted) return 4;
+  if (worker.pod && worker.pod->disrupted && worker.disrupted) return 0;
   // A forced deletion follows one whose time it has overwritten: as with a pod that is gone, its peers may have ended
   // later.
-  if (worker.pod->forced) return 4;
+  if (worker.pod && worker.pod->forced) return 4;
   if (worker.disrupted) return 5;
-  const std::optional<int64_t> code = worker.pod->end->exit_code;
+  const std::optional<int64_t>& code = worker.failure.exit_code;
   if (code && Permanent(*code, rules)) return worker.failure.time.value_or(Time::max()) < disruption ? -1 : 1;
   if (code == 73) return 2;
   if (code == 71 || worker.failure.reason == "OOMKilled") return 3;
@@ -149,10 +171,7 @@ int Order(const FailedWorker& worker, const std::vector<api::RestartRule>& rules
 bool IsFailure(const PodRecord& pod) {
   if (pod.end->exit_code != 0 || pod.end->of_pod) return true;
   // Times of the API are whole seconds: who ended within the same one may well have been told to.
-  const auto may_follow = [&](bool happened, const std::optional<Time>& when) {
-    return happened && !(when && pod.end->time && *pod.end->time < *when);
-  };
-  return may_follow(pod.disrupted, pod.disrupted_at) || may_follow(pod.deleting, pod.deleted_at);
+  return (pod.disrupted && !EndedBefore(pod, pod.disrupted_at)) || (pod.deleting && !EndedBefore(pod, pod.deleted_at));
 }
 
 std::vector<FailedWorker> FailedWorkers(const Observed& observed, Time now) {

@@ -47,16 +47,18 @@ FailedWorker Late(const Observed& observed, const std::vector<int64_t>& lacking,
   return late;
 }
 
-}  // namespace
-
-std::optional<Time> FirstCreated(const Observed& observed, bool (*counts)(const Pod& pod)) {
+// When the first of the attempt's pods was created; nothing: none that we know of was. The API server says when, by a
+// clock that may be behind the one that began the attempt: no pod is older than its attempt.
+std::optional<Time> FirstCreated(const Observed& observed) {
   std::optional<Time> first;
   for (const Pod& pod : observed.current) {
-    if (pod && pod->created && counts(pod)) first = std::min(first.value_or(*pod->created), *pod->created);
+    if (pod && pod->created) first = std::min(first.value_or(*pod->created), *pod->created);
   }
   if (!first) return first;
   return std::max(*first, observed.job.status.attempt_time.value_or(*first));
 }
+
+}  // namespace
 
 std::optional<std::string> UsedUp(const Observed& observed, Plan& plan, Time now) {
   const std::optional<int64_t>& limit = observed.job.spec.deadlines.active_seconds;
@@ -76,7 +78,7 @@ std::optional<FailedWorker> LateWorker(const Observed& observed, Plan& plan, Tim
   const api::Deadlines& deadlines = observed.job.spec.deadlines;
   const std::vector<int64_t> unscheduled = Lacking(observed, [](const PodRecord& pod) { return pod.scheduled; });
   if (!unscheduled.empty()) {
-    const std::optional<Time> since = FirstCreated(observed, [](const Pod&) { return true; });
+    const std::optional<Time> since = FirstCreated(observed);
     if (!deadlines.schedule_seconds || !since || !IsOver(*since, *deadlines.schedule_seconds, plan, now))
       return std::nullopt;
     return Late(observed, unscheduled, "ScheduleDeadlineExceeded",

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "operator/reconcile/conditions.h"
 #include "operator/reconcile/policies.h"
 
@@ -10,11 +12,14 @@ constexpr double kAskAgainSeconds = 10;
 
 void Say(const Observed& observed, Plan& plan, const char* type, const std::string& reason, const std::string& message,
          Time now) {
-  const api::Condition* before = FindCondition(plan.status, type);
-  const bool news = !before || before->reason != reason || before->message != message;
+  const api::Condition* found = FindCondition(plan.status, type);
+  const std::optional<api::Condition> before = found ? std::optional(*found) : std::nullopt;
   SetCondition(plan.status, type, type == std::string(kInvalidSpecCondition), reason, message, now,
                observed.job.generation);
-  if (news) plan.events.push_back({"Warning", reason, message});
+  // What stands there may be shorter than what was to be said.
+  const api::Condition& said = *FindCondition(plan.status, type);
+  if (!before || before->reason != said.reason || before->message != said.message)
+    plan.events.push_back({"Warning", reason, message});
 }
 
 // Of a job that is to go on, and rests all the same, Suspended says for what.

@@ -44,11 +44,12 @@ Plan MakePlan(const Observed& o, Time now) {
   if (IsTrue(o.job.status, kSuspendedCondition)) return IsBlocked(o) ? plan : Resume(o, std::move(plan), now);
   if (o.job.status.attempt == 0) return IsBlocked(o) ? plan : FirstAttempt(o, std::move(plan), now);
   if (const auto why = UsedUp(o, plan, now)) return Fail(o, std::move(plan), "DeadlineExceeded", *why, now);
+  if (plan.status.phase == api::kSuspending) ResumeEarly(plan);
   if (!o.stale.empty()) return DrainStale(o, std::move(plan), now);  // Never mix two attempts.
   if (const std::vector<FailedWorker> failed = FailedWorkers(o, now); !failed.empty())
     return RestartOrFail(o, failed, std::move(plan), now);
   AwaitDeletions(o, plan, now);
-  if (FindsNoNode(o, plan, now)) return AllowAllNodes(o, std::move(plan), now);
+  if (FindsNoNode(o, plan)) return AllowAllNodes(o, std::move(plan), now);
   if (const auto late = LateWorker(o, plan, now)) return EndAttempt(o, *late, std::move(plan), now);
   if (const auto stalled = StalledWorker(o, plan, now)) return EndAttempt(o, *stalled, std::move(plan), now);
   return CreateMissing(o, std::move(plan), now);

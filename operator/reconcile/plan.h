@@ -61,6 +61,8 @@ struct Observed {
   std::map<std::string, double> unproven;
   // Seconds that this process has known of a failed worker of the attempt: the times of ends are the nodes' clocks.
   double failing_seconds = 0;
+  // And of one that finds no node: how long a pod waited for its turn before does not count.
+  double unschedulable_seconds = 0;
   std::optional<Report> report;
   double progress_interval_seconds = 10;  // progress alone is written so often at most
 };
@@ -69,6 +71,7 @@ struct JobEvent {
   std::string type;  // Normal or Warning
   std::string reason, message;
   bool of_deletes = false;  // says that they are made
+  bool once = false;        // no later pass has it, so it is sent also where the status cannot be written
 };
 
 // What to create and to delete, and the status to write.

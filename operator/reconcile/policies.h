@@ -32,6 +32,8 @@ inline constexpr double kAskRefusedSeconds = 300;
 // attempt.cc: advances `attempt` and clears what belongs to one; the phase is the caller's. Nothing is created for it
 // before it was written and read back, and the pods of the old one go because they are now stale.
 void NextAttempt(const Observed& observed, Plan& plan, Time now);
+// How fast workers were that are gone, maybe for days, and how long they would have taken.
+void ForgetSpeed(api::Progress& progress);
 // The spec that the attempt is made from, which may change while the job is suspended and the attempt had no pod.
 void PrepareAttempt(const Observed& observed, api::JobStatus& status, Time now);
 Plan DrainStale(const Observed& observed, Plan plan, Time now);
@@ -59,9 +61,6 @@ Plan EndAttempt(const Observed& observed, FailedWorker culprit, Plan plan, Time 
 double RestartWait(const api::JobSpec& spec, const api::JobStatus& status);
 
 // deadlines.cc
-// When the first of the attempt's pods that `counts` was created; nothing: none that we know of was. The API server
-// says when, by a clock that may be behind the one that began the attempt: no pod is older than its attempt.
-std::optional<Time> FirstCreated(const Observed& observed, bool (*counts)(const Pod& pod));
 // Each adds to `plan` when it has to be looked at again.
 // activeSeconds: why the job has had its time; nothing: it has not.
 std::optional<std::string> UsedUp(const Observed& observed, Plan& plan, Time now);
@@ -93,8 +92,10 @@ void AwaitDeletions(const Observed& observed, Plan& plan, Time now);
 void ForgetOldNodes(api::JobStatus& status, Time now);
 // Counts the culprit's node against it.
 void NoteCulprit(const Observed& observed, const FailedWorker& culprit, Plan& plan, Time now);
-// Whether pods find no node, and it may be because of those that are avoided.
-bool FindsNoNode(const Observed& observed, Plan& plan, Time now);
+// Whether a pod of the attempt was tried, and found no node.
+bool HasUnschedulable(const Observed& observed);
+// Whether that has been so for some time, and it may be because of those that are avoided.
+bool FindsNoNode(const Observed& observed, Plan& plan);
 // Another attempt, which may use all nodes. No restart: nothing failed.
 Plan AllowAllNodes(const Observed& observed, Plan plan, Time now);
 
@@ -103,6 +104,8 @@ Plan AllowAllNodes(const Observed& observed, Plan plan, Time now);
 bool IsAtRest(const Observed& observed);
 Plan Suspend(const Observed& observed, Plan plan, Time now);
 Plan Resume(const Observed& observed, Plan plan, Time now);
+// Of a suspension that was taken back before the workers had gone: the attempt that it began goes on once they have.
+void ResumeEarly(Plan& plan);
 
 // finish.cc
 // Whether there may be a <job>-master.

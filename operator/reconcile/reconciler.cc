@@ -38,7 +38,7 @@ void NoteProblem(const TrainingJob& job, const Problem& problem, Plan& plan, Tim
   if (!taken)
     SetCondition(plan.status, kWorkersReadyCondition, false, problem.reason, problem.message, now, job.generation);
   std::erase_if(plan.events, [](const JobEvent& event) { return event.of_deletes; });
-  if (news) plan.events.push_back({"Warning", problem.reason, problem.message});
+  if (news) plan.events.push_back({"Warning", problem.reason, problem.message, /*of_deletes=*/false, /*once=*/taken});
   // What failed, and was not refused, has the queue's backoff.
   if (problem.retry_seconds > 0) plan.RequeueIn(problem.retry_seconds);
 }
@@ -212,13 +212,15 @@ kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan,
     const double delay = WriteDelay(job.status, plan.status, since, now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
   }
-  if (const Status status = WriteStatus(job, plan.status, now); !status.ok()) return {status, AtLatest(again)};
+  const Status written = WriteStatus(job, plan.status, now);
   for (const JobEvent& event : plan.events) {
+    if (!written.ok() && !event.once) continue;
     const Status sent = events_.Record({api::kApiVersion, api::kKind, job.ns, job.name, job.uid}, event.type,
                                        event.reason, event.message);
     if (!sent.ok())
       log_.Debug("an event was not sent", {{"job", job.Key()}, {"reason", event.reason}, {"error", sent.ToString()}});
   }
+  if (!written.ok()) return {written, AtLatest(again)};
   if (plan.delete_job) return {DeleteJob(job), {}};
   return {Status::Ok(), again};
 }
@@ -234,6 +236,7 @@ Result<Observed> Reconciler::Observe(const JobRecord& record) {
   if (Status confirmed = ConfirmMissing(client_, observed); !confirmed.ok()) return confirmed;
   if (Status confirmed = ConfirmAtRest(client_, observed); !confirmed.ok()) return confirmed;
   sightings_.NoteFailures(observed);
+  sightings_.NoteUnschedulable(observed);
   observed.report = reports_.Get(record.job.uid);
   observed.progress_interval_seconds = options_.progress_interval_seconds;
   template_check_.Run(observed);

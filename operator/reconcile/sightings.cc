@@ -31,24 +31,33 @@ void Sightings::NoteDeletions(Observed& observed) {
 }
 
 void Sightings::NoteFailures(Observed& observed) {
-  const TrainingJob& job = observed.job;
   const bool failed = !FailedWorkers(observed, clock_.Now()).empty();
-  const Instant now = clock_.Steady();
   const MutexLock lock(mutex_);
-  if (!failed) {
-    failures_.erase(job.Key());
-    return;
+  observed.failing_seconds = SecondsOf(failures_, observed.job, failed);
+}
+
+void Sightings::NoteUnschedulable(Observed& observed) {
+  const MutexLock lock(mutex_);
+  observed.unschedulable_seconds = SecondsOf(unschedulable_, observed.job, HasUnschedulable(observed));
+}
+
+double Sightings::SecondsOf(Firsts& firsts, const TrainingJob& job, bool holds) {
+  if (!holds) {
+    firsts.erase(job.Key());
+    return 0;
   }
-  Failing& first = failures_[job.Key()];
+  const Instant now = clock_.Steady();
+  Since& first = firsts[job.Key()];
   if (first.uid != job.uid || first.attempt != job.status.attempt)
-    first = {.uid = job.uid, .attempt = job.status.attempt, .since = now};
-  observed.failing_seconds = SecondsBetween(first.since, now);
+    first = {.uid = job.uid, .attempt = job.status.attempt, .at = now};
+  return SecondsBetween(first.at, now);
 }
 
 void Sightings::Forget(const std::string& key) {
   const MutexLock lock(mutex_);
   deletions_.erase(key);
   failures_.erase(key);
+  unschedulable_.erase(key);
 }
 
 }  // namespace trainyard::reconcile

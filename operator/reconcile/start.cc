@@ -47,7 +47,8 @@ void SetStage(const Observed& observed, api::JobStatus& status, const char* type
   std::string message = std::to_string(count) + " of " + std::to_string(workers) + " workers are " + what;
   const PodRecord* first = nullptr;
   for (const Pod& pod : observed.current) {
-    if (all || !Waits(pod)) continue;
+    const bool has_come = std::string_view(type) == kScheduledCondition && pod && pod->scheduled;
+    if (all || has_come || !Waits(pod)) continue;
     if (first && pod->waiting_reason == first->waiting_reason && pod->waiting_message == first->waiting_message)
       continue;
     message += WordsOf(observed, *pod);

@@ -46,7 +46,15 @@ Plan Suspend(const Observed& observed, Plan plan, Time now) {
   ClearCondition(status, kRestartingCondition, "Suspended", "", now, observed.job.generation);
   ClearCondition(status, kRunningCondition, "Suspended", "", now, observed.job.generation);
   status.phase = api::kSuspended;
+  ForgetSpeed(status.progress);
   return plan;
+}
+
+void ResumeEarly(Plan& plan) {
+  plan.status.phase = api::kPending;
+  plan.events.push_back(
+      {"Normal", "Resumed",
+       "attempt " + std::to_string(plan.status.attempt) + " begins once the workers of the one before have gone"});
 }
 
 Plan Resume(const Observed& observed, Plan plan, Time now) {

@@ -8,6 +8,7 @@
 #include "operator/api/json.h"
 #include "operator/reconcile/culprit.h"
 #include "operator/reconcile/observe.h"
+#include "operator/reconcile/policies.h"
 #include "operator/reconcile/worker_pod.h"
 
 namespace trainyard::reconcile {
@@ -116,6 +117,7 @@ class Scene {
       if (pod && pod->end && IsFailure(*pod)) first = std::min(first, pod->end->time.value_or(kNow));
     }
     observed.failing_seconds = SecondsBetween(first, now);
+    if (HasUnschedulable(observed)) observed.unschedulable_seconds = SecondsBetween(kNow, now);
     return MakePlan(observed, now);
   }
 

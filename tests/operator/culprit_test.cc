@@ -56,6 +56,48 @@ TEST(Culprit, APodThatSomeoneDeletedCountsFromThen) {
   EXPECT_EQ(CulpritOf(scene), 1) << "its kubelet takes it away: worker 0 may have failed after it was told to go";
 }
 
+// As `kubectl delete pods --field-selector status.phase=Failed` does, or a drain of its node, while its sidecar runs
+// on.
+TEST(Culprit, APermanentFailureStaysOneThoughItsPodIsCleared) {
+  for (const bool drained : {false, true}) {
+    Scene scene(2);
+    scene.Pod(0);
+    PodRecord& failed = scene.Ended(1, 65, 9);
+    (drained ? failed.disrupted : failed.deleting) = true;
+    (drained ? failed.disrupted_at : failed.deleted_at) = After(kNow, -5);
+    EXPECT_EQ(scene.Decide(After(kNow, 15)).status.phase, api::kFailed) << drained;
+    (drained ? failed.disrupted_at : failed.deleted_at) = After(kNow, -9);
+    EXPECT_EQ(scene.Decide(After(kNow, 15)).status.phase, api::kRestarting) << "it may have ended since it was told to";
+    (drained ? failed.disrupted_at : failed.deleted_at).reset();
+    EXPECT_EQ(scene.Decide(After(kNow, 15)).status.phase, api::kRestarting) << "nobody knows which came first";
+  }
+  Scene other(1);
+  PodRecord& killed = other.Ended(0, 137, 9);
+  killed.disrupted = true;
+  killed.disrupted_at = After(kNow, -5);
+  EXPECT_EQ(other.Decide().status.restarts.charged, 0) << "its node's clock may be behind";
+}
+
+TEST(Culprit, AFailureThatWasSeenOutlivesItsPod) {
+  Scene scene(2);
+  scene.Pod(0);
+  scene.Ended(1, 65, 2);
+  const Plan wait = scene.Decide();
+  EXPECT_EQ(wait.status.phase, api::kRestarting);
+  Scene cleared(2);
+  cleared.Ended(0, 69, 1);
+  cleared.status() = wait.status;
+  const Plan plan = cleared.Decide();
+  EXPECT_EQ(plan.status.phase, api::kFailed);
+  EXPECT_EQ(plan.status.last_failure->exit_code, 65);
+  // Of one that was told to go nothing but that is known.
+  for (const char* reason : {"PodDeleted", "DisruptionTarget"}) {
+    cleared.status() = wait.status;
+    cleared.status().last_failure->reason = reason;
+    EXPECT_EQ(cleared.Decide().status.last_failure->reason, "PodVanished") << reason;
+  }
+}
+
 struct WordsCase {
   const char* what;
   int64_t code;

@@ -21,6 +21,16 @@ TEST(InvalidSpec, CreatesNothingAndClears) {
   EXPECT_FALSE(IsTrue(next.status, kInvalidSpecCondition));
 }
 
+// It stands in the condition shortened, and is no news for that.
+TEST(InvalidSpec, ALongVerdictIsToldOnce) {
+  Scene scene(1, 0);
+  scene.record().errors = {{api::FieldError::Kind::kInvalid, "spec.x", std::string(9000, 'x'), "2"}};
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.events.size(), 1u);
+  scene.status() = plan.status;
+  EXPECT_TRUE(scene.Decide().events.empty());
+}
+
 TEST(InvalidSpec, TheDryRunsVerdictStandsForItsGeneration) {
   Scene scene(1, 0);
   Observed observed = scene.Observe();

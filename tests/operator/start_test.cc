@@ -78,6 +78,21 @@ TEST(Start, SaysWhatItWaitsFor) {
   EXPECT_EQ(ready->message, "1 of 2 workers are ready; job-1-1: Unschedulable: 0/3 nodes are available");
 }
 
+TEST(Start, ScheduledSaysWhatKeepsThePodThatHasNoNode) {
+  Scene scene(2);
+  PodRecord& pulls = scene.Pod(0);
+  pulls.ready = false;
+  pulls.waiting_reason = "ImagePullBackOff";
+  PodRecord& waits = scene.Pod(1);
+  waits.ready = waits.scheduled = false;
+  waits.waiting_reason = "Unschedulable";
+  waits.waiting_message = "0/3 nodes are available";
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(FindCondition(plan.status, kScheduledCondition)->message,
+            "1 of 2 workers are scheduled; job-1-1: Unschedulable: 0/3 nodes are available");
+  EXPECT_EQ(FindCondition(plan.status, kWorkersReadyCondition)->reason, "ImagePullBackOff");
+}
+
 TEST(Start, TheWaitIsHeld) {
   Scene scene(1, 2);
   scene.status().workers.created = 0;

@@ -40,6 +40,23 @@ TEST(Suspend, TheWorkersBecomeStaleAndGo) {
       api::MergeDiff(api::StatusToJson(third.status), api::StatusToJson(gone.Decide(After(kNow, 50)).status)).empty());
 }
 
+TEST(Suspend, OneThatIsTakenBackIsNoneAnyMore) {
+  Scene scene(2);
+  scene.Run(2);
+  scene.spec().suspend = true;
+  scene.status() = scene.Decide().status;
+  EXPECT_EQ(scene.status().phase, api::kSuspending);
+  scene.spec().suspend = false;
+  const Plan plan = scene.Decide();
+  EXPECT_EQ(plan.status.phase, api::kPending);
+  EXPECT_EQ(plan.status.attempt, 2);
+  EXPECT_EQ(plan.deletes.size(), 2u) << "they still make room for the attempt that has begun";
+  ASSERT_EQ(plan.events.size(), 1u);
+  EXPECT_EQ(plan.events[0].message, "attempt 2 begins once the workers of the one before have gone");
+  scene.status() = plan.status;
+  EXPECT_TRUE(scene.Decide().events.empty());
+}
+
 TEST(Suspend, PodsThatNoCacheHasShownAreWaitedFor) {
   Scene scene(2);
   scene.spec().suspend = true;

@@ -157,6 +157,42 @@ TEST_F(TroubleTest, WhatFailsForARunningJobIsSaidOnce) {
   }
 }
 
+// No later pass has it.
+TEST_F(TroubleTest, WhatFailsForARunningJobIsSaidAlsoWhereItsStatusIsNotWritten) {
+  Start(1);
+  Live(2);
+  RunPod("job-1-0");
+  Live(2);
+  client_.answer = [&](const std::string& request) {
+    if (request.starts_with("get services")) return kNotAllowed;
+    const bool first = request == "patch trainingjobs job" && client_.made["get services job"] == 1;
+    return first ? Status(Code::kConflict, "someone was faster") : Status::Ok();
+  };
+  client_.made.clear();
+  Live(65);
+  ASSERT_GT(client_.made["get services job"], 0);
+  EXPECT_EQ(Events("Forbidden"), 1);
+}
+
+// A queue, or an autoscaler, lets pods wait, and the scheduler's first word is that there is no node.
+TEST_F(TroubleTest, AWaitForItsTurnIsNoWaitForANode) {
+  Start(1);
+  Live(2);
+  const Json avoided = {{{"node", "n1"}, {"failures", 5}, {"until", FormatTime(After(clock_.Now(), 1e6))}}};
+  const Json patch = {{"status", {{"avoidedNodes", avoided}}}};
+  ASSERT_TRUE(api_.Patch(kube::kTrainingJobs, "default", "job", "status", local::PatchType::kMerge, patch, {}).ok());
+  const auto gate = [&](const char* reason) {
+    SetPod("job-1-0", {{"conditions", {{{"type", "PodScheduled"}, {"status", "False"}, {"reason", reason}}}}});
+  };
+  gate("SchedulingGated");
+  Live(600);
+  gate("Unschedulable");
+  Live(100);
+  EXPECT_EQ(StatusOfJob()["attempt"], 1);
+  Live(25);
+  EXPECT_EQ(StatusOfJob()["attempt"], 2) << "after two minutes of which no node was one";
+}
+
 TEST_F(TroubleTest, WhatFailsForAJobThatHasEndedIsSaidOnce) {
   Start(2, {{"successPolicy", "RankZero"}});
   Live(2);
