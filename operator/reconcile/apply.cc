@@ -337,9 +337,7 @@ Status Executor::CreatePods(const TrainingJob& job, const Plan& plan, Outcome& o
   const MutexLock lock(mutex_);
   const Memory& memory = memory_[job.Key()];
   outcome.made = memory.made;
-  const Instant now = clock_.Steady();
-  if (memory.made_at) outcome.made_seconds_ago = SecondsBetween(*memory.made_at, now);
-  if (const auto others = made_by_.OfOthers(job.Key())) outcome.others_made_seconds_ago = SecondsBetween(*others, now);
+  if (memory.made_at) outcome.made_seconds_ago = SecondsBetween(*memory.made_at, clock_.Steady());
   return status;
 }
 
@@ -399,7 +397,6 @@ Status Executor::CreatePod(const TrainingJob& job, int64_t attempt, int64_t rank
   memory.made.insert(rank);
   memory.coming[rank] = clock_.Steady();
   if (!memory.made_at) memory.made_at = memory.coming[rank];
-  made_by_.Note(job.Key(), memory.coming[rank]);
   return Status::Ok();
 }
 

@@ -11,7 +11,6 @@
 
 #include "operator/base/mutex.h"
 #include "operator/kube/client.h"
-#include "operator/reconcile/newest_two.h"
 #include "operator/reconcile/plan.h"
 #include "operator/reconcile/pod_groups.h"
 #include "operator/reconcile/services.h"
@@ -33,8 +32,7 @@ struct Outcome {
   bool master_moved = false;  // it is not where the attempt's pods look for it: none is created
   std::string group_news;     // what the gang's group says that it waits for; empty: nothing, or nobody asked
   IndexSet made;              // workers of the attempt whose pods this process has created or found
-  std::optional<double> made_seconds_ago;         // the first of them; nothing: none was
-  std::optional<double> others_made_seconds_ago;  // the newest pod of another job; nothing: none was
+  std::optional<double> made_seconds_ago;  // the first of them; nothing: none was
   std::optional<double> slowest_pod;  // seconds that the creation of a pod took at most; nothing: none was asked for
   Status deleted;                     // what ended the deletions before all were asked for, if anything did
   std::optional<double> slowest_deletion;  // seconds that the deletion of a pod took at most; nothing: as above
@@ -120,7 +118,6 @@ class Executor {
   PodGroups groups_;
   Mutex mutex_;
   std::map<std::string, Memory> memory_ GUARDED_BY(mutex_);  // by job key
-  NewestTwo made_by_ GUARDED_BY(mutex_);                     // the jobs whose pods were created last
 };
 
 }  // namespace trainyard::reconcile

@@ -89,7 +89,6 @@ struct Plan {
   bool delete_job = false;
   std::optional<double> requeue_after_seconds;
   std::optional<double> made_seconds_ago;  // once it is carried out: when the first pod of the attempt was created
-  std::optional<double> others_made_seconds_ago;  // and when the newest of another job was
   bool more = false;  // once it is carried out: a turn of it was, and nothing has failed (Outcome::more)
 
   void RequeueIn(double seconds) { requeue_after_seconds = std::min(seconds, requeue_after_seconds.value_or(seconds)); }

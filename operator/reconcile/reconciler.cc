@@ -170,7 +170,6 @@ Status Reconciler::Carry(const Observed& observed, Plan& plan, Time now) {
     CountCreated(observed, observed.made, plan);
   }
   plan.made_seconds_ago = outcome.made_seconds_ago;
-  plan.others_made_seconds_ago = outcome.others_made_seconds_ago;
   // A pod that went again before any cache saw it wakes nobody.
   if (!plan.creates.empty() || !observed.coming.empty()) plan.RequeueIn(kCacheLagSeconds);
   return status;
@@ -203,13 +202,9 @@ void Reconciler::NoteSuccess(const std::string& key) {
 
 kube::ReconcileResult Reconciler::Tell(const TrainingJob& job, const Plan& plan, Time now) {
   const std::optional<double> again = plan.requeue_after_seconds;
-  // That the workers run is told with the status that says so, which may wait.
-  const bool urgent = std::any_of(plan.events.begin(), plan.events.end(),
-                                  [](const JobEvent& event) { return event.reason != kRunningCondition; });
-  if (!urgent) {
-    const Since since{
-        .written = own_writes_.Since(job.Key()), .made = plan.made_seconds_ago, .others = plan.others_made_seconds_ago};
-    const double delay = WriteDelay(job.status, plan.status, since, now);
+  if (plan.events.empty()) {
+    const double delay =
+        WriteDelay(job.status, plan.status, {own_writes_.Since(job.Key()), plan.made_seconds_ago}, now);
     if (delay > 0) return {Status::Ok(), std::min(delay, again.value_or(delay))};
   }
   const Status written = WriteStatus(job, plan.status, now);

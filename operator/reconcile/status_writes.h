@@ -12,16 +12,14 @@ namespace trainyard::reconcile {
 struct Since {
   std::optional<double> written;  // the job's status
   std::optional<double> made;     // the first pod of the attempt
-  std::optional<double> others;   // the newest pod of another job
 };
 
 // Seconds until `after` is due in the place of `before`. While pods come, counts change with every one of them: those
 // alone are written once a second, and less often, up to every ten seconds, the longer it takes. That pods of an
 // attempt were created has five seconds from the first of them, in which one write may say that all were, and that they
 // run as well: no longer, for until then nobody else knows what was created, nor the address that the pods were told.
-// While more are being created it is written every five seconds, and every ten when it takes long. Where pods of other
-// jobs are being created, those come first: that the attempt's were, and that they run, waits for up to ten seconds
-// from the first of them. Whatever else has changed is due at once.
+// While more are being created it is written every five seconds, and every ten when it takes long. Whatever else has
+// changed is due at once.
 double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, const Since& since, Time now);
 
 }  // namespace trainyard::reconcile

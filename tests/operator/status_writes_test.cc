@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "operator/reconcile/conditions.h"
-#include "operator/reconcile/newest_two.h"
 #include "tests/operator/builders.h"
 
 namespace trainyard::reconcile {
@@ -22,8 +21,7 @@ api::JobStatus Starting() {
   return status;
 }
 
-Since Written(double ago) { return {.written = ago, .made = std::nullopt, .others = std::nullopt}; }
-Since Made(double written, double made) { return {.written = written, .made = made, .others = std::nullopt}; }
+Since Written(double ago) { return {.written = ago, .made = std::nullopt}; }
 
 TEST(StatusWrites, CountsAloneAreWrittenOnceASecond) {
   const api::JobStatus before = Starting();
@@ -64,7 +62,7 @@ TEST(StatusWrites, WhateverElseChangesIsWrittenAtOnce) {
     api::JobStatus after = before;
     after.workers.active = 2;
     change(after);
-    EXPECT_EQ(WriteDelay(before, after, Made(0.01, 0.01), kNow), 0) << api::StatusToJson(after).dump();
+    EXPECT_EQ(WriteDelay(before, after, {.written = 0.01, .made = 0.01}, kNow), 0) << api::StatusToJson(after).dump();
   }
 }
 
@@ -87,18 +85,18 @@ std::pair<api::JobStatus, api::JobStatus> Created() {
 TEST(StatusWrites, ThatMorePodsWereCreatedIsWrittenEveryFiveSeconds) {
   auto [before, after] = Created();
   after.workers.created = after.workers.active = 3;
-  EXPECT_NEAR(WriteDelay(before, after, Made(100, 0.5), kNow), 4.5, 1e-9);
-  EXPECT_NEAR(WriteDelay(before, after, Made(2, 100), kNow), 3, 1e-9);
-  EXPECT_EQ(WriteDelay(before, after, Made(5, 5), kNow), 0);
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 2, .made = 100}, kNow), 3, 1e-9);
+  EXPECT_EQ(WriteDelay(before, after, {.written = 5, .made = 5}, kNow), 0);
 }
 
 TEST(StatusWrites, ThatAllPodsWereCreatedWaitsForThemToRun) {
   auto [before, after] = Created();
-  EXPECT_NEAR(WriteDelay(before, after, Made(100, 0.5), kNow), 4.5, 1e-9);
-  EXPECT_EQ(WriteDelay(before, after, Made(100, 5), kNow), 0);
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
+  EXPECT_EQ(WriteDelay(before, after, {.written = 100, .made = 5}, kNow), 0);
   EXPECT_EQ(WriteDelay(before, after, Written(0.5), kNow), 0) << "this process has made none";
   before.phase = after.phase = api::kRestarting;
-  EXPECT_NEAR(WriteDelay(before, after, Made(100, 0.5), kNow), 4.5, 1e-9);
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
 }
 
 TEST(StatusWrites, WhatComesWithTheCreationIsNoReasonToWait) {
@@ -111,74 +109,8 @@ TEST(StatusWrites, WhatComesWithTheCreationIsNoReasonToWait) {
   for (const auto& change : changes) {
     auto [before, after] = Created();
     change(after);
-    EXPECT_EQ(WriteDelay(before, after, Made(0.01, 0.01), kNow), 0) << api::StatusToJson(after).dump();
+    EXPECT_EQ(WriteDelay(before, after, {.written = 0.01, .made = 0.01}, kNow), 0) << api::StatusToJson(after).dump();
   }
-}
-
-// Created, and all of it runs: after an attempt's beginning, or after a restart.
-std::pair<api::JobStatus, api::JobStatus> Running(bool again) {
-  auto [before, after] = Created();
-  if (again) {
-    before.phase = api::kRestarting;
-    for (api::JobStatus* status : {&before, &after}) {
-      SetCondition(*status, kRunningCondition, false, "Restarting", "", kNow, 1);
-      SetCondition(*status, kRestartingCondition, true, "WorkerFailed", "", kNow, 1);
-    }
-    ClearCondition(after, kRestartingCondition, "Running", "", kNow, 1);
-  }
-  after.phase = api::kRunning;
-  SetCondition(after, kRunningCondition, true, "AllWorkersReady", "all workers of the attempt run", kNow, 1);
-  return {before, after};
-}
-
-TEST(StatusWrites, AStartGivesWayToThePodsOfOtherJobs) {
-  for (const bool again : {false, true}) {
-    const auto [before, after] = Running(again);
-    EXPECT_EQ(WriteDelay(before, after, {.written = 3, .made = 3, .others = 0.5}, kNow), 2) << again;
-    EXPECT_NEAR(WriteDelay(before, after, {.written = 9, .made = 9.5, .others = 0.5}, kNow), 0.5, 1e-9) << again;
-    EXPECT_EQ(WriteDelay(before, after, {.written = 10, .made = 10, .others = 0.5}, kNow), 0) << "ten seconds at most";
-    EXPECT_EQ(WriteDelay(before, after, {.written = 3, .made = 3, .others = 1.5}, kNow), 0) << "no longer busy";
-    EXPECT_EQ(WriteDelay(before, after, Made(3, 3), kNow), 0) << "nobody else's were created";
-    EXPECT_EQ(WriteDelay(before, after, {.written = 3, .made = std::nullopt, .others = 0.5}, kNow), 0)
-        << "this process has made none of it";
-  }
-  const auto [before, after] = Created();
-  EXPECT_EQ(WriteDelay(before, after, {.written = 6, .made = 6, .others = 0.5}, kNow), 2) << "they do not run yet";
-}
-
-TEST(StatusWrites, NothingElseGivesWay) {
-  const std::function<void(api::JobStatus&)> changes[] = {
-      [](api::JobStatus& status) { ++status.attempt; },
-      [](api::JobStatus& status) { status.phase = api::kFailed; },
-      [](api::JobStatus& status) { status.workers.failed = 1; },
-      [](api::JobStatus& status) { status.workers.done = "0"; },
-      [](api::JobStatus& status) { status.checkpoint.step = 5; },
-      [](api::JobStatus& status) { SetCondition(status, kSuspendedCondition, true, "Suspended", "", kNow, 1); },
-      [](api::JobStatus& status) { SetCondition(status, kFailedCondition, true, "MaxRestarts", "", kNow, 1); },
-  };
-  for (const auto& change : changes) {
-    auto [before, after] = Running(false);
-    change(after);
-    EXPECT_EQ(WriteDelay(before, after, {.written = 0.01, .made = 0.01, .others = 0.01}, kNow), 0)
-        << api::StatusToJson(after).dump();
-  }
-}
-
-TEST(StatusWrites, OthersAreAllButOneself) {
-  NewestTwo made;
-  const auto at = [](int64_t second) { return Instant(std::chrono::seconds(second)); };
-  EXPECT_EQ(made.OfOthers("a"), std::nullopt);
-  made.Note("a", at(1));
-  made.Note("a", at(2));
-  EXPECT_EQ(made.OfOthers("a"), std::nullopt);
-  EXPECT_EQ(made.OfOthers("b"), at(2));
-  made.Note("b", at(3));
-  made.Note("b", at(4));
-  EXPECT_EQ(made.OfOthers("a"), at(4));
-  EXPECT_EQ(made.OfOthers("b"), at(2));
-  made.Note("c", at(5));
-  EXPECT_EQ(made.OfOthers("b"), at(5));
-  EXPECT_EQ(made.OfOthers("c"), at(4));
 }
 
 }  // namespace
