@@ -48,8 +48,9 @@ Result<kube::ListEnd> TroubledClient::List(const kube::Resource& resource, const
                                            const kube::ListOptions& options,
                                            const std::function<void(const Json&)>& on_item) {
   if (Status status = Before(); !status.ok()) return status;
-  // A list from a server's cache is some list of the past, but never older than what was asked for.
-  const bool cached = !options.resource_version.empty();
+  // A list from a server's cache is some list of the past, but never older than what was asked for. One of a single
+  // object asks how far the server has come, and fills no cache of ours.
+  const bool cached = !options.resource_version.empty() && options.limit != 1;
   if (cached && dice_.Chance(trouble_.level)) {
     const std::optional<Json> old =
         mirror_.OldList(resource, options.label_selector, Version(options.resource_version), dice_);

@@ -23,9 +23,18 @@ bool MayFollow(const std::optional<Time>& end, bool told, const std::optional<Ti
   return told && !(end && when && *end < *when);
 }
 
-std::string ReasonOf(const PodView& pod) {
-  if (pod.disrupted) return "DisruptionTarget";
-  if (pod.deleting) return "PodDeleted";
+// A permanent cause that was there before anyone told the pod to go stays one.
+bool WasToldTo(const JobView& job, const PodView& pod) {
+  const auto before = [&](bool told, const std::optional<Time>& when) {
+    return !told || (pod.end->time && when && *pod.end->time < *when);
+  };
+  const bool by_itself = Permanent(job, pod.end->code) && !pod.forced() && before(pod.disrupted, pod.disrupted_at) &&
+                         before(pod.deleting, pod.deleted_at);
+  return (pod.disrupted || pod.deleting) && !by_itself;
+}
+
+std::string ReasonOf(const PodView& pod, bool told) {
+  if (told) return pod.disrupted ? "DisruptionTarget" : "PodDeleted";
   const ContainerEnd& end = *pod.end;
   if (!end.reason.empty() && end.reason != "Error" && end.reason != "Completed") return end.reason;
   if (!end.said_reason.empty()) return end.said_reason;
@@ -36,15 +45,16 @@ std::string ReasonOf(const PodView& pod) {
   return "ExitCode" + std::to_string(end.code);
 }
 
-Casualty OfPod(int64_t worker, const PodView& pod, Time undated) {
+Casualty OfPod(const JobView& job, int64_t worker, const PodView& pod, Time undated) {
+  const bool told = WasToldTo(job, pod);
   Time time = pod.end->time.value_or(undated);
   if (pod.deleted_at) time = std::min(time, *pod.deleted_at);
   return {.worker = worker,
           .pod = pod.name,
-          .reason = ReasonOf(pod),
+          .reason = ReasonOf(pod, told),
           .code = pod.end->code,
-          .told_to = pod.disrupted || pod.deleting,
-          .target = pod.disrupted,
+          .told_to = told,
+          .target = told && pod.disrupted,
           .forced = pod.forced(),
           .time = time,
           .target_time = pod.disrupted_at.value_or(Time::min()),
@@ -89,7 +99,7 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, const 
     if (job.done.contains(worker)) continue;
     if (const auto pod = pods.find(worker); pod != pods.end()) {
       if (pod->second.end && !Succeeded(pod->second))
-        out.push_back(OfPod(worker, pod->second, undated(pod->second.name)));
+        out.push_back(OfPod(job, worker, pod->second, undated(pod->second.name)));
       // Nobody can end it: its node is lost, or its kubelet cannot.
       if (IsOverdue(job, pod->second, now))
         out.push_back({.worker = worker,
@@ -102,6 +112,17 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, const 
                        .target_time = pod->second.disrupted_at.value_or(Time::min())});
     } else if (lost.contains(worker)) {
       const std::string name = job.name + "-" + std::to_string(job.attempt) + "-" + std::to_string(worker);
+      // How it had ended by itself stands in the status, if it was blamed at first.
+      static const std::set<std::string> kTold = {"PodVanished", "PodDeleted", "DisruptionTarget"};
+      if (job.culprit_attempt == job.attempt && job.culprit_pod == name && job.culprit_code &&
+          !kTold.contains(job.culprit_reason)) {
+        out.push_back({.worker = worker,
+                       .pod = name,
+                       .reason = job.culprit_reason,
+                       .code = *job.culprit_code,
+                       .time = undated(name)});
+        continue;
+      }
       out.push_back({.worker = worker,
                      .pod = name,
                      .reason = "PodVanished",
