@@ -105,7 +105,7 @@ Status Reflector::AskWhetherReached() {
                             .continue_token = "",
                             .metadata_only = true};
   const Result<ListEnd> reached = client_.List(resource_, options_.ns, options, [](const Json&) {});
-  if (!reached.ok()) return reached.status().With("list " + resource_.plural);
+  if (!reached.ok()) return reached.status().With("watch " + resource_.plural);  // which this is a part of
   doubtful_ = false;
   return Status::Ok();
 }
