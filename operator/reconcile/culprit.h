@@ -13,8 +13,9 @@ namespace trainyard::reconcile {
 // A worker that did not succeed.
 struct FailedWorker {
   int64_t worker = 0;      // its index
-  Pod pod;                 // null: it vanished without evidence
-  bool disrupted = false;  // by the DisruptionTarget condition, a deletion that was not ours, or because it vanished
+  Pod pod;                 // null: it is gone; then the failure is what the status has kept, or that it vanished
+  bool disrupted = false;  // by the DisruptionTarget condition, a deletion that was not ours, or because it vanished;
+                           // not one that had ended before with a permanent code
   api::Failure failure;
 };
 
