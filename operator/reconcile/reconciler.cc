@@ -38,7 +38,8 @@ void NoteProblem(const TrainingJob& job, const Problem& problem, Plan& plan, Tim
   if (!taken)
     SetCondition(plan.status, kWorkersReadyCondition, false, problem.reason, problem.message, now, job.generation);
   std::erase_if(plan.events, [](const JobEvent& event) { return event.of_deletes; });
-  if (news) plan.events.push_back({"Warning", problem.reason, problem.message, /*of_deletes=*/false, /*once=*/taken});
+  if (news)
+    plan.events.push_back({.type = "Warning", .reason = problem.reason, .message = problem.message, .once = taken});
   // What failed, and was not refused, has the queue's backoff.
   if (problem.retry_seconds > 0) plan.RequeueIn(problem.retry_seconds);
 }

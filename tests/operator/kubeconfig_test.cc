@@ -310,6 +310,7 @@ TEST_F(PluginTest, AFailureBeforeWhatItGaveExpiresIsNone) {
   clock_.Pass(3570);
   EXPECT_EQ(credentials.Now(Soon())->token, "t");
   for (int i = 0; i < 3000 && !std::filesystem::exists(twice); ++i) usleep(10000);
+  ASSERT_TRUE(std::filesystem::exists(twice)) << "it was asked again";
   EXPECT_EQ(credentials.Now(Soon())->token, "t") << "it is still good";
   clock_.Pass(31);
   EXPECT_FALSE(credentials.Now(Soon()).ok()) << "now it has expired";
