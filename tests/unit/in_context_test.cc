@@ -121,8 +121,8 @@ class CountedRows : public Weights {
   at::Tensor Buffer(BufferId id) override { return weights_.Buffer(id); }
   void StageBuffer(BufferId id, const at::Tensor& value) override { weights_.StageBuffer(id, value); }
   at::Tensor Gather(GatherId id, const at::Tensor& x) override { return weights_.Gather(id, x); }
-  at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) override {
-    at::Tensor out = weights_.RunUnit(unit, fn, inputs);
+  at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps) override {
+    at::Tensor out = weights_.RunUnit(unit, fn, inputs, keeps);
     if (inputs.empty()) rows.push_back(out.size(1));  // the embedding
     return out;
   }

@@ -306,6 +306,15 @@ void ExpectPooled(const Typed<T>& kernels, Narrow narrow, Widen widen) {
       EXPECT_EQ(places[static_cast<size_t>(i)], best);
       EXPECT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected))) << value << " " << expected;
     }
+    // What every place gets back of 1, 2, 3, ...: whole numbers, whose sums have no order.
+    std::vector<T> dx(static_cast<size_t>(D * H * W), narrow(1)), dy;
+    std::vector<float> expected(dx.size(), 1);
+    for (int64_t i = 0; i < d2 * h2 * w2; ++i) {
+      dy.push_back(narrow(static_cast<float>(1 + i % 4)));
+      expected[static_cast<size_t>(places[static_cast<size_t>(i)])] += static_cast<float>(1 + i % 4);
+    }
+    kernels.max_pool_backward(dy.data(), places.data(), d2 * h2 * w2, dx.data());
+    for (size_t i = 0; i < dx.size(); ++i) EXPECT_EQ(widen(dx[i]), expected[i]);
   }
 }
 

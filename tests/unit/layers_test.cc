@@ -11,7 +11,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/device/host_device.h"
 #include "trainer/model/convolve.h"
-#include "trainer/model/max_pool.h"
+#include "trainer/model/normalise.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
@@ -275,25 +275,32 @@ TEST(Layers, CausalAttentionSeesThePast) {
   EXPECT_LT((CausalAttention(qkv, 2, {}) - expected).abs().max().item<double>(), 1e-5);
 }
 
-// Values of a few steps, so that most windows have several largest ones; odd and even sizes, also of one place.
-TEST(Layers, MaxPool3dIsTorchs) {
+// A norm that changes nothing, and the stem's pooling behind it. Values of a few steps, so that most windows have
+// several largest ones; odd and even sizes, also of one place.
+TEST(Layers, ANormWithPoolingIsTorchs) {
+  const auto ours = [](const at::Tensor& x) {
+    const int64_t C = x.size(1);
+    return Normalised(x, at::stack({at::zeros({C}), at::ones({C})}), at::ones({C}), at::zeros({C}), 0,
+                      AfterNorm::kReluMaxPool);
+  };
+  const auto theirs = [](const at::Tensor& x) { return at::max_pool3d(at::relu(x), {3, 3, 3}, {2, 2, 2}, {1, 1, 1}); };
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::vector<int64_t>& sizes :
          {std::vector<int64_t>{2, 3, 9, 8, 11}, {1, 2, 1, 2, 3}, {3, 1, 16, 5, 6}, {1, 1, 1, 1, 1}}) {
-      const at::Tensor values = (at::randn(sizes) * 2).round().clamp_min(sizes[2] == 9 ? -3 : 0).to(type);
-      const at::Tensor ours = values.clone().requires_grad_(), theirs = values.clone().requires_grad_();
-      const at::Tensor y = MaxPool3d(ours), expected = at::max_pool3d(theirs, {3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+      const at::Tensor values = (at::randn(sizes) * 2).round().to(type);
+      const at::Tensor x = values.clone().requires_grad_(), same = values.clone().requires_grad_();
+      const at::Tensor y = ours(x), expected = theirs(same);
       EXPECT_TRUE(at::equal(y, expected));
       const at::Tensor dy = at::randn(y.sizes()).to(type).round();  // sums of whole numbers have no order
       y.backward(dy);
       expected.backward(dy);
-      EXPECT_TRUE(at::equal(ours.grad(), theirs.grad())) << type << " " << at::IntArrayRef(sizes);
+      EXPECT_TRUE(at::equal(x.grad(), same.grad())) << type << " " << at::IntArrayRef(sizes);
     }
   }
-  EXPECT_EQ(MaxPool3d(at::zeros({0, 3, 4, 5, 6})).sizes(), (std::vector<int64_t>{0, 3, 2, 3, 3}));
+  EXPECT_EQ(ours(at::zeros({0, 3, 4, 5, 6})).sizes(), (std::vector<int64_t>{0, 3, 2, 3, 3}));
   at::Tensor x = at::zeros({1, 1, 4, 4, 4});
   x[0][0][3][3][3] = std::nan("");
-  EXPECT_TRUE(at::isnan(MaxPool3d(x)).equal(at::isnan(at::max_pool3d(x, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}))));
+  EXPECT_TRUE(at::isnan(ours(x)).equal(at::isnan(theirs(x))));
 }
 
 }  // namespace

@@ -133,7 +133,8 @@ struct Typed {
   void (*norm_backward)(const NormArgs<T>&, int64_t begin, int64_t end);
   void (*gelu_forward)(const GeluArgs<T>&, int64_t begin, int64_t end);
   void (*gelu_backward)(const GeluArgs<T>&, int64_t begin, int64_t end);
-  // Of a plane of n >= 1 values: the mean and the biased variance; dx = to_mean + to_variance (x - mean).
+  // Of a plane of n >= 1 values: the mean and the biased variance; dx += to_mean + to_variance (x - mean), rounded
+  // once.
   void (*plane_moments)(const T* x, int64_t n, float* mean, float* variance);
   void (*plane_moments_backward)(const T* x, int64_t n, float mean, float to_mean, float to_variance, T* dx);
   void (*plane_norm_forward)(const PlaneNorm&, const T* x, int64_t n, T* y);
@@ -142,6 +143,8 @@ struct Typed {
                               double* sum_apart);
   // Channels [begin, end).
   void (*max_pool)(const MaxPoolArgs<T>&, int64_t begin, int64_t end);
+  // dx[places[i]] += dy[i] for each i in [0, n), one after the other, each sum rounded.
+  void (*max_pool_backward)(const T* dy, const int32_t* places, int64_t n, T* dx);
   // y = x, rounded.
   void (*round)(const float* x, T* y, int64_t n);
   // y += x.

@@ -219,6 +219,7 @@ constexpr Typed<T> kTyped = {
     .plane_norm_forward = PlaneNormForward<T>,
     .plane_norm_backward = PlaneNormBackward<T>,
     .max_pool = MaxPool<T>,
+    .max_pool_backward = MaxPoolBackward<T>,
     .round = Round<T>,
     .add = Add<T>,
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainer/kernels/kernels.h"
+#include "trainer/kernels/scalar_math.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -100,6 +101,11 @@ void MaxPool(const MaxPoolArgs<T>& a, int64_t begin, int64_t end) {
       }
     }
   }
+}
+
+template <class T>
+void MaxPoolBackward(const T* dy, const int32_t* places, int64_t n, T* dx) {
+  for (int64_t i = 0; i < n; ++i) Store(Load(dx[places[i]]) + Load(dy[i]), dx[places[i]]);
 }
 
 }  // namespace

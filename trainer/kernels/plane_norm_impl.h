@@ -54,7 +54,7 @@ void PlaneMoments(const T* x, int64_t n, float* mean, float* variance) {
 template <class T>
 void PlaneMomentsBackward(const T* x, int64_t n, float mean, float to_mean, float to_variance, T* dx) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) Store(to_mean + to_variance * (Load(x[i]) - mean), dx[i]);
+  for (int64_t i = 0; i < n; ++i) Store(Load(dx[i]) + (to_mean + to_variance * (Load(x[i]) - mean)), dx[i]);
 }
 
 inline float Normal(const PlaneNorm& norm, float x) { return (x - norm.mean) * norm.slope + norm.shift; }

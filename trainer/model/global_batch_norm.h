@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainer/model/batch_moments.h"
+#include "trainer/model/normalise.h"
 #include "trainer/model/pass.h"
 
 namespace trainyard {
@@ -33,12 +35,12 @@ void TakePartInGather(const Pass& pass, GatherId gather, int64_t columns, Global
 struct GlobalBatchNorm {
   // Declares a gather: REQUIRES that layers are made in the order of forward.
   GlobalBatchNorm(const Scope& s, int64_t channels, double eps = 1e-5, double momentum = 0.1);
-  // Mean and variance (biased) to normalise with: (2, C) float32. Stages the running statistics.
-  at::Tensor Moments(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const;
-  // (x - mean) / sqrt(variance + eps) weight + bias, and then what `then` says: computed in float32, of x's type.
-  enum class Then { kNothing, kRelu };
+  // Mean and variance (biased) to normalise with: (2, C) float32, and x to go on with (batch_moments.h). Stages the
+  // running statistics.
+  WithMoments Moments(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const;
+  // (x - mean) / sqrt(variance + eps) weight + bias, and what follows (normalise.h): computed in float32, of x's type.
   at::Tensor operator()(const Pass& pass, const at::Tensor& x, const at::Tensor& moments,
-                        Then then = Then::kNothing) const;
+                        AfterNorm after = AfterNorm::kNothing) const;
 
   int64_t channels;
   double eps, momentum;

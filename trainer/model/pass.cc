@@ -12,7 +12,7 @@ at::Tensor Pass::operator[](ParameterId id) const {
   return weights_->Parameter(id);
 }
 
-at::Tensor Pass::Unit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) const {
+at::Tensor Pass::Unit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps) const {
   struct Opened {
     int& count;
     explicit Opened(int& c) : count(c) { ++count; }
@@ -23,7 +23,7 @@ at::Tensor Pass::Unit(UnitId unit, const UnitFunction& fn, at::TensorList inputs
     const Opened opened((*pass.open_)[static_cast<size_t>(unit.index)]);
     return fn(given);
   };
-  return weights_->RunUnit(unit, inside, inputs);
+  return weights_->RunUnit(unit, inside, inputs, keeps);
 }
 
 }  // namespace trainyard

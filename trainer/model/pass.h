@@ -16,6 +16,12 @@ namespace trainyard {
 
 using UnitFunction = std::function<at::Tensor(at::TensorList inputs)>;
 
+// What a unit's backward needs of its forward.
+enum class Keeps {
+  kMore,    // values that forward computes on the way
+  kInputs,  // its inputs, at most once more in the type that forward computes with: nothing to be computed again
+};
+
 // The values of a model's parameters and buffers: an engine (parallel/engine.h), or a test. Used by one thread.
 class Weights {
  public:
@@ -30,7 +36,7 @@ class Weights {
   virtual at::Tensor Buffer(BufferId id) = 0;
   virtual void StageBuffer(BufferId id, const at::Tensor& value) = 0;
   // Returns fn(inputs) with the unit's parameters at hand; gradients go to `inputs` and the parameters.
-  virtual at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) = 0;
+  virtual at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps) = 0;
   // Rows of all ranks in global order; differentiable. x: (rows, columns) float32, other rows on every rank.
   virtual at::Tensor Gather(GatherId id, const at::Tensor& x) = 0;
   // Behind forwards of an evaluation, however many this rank has made, also when one failed: every rank calls it, and
@@ -65,7 +71,7 @@ class Pass {
   // Opens a unit around fn, which gets `inputs`; whatever else it captures gets no gradient. Backward may call it
   // again, when the caller has returned (activation checkpointing): it captures by value what does not outlive the
   // model, and makes no Gather.
-  at::Tensor Unit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) const;
+  at::Tensor Unit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps = Keeps::kMore) const;
 
   // For losses over the global batch: (rows, columns) of this rank -> the rows of all ranks in global order. The
   // gradient of a row is the sum over the ranks that used it. An evaluation, and a world of one, gives x back.

@@ -106,8 +106,9 @@ class ZeroEngine : public Engine {
   void StageBuffer(BufferId id, const at::Tensor& value) override {
     if (!recomputing_) buffers_.Stage(id, value);
   }
-  at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs) override {
-    const UnitFunction run = recompute_ && at::GradMode::is_enabled() ? Recomputing(unit, fn) : fn;
+  at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps) override {
+    const bool again = recompute_ && keeps == Keeps::kMore && at::GradMode::is_enabled();
+    const UnitFunction run = again ? Recomputing(unit, fn) : fn;
     return units_ ? units_->Run(unit, run, inputs) : run(Behind(inputs));
   }
   void EndForwards() override {

@@ -10,13 +10,11 @@
 #include <string>
 
 #include "trainer/model/convolve.h"
-#include "trainer/model/max_pool.h"
 
 namespace trainyard::mace {
 namespace {
 
 using Kind = Initial::Kind;
-using Then = GlobalBatchNorm::Then;
 
 constexpr int64_t kBottleneck = 4;  // a bottleneck's outputs are so many times its planes
 
@@ -81,25 +79,25 @@ ResidualBlock::ResidualBlock(const Scope& s, int64_t inputs, int64_t planes, int
 
 at::Tensor ResidualBlock::operator()(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
   // A convolution ends each part: what its norm needs of the other ranks is gathered outside of the unit.
-  at::Tensor y = pass.Unit(unit, [=, this](at::TensorList in) { return convs[0].conv(pass, in[0]); }, {x});
-  at::Tensor moments = convs[0].norm.Moments(pass, y, batch);
+  const auto first = [=, this](at::TensorList in) { return convs[0].conv(pass, in[0]); };
+  const Keeps keeps = convs.size() == 2 ? Keeps::kInputs : Keeps::kMore;  // a bottleneck's is a product of rows
+  WithMoments y = convs[0].norm.Moments(pass, pass.Unit(unit, first, {x}, keeps), batch);
   for (size_t i = 1; i < convs.size(); ++i) {
     const auto run = [=, this](at::TensorList in) {
-      return convs[i].conv(pass, convs[i - 1].norm(pass, in[0], in[1], Then::kRelu));
+      return convs[i].conv(pass, convs[i - 1].norm(pass, in[0], in[1], AfterNorm::kRelu));
     };
-    y = pass.Unit(unit, run, {y, moments});
-    moments = convs[i].norm.Moments(pass, y, batch);
+    y = convs[i].norm.Moments(pass, pass.Unit(unit, run, {y.x, y.moments}), batch);
   }
   if (!shortcut) {
     const auto run = [=, this](at::TensorList in) { return at::relu(convs.back().norm(pass, in[0], in[1]) + in[2]); };
-    return pass.Unit(unit, run, {y, moments, x});
+    return pass.Unit(unit, run, {y.x, y.moments, x});
   }
-  const at::Tensor s = pass.Unit(unit, [=, this](at::TensorList in) { return shortcut->conv(pass, in[0]); }, {x});
-  const at::Tensor of = shortcut->norm.Moments(pass, s, batch);
+  const auto past = [=, this](at::TensorList in) { return shortcut->conv(pass, in[0]); };
+  const WithMoments s = shortcut->norm.Moments(pass, pass.Unit(unit, past, {x}), batch);
   const auto run = [=, this](at::TensorList in) {
     return at::relu(convs.back().norm(pass, in[0], in[1]) + shortcut->norm(pass, in[2], in[3]));
   };
-  return pass.Unit(unit, run, {y, moments, s, of});
+  return pass.Unit(unit, run, {y.x, y.moments, s.x, s.moments});
 }
 
 ResNet3d::ResNet3d(const Scope& s, const ResNetShape& shape)
@@ -114,10 +112,10 @@ ResNet3d::ResNet3d(const Scope& s, const ResNetShape& shape)
 }
 
 at::Tensor ResNet3d::operator()(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
-  at::Tensor y = pass.Unit(stem_.unit(), [=, this](at::TensorList in) { return first_.conv(pass, in[0]); }, {x});
-  const at::Tensor moments = first_.norm.Moments(pass, y, batch);
-  const auto pool = [=, this](at::TensorList in) { return MaxPool3d(first_.norm(pass, in[0], in[1], Then::kRelu)); };
-  y = pass.Unit(stem_.unit(), pool, {y, moments});
+  const auto conv = [=, this](at::TensorList in) { return first_.conv(pass, in[0]); };
+  const WithMoments of = first_.norm.Moments(pass, pass.Unit(stem_.unit(), conv, {x}, Keeps::kInputs), batch);
+  const auto pool = [=, this](at::TensorList in) { return first_.norm(pass, in[0], in[1], AfterNorm::kReluMaxPool); };
+  at::Tensor y = pass.Unit(stem_.unit(), pool, {of.x, of.moments});
   for (const ResidualBlock& block : blocks_) y = block(pass, y, batch);
   return y.to(at::kFloat).flatten(2).mean(2);
 }
