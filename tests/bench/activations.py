@@ -46,7 +46,7 @@ def measure(folder, data, task, batch, checkpointing):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""}
     with (folder / "output").open("w") as said:
         process = subprocess.Popen([BIN, "launch", "--nproc", "1", "--config", str(path)], stdout=said, stderr=said, env=env)
-    most, losses = 0, []
+    most = 0
     while process.poll() is None:
         time.sleep(0.02)
         lines = log.read_text().splitlines() if log.exists() else []
@@ -54,6 +54,8 @@ def measure(folder, data, task, batch, checkpointing):
             most = max(most, most_of(process.pid))
     if process.returncode != 0:
         raise SystemExit((folder / "output").read_text())
+    if most == 0:
+        raise SystemExit("nothing was measured: the steps were too short")
     losses = [json.loads(line)["train/loss"] for line in log.read_text().splitlines() if "train/loss" in line]
     return most, losses
 

@@ -29,7 +29,8 @@ bool IsOurs(const at::Tensor& gradient) {
   return gradient.use_count() == 1 && gradient.storage().use_count() == 1 && gradient.is_contiguous();
 }
 
-// Its outputs are x and the moments. No Function: that one holds on to what it is given.
+// Its outputs are x and the moments. Not a Function: that keeps the gradients that it was given until backward has
+// returned, and none would be ours.
 struct MomentsBackward : torch::autograd::Node {
   MomentsBackward(const at::Tensor& values, at::Tensor of_values) : x(values, false), moments(std::move(of_values)) {}
 

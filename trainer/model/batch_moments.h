@@ -6,16 +6,15 @@
 
 namespace trainyard {
 
-// x, to go on with, and something of its values.
+// x, and mean and variance of its channels: of each sample (B, 2 C), or to normalise with (2, C).
 struct WithMoments {
   at::Tensor x;
   at::Tensor moments;
 };
 
 // Each channel's mean over its places, then its biased variance, of every sample. Differentiable; the same bits for any
-// number of threads. The result's x are the same values in the same memory: where they are gone on with and not the
-// argument's, the gradient of the moments is added to theirs where that lies, and no third tensor of x's size is
-// needed.
+// number of threads. The result's x is the same values in the same memory, and is to be used from there on: then the
+// gradient of the moments is added to that of the values where it lies, and no third tensor of x's size is needed.
 //   x: (B, C, ...) contiguous, of float32, bfloat16 or float16 -> moments: (B, 2 C) float32
 WithMoments SampleMoments(const at::Tensor& x);
 

@@ -59,13 +59,13 @@ struct Normalise : Function<Normalise> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[2], &scale = saved[4], &pooled = saved[5];
+    const at::Tensor &x = saved[0], &weight = saved[2], &scale = saved[4], &places = saved[5];
     const at::Tensor dy = grads[0].contiguous();
     const auto norms = NormsOf(saved[1], weight, saved[3], scale, ctx->saved_data["relu"].toBool());
     const int64_t B = x.size(0), C = x.size(1);
     at::Tensor dx = at::empty_like(x), sums = at::empty({2, B, C}, at::kDouble);
     WithKernels(x.scalar_type(), [&]<class T>(const kernels::Typed<T>& with) {
-      pooled.defined() ? PoolBackward(with, norms, x, dy, pooled, dx, sums)
+      places.defined() ? PoolBackward(with, norms, x, dy, places, dx, sums)
                        : PlainBackward(with, norms, x, dy, dx, sums);
     });
     const double* sum = sums.data_ptr<double>();

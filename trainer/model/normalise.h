@@ -15,7 +15,8 @@ enum class AfterNorm { kNothing, kRelu, kReluMaxPool };
 // values between norm and pooling, or their gradients, of more than one plane for each thread: a stem's would be eight
 // times what comes out.
 //   x: (B, C, ...) contiguous, of float32, bfloat16 or float16; moments: (2, C), mean and variance, weight, bias: (C)
-//   float32 -> x's shape; with kReluMaxPool x: (B, C, D, H, W) -> (B, C, (D + 1) / 2, (H + 1) / 2, (W + 1) / 2)
+//   float32 -> x's shape; with kReluMaxPool x: (B, C, D, H, W) -> (B, C, (D + 1) / 2, (H + 1) / 2, (W + 1) / 2),
+//   D H W below 2^31
 at::Tensor Normalised(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& weight, const at::Tensor& bias,
                       double eps, AfterNorm after);
 

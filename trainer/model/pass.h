@@ -19,7 +19,7 @@ using UnitFunction = std::function<at::Tensor(at::TensorList inputs)>;
 // What a unit's backward needs of its forward.
 enum class Keeps {
   kMore,    // values that forward computes on the way
-  kInputs,  // its inputs, at most once more in the type that forward computes with: nothing to be computed again
+  kInputs,  // its inputs, and these at most once more in another type: computing it again would save nothing
 };
 
 // The values of a model's parameters and buffers: an engine (parallel/engine.h), or a test. Used by one thread.

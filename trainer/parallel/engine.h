@@ -33,8 +33,8 @@ struct EngineOptions {
   bool bf16_reduce = false;  // gradients are rounded to bfloat16 on their way between ranks
   int64_t bucket_bytes = 25 << 20;
   int64_t micro_batch = 1;  // most samples of one forward: rows of a gather
-  // Of a unit only its inputs are kept for backward, which runs its forward again: less memory, as much again of
-  // forward, the same bits.
+  // Of a unit only its inputs are kept, and backward runs its forward again, but where it says that it needs no more
+  // (Keeps): less memory, at most as much again of forward, the same bits.
   bool recompute = false;
   // AdamW's state and the float32 master lie in host memory, where they are updated (offloaded_update.h).
   bool offload = false;

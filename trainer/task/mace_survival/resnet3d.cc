@@ -111,11 +111,15 @@ ResNet3d::ResNet3d(const Scope& s, const ResNetShape& shape)
       });
 }
 
-at::Tensor ResNet3d::operator()(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
+at::Tensor ResNet3d::Stem(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
   const auto conv = [=, this](at::TensorList in) { return first_.conv(pass, in[0]); };
   const WithMoments of = first_.norm.Moments(pass, pass.Unit(stem_.unit(), conv, {x}, Keeps::kInputs), batch);
   const auto pool = [=, this](at::TensorList in) { return first_.norm(pass, in[0], in[1], AfterNorm::kReluMaxPool); };
-  at::Tensor y = pass.Unit(stem_.unit(), pool, {of.x, of.moments});
+  return pass.Unit(stem_.unit(), pool, {of.x, of.moments});
+}
+
+at::Tensor ResNet3d::operator()(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const {
+  at::Tensor y = Stem(pass, x, batch);
   for (const ResidualBlock& block : blocks_) y = block(pass, y, batch);
   return y.to(at::kFloat).flatten(2).mean(2);
 }

@@ -57,6 +57,9 @@ class ResNet3d {
   int64_t features() const { return features_; }
 
  private:
+  // Convolution, norm and pooling. Its first result, the largest tensor of all, is gone with it where nobody needs it.
+  at::Tensor Stem(const Pass& pass, const at::Tensor& x, GlobalBatch& batch) const;
+
   Scope stem_;
   NormedConv first_;
   std::vector<ResidualBlock> blocks_;
