@@ -1,6 +1,6 @@
 """What activation checkpointing takes off the most that a rank holds, and that it changes no loss: presets small of the imaging tasks.
 
-usage: activations.py [--only WORD]...
+usage: activations.py [--turns N] [--only WORD]...
 
 One rank of one thread. VmHWM of the rank, read until its last step is logged: libraries, data that is read ahead, and the heap's gaps
 are in it. What the tensors of a forward and a backward alone take, measured and predicted, activation_memory_test prints.
@@ -10,13 +10,17 @@ import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
 import time
 
 BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
 STEPS = 6
-ROWS = [("hybrid_vit_cascade", 8), ("hybrid_vit_cascade", 24), ("mace_survival", 24), ("mace_survival", 96)]
+STAGE, DEEP = {"stages": 1}, {"layers": 18, "first_stride": 1}
+ROWS = [
+    ("hybrid_vit_cascade", 8, STAGE), ("hybrid_vit_cascade", 24, STAGE), ("mace_survival", 24, {}), ("mace_survival", 96, {}), ("mace_survival", 24, DEEP),
+]  # fmt: skip
 
 
 def most_of(launcher):
@@ -31,16 +35,14 @@ def most_of(launcher):
     return 0
 
 
-def measure(folder, data, task, batch, checkpointing):
+def measure(folder, data, task, batch, model, checkpointing):
     """(the most that the rank held, the losses)."""
     run = folder / "run"
     subprocess.run(["rm", "-rf", str(run)], check=True)
     config = {
-        "task": {"name": task}, "model": {"preset": "small"}, "data": {"path": str(data), "workers": 1}, "batch": {"global": batch, "micro": batch},
+        "task": {"name": task}, "model": {"preset": "small", **model}, "data": {"path": str(data), "workers": 1}, "batch": {"global": batch, "micro": batch},
         "train": {"steps": STEPS, "log_every": 1, "activation_checkpointing": checkpointing}, "run": {"dir": str(run)},
     }  # fmt: skip
-    if task == "hybrid_vit_cascade":
-        config["model"]["stages"] = 1
     path, log = folder / "job.json", run / "log.jsonl"
     path.write_text(json.dumps(config))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TRAINYARD_PROGRESS": "none", "CUDA_VISIBLE_DEVICES": ""}
@@ -62,18 +64,27 @@ def measure(folder, data, task, batch, checkpointing):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for task, batch in ROWS:
-            if not all(word in f"{task} {batch}" for word in options.only):
+        for task, batch, model in ROWS:
+            row = " ".join([task, f"{batch} volumes", *(f"{key}={value}" for key, value in model.items())])
+            if not all(word in row for word in options.only):
                 continue
             data = folder / task
             if not data.exists():
                 subprocess.run([BIN, "synth", task, "--size", "small", "--out", str(data)], check=True, capture_output=True)
-            (off, losses), (on, same) = (measure(folder, data, task, batch, checkpointing) for checkpointing in (False, True))
-            print(f"{task}, {batch} volumes: {off / 2**20:.0f} MiB, with checkpointing {on / 2**20:.0f}, losses {'the same' if losses == same else f'differ: {losses} {same}'}", flush=True)
+            most, losses = {False: [], True: []}, []
+            for _ in range(options.turns):
+                for checkpointing in most:
+                    held, of_steps = measure(folder, data, task, batch, model, checkpointing)
+                    most[checkpointing].append(held / 2**20)
+                    losses.append(of_steps)
+            off, on = (f"{statistics.median(held):.0f} ({min(held):.0f}-{max(held):.0f})" for held in most.values())
+            same = "the same" if all(of_steps == losses[0] for of_steps in losses) else f"different: {losses}"
+            print(f"{row}: {off} MiB, with checkpointing {on}, losses {same}", flush=True)
 
 
 main()

@@ -221,10 +221,11 @@ def test_the_summary_says_where_the_culprit_wrote(local):
     assert run.run(60) == 3
     log = str(next((run.state / "pods").glob("*_job-1-1_*/trainer.log")))
     assert f"job-1-1      {log}" in run.output.splitlines(), run.output
-    # Of a worker whose pod is gone there is its folder.
+    # Of a worker whose pod is gone there is its folder; whether it is when this program ends is the kubelet's affair.
     run = local(script_job(["sh", "-c", "exit 3"], restart={"maxRestarts": 0}, cleanPodPolicy="All"))
     assert run.run(60) == 3
-    assert f"job-1-0      {next((run.state / 'pods').glob('*_job-1-0_*'))}" in run.output.splitlines(), run.output
+    folder = next((run.state / "pods").glob("*_job-1-0_*"))
+    assert {f"job-1-0      {folder}", f"log          {folder}/trainer.log"} & set(run.output.splitlines()), run.output
 
 
 def test_rank_0_is_heard_while_it_runs(local, tmp_path):
@@ -534,7 +535,9 @@ def test_ctrl_c_saves_and_the_next_start_goes_on(local, data):
     assert len(harness.records(run.state / "claims/default/ckpt/record.jsonl")) == 60
     assert run.status()["restarts"]["charged"] == 0
     # The stop is told as what it was, and not as the failure of a job that has succeeded.
-    assert "last restart attempt 1, rank 0, DisruptionTarget" in run.output and "last failure" not in run.output, run.output
+    # Of the two that it stopped, which ended first is open.
+    assert any(f"last restart attempt 1, rank {rank}, DisruptionTarget" in run.output for rank in range(2)), run.output
+    assert "last failure" not in run.output, run.output
     assert "trainyard-operator local was stopped" in run.output
 
 
