@@ -17,7 +17,7 @@ import time
 
 BIN = os.environ.get("TRAINYARD_BIN", "build/release/bin/trainyard")
 STEPS = 6
-STAGE, DEEP = {"stages": 1}, {"layers": 18, "first_stride": 1}
+STAGE, DEEP = {"stages": 1}, {"resnet": "resnet18", "first_stride": 1}
 ROWS = [
     ("hybrid_vit_cascade", 8, STAGE), ("hybrid_vit_cascade", 24, STAGE), ("mace_survival", 24, {}), ("mace_survival", 96, {}), ("mace_survival", 24, DEEP),
 ]  # fmt: skip
