@@ -7,8 +7,6 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/forwarding_weights.h"
+#include "tests/unit/tensor_meter.h"
 #include "trainer/comm/in_process.h"
 #include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
@@ -30,16 +30,6 @@
 
 namespace trainyard {
 namespace {
-
-// The bytes of tensors that this thread has made and not released.
-struct Meter : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
-    now += size;
-    most = std::max(most, now);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0, most = 0;
-};
 
 // What a unit takes in a step without checkpointing, in bytes.
 struct Use {
@@ -52,15 +42,10 @@ struct Use {
   int64_t result = 0;
 };
 
-// An engine, and what each unit takes of a step with it.
-class Profile : public Weights {
+// What each unit takes of a step with an engine.
+class Profile : public ForwardingWeights {
  public:
-  Profile(Weights& weights, Meter& meter) : weights_(weights), meter_(meter) {}
-  const ModelDeclaration& declaration() const override { return weights_.declaration(); }
-  at::Tensor Parameter(ParameterId id) override { return weights_.Parameter(id); }
-  at::Tensor Buffer(BufferId id) override { return weights_.Buffer(id); }
-  void StageBuffer(BufferId id, const at::Tensor& value) override { weights_.StageBuffer(id, value); }
-  at::Tensor Gather(GatherId id, const at::Tensor& x) override { return weights_.Gather(id, x); }
+  Profile(Weights& weights, TensorMeter& meter) : ForwardingWeights(weights), meter_(meter) {}
   at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps) override {
     const int64_t before = meter_.now;
     meter_.most = before;
@@ -93,8 +78,7 @@ class Profile : public Weights {
     if (!order.empty()) uses[order.back()].in_backward = meter_.most;
   }
 
-  Weights& weights_;
-  Meter& meter_;
+  TensorMeter& meter_;
 };
 
 struct Peak {
@@ -138,7 +122,7 @@ class ActivationMemory : public testing::Test {
         declaration_,
         {.precision = Precision::kFp32, .micro_batch = 64, .recompute = recompute, .optim = {}, .trainable = {}}, 7,
         Host(), *communicators[0]);
-    const auto meter = std::make_shared<Meter>();
+    const auto meter = std::make_shared<TensorMeter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     profile_.emplace(*engine, *meter);
     engine->BeginStep(1);

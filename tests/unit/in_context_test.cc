@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "tests/unit/forwarding_weights.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
@@ -113,23 +114,15 @@ TEST_F(InContextTest, AModelOfNoNumbersHasNoReturn) {
 }
 
 // An engine's weights, and how many rows each forward had: the context's, and one query.
-class CountedRows : public Weights {
+class CountedRows : public ForwardingWeights {
  public:
-  explicit CountedRows(Weights& weights) : weights_(weights) {}
-  const ModelDeclaration& declaration() const override { return weights_.declaration(); }
-  at::Tensor Parameter(ParameterId id) override { return weights_.Parameter(id); }
-  at::Tensor Buffer(BufferId id) override { return weights_.Buffer(id); }
-  void StageBuffer(BufferId id, const at::Tensor& value) override { weights_.StageBuffer(id, value); }
-  at::Tensor Gather(GatherId id, const at::Tensor& x) override { return weights_.Gather(id, x); }
+  using ForwardingWeights::ForwardingWeights;
   at::Tensor RunUnit(UnitId unit, const UnitFunction& fn, at::TensorList inputs, Keeps keeps) override {
     at::Tensor out = weights_.RunUnit(unit, fn, inputs, keeps);
     if (inputs.empty()) rows.push_back(out.size(1));  // the embedding
     return out;
   }
   std::vector<int64_t> rows;
-
- private:
-  Weights& weights_;
 };
 
 // The rows of one seat's forwards in `episodes`, of a model that always says this token.

@@ -1,28 +1,17 @@
 // What is planned is what is allocated: LibTorch's allocator is asked.
 #include "trainer/parallel/memory_plan.h"
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <memory>
 
+#include "tests/unit/tensor_meter.h"
 #include "trainer/comm/in_process.h"
 #include "trainer/device/host_device.h"
 #include "trainer/parallel/engine.h"
 
 namespace trainyard {
 namespace {
-
-// The bytes of tensors that this thread makes and releases while it is alive.
-struct Meter : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
-    now += size;
-    most = std::max(most, now);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0, most = 0;
-};
 
 // What an engine makes: without a checkpoint in flight, which is no tensor, and what is there while it trains.
 int64_t Tensors(const MemoryPlan& plan) {
@@ -73,7 +62,7 @@ const std::vector<std::string> kAll, kBody = {"body.*"}, kHead = {"head"};
 
 TEST_P(MemoryPlanTest, AnEngineTakesWhatIsPlanned) {
   for (const auto& trainable : {kAll, kBody, kHead}) {
-    const auto meter = std::make_shared<Meter>();
+    const auto meter = std::make_shared<TensorMeter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     const auto engine = Make(trainable);
     EXPECT_EQ(meter->now, Tensors(PlanMemory(declaration_, {.precision = GetParam()}, trainable)));
@@ -93,7 +82,7 @@ TEST_P(MemoryPlanTest, AShardedEngineTakesWhatIsPlanned) {
         OptimConfig optim;
         shape.averages = shape.offload = shape.bf16_reduce = bucket_bytes == 256;
         if (shape.averages) optim.ema_decay = 0.5;
-        const auto meter = std::make_shared<Meter>();
+        const auto meter = std::make_shared<TensorMeter>();
         const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
         const auto engine = MakeEngine(declaration_,
                                        {.stage = stage,
@@ -112,7 +101,7 @@ TEST_P(MemoryPlanTest, AShardedEngineTakesWhatIsPlanned) {
 
 TEST_P(MemoryPlanTest, AHandOverTakesNoMoreThanPlannedAndKeepsEveryValue) {
   for (const auto& [before, after] : {std::pair(kBody, kHead), std::pair(kHead, kAll), std::pair(kAll, kHead)}) {
-    const auto meter = std::make_shared<Meter>();
+    const auto meter = std::make_shared<TensorMeter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     std::unique_ptr<Engine> engine = Make(before);
     for (const StateSlice& slice : engine->Slices()) slice.values.fill_(0.125f);

@@ -7,25 +7,18 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tanh.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <vector>
+
+#include "tests/unit/tensor_meter.h"
 
 namespace trainyard {
 namespace {
 
 at::Tensor Leaf(double value) { return (at::ones({50, 1000}, at::kFloat) * value).requires_grad_(true); }
-
-// The bytes of tensors that this thread has made and not released.
-struct Meter : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override { now += size; }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0;
-};
 
 struct Outcome {
   at::Tensor loss;
@@ -36,7 +29,7 @@ struct Outcome {
 // Six units, of which the first and the last use one leaf, and one that none of them uses.
 Outcome Train(bool recompute) {
   const at::Tensor tied = Leaf(0.3), other = Leaf(0.7), unused = Leaf(1), input = Leaf(0.1);
-  const auto meter = std::make_shared<Meter>();
+  const auto meter = std::make_shared<TensorMeter>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
   const auto unit = [&](const at::Tensor& leaf, const at::Tensor& x) {
     const UnitFunction fn = [leaf](at::TensorList in) { return at::tanh(at::sin(at::sin(in[0] * leaf)) * in[0]); };
