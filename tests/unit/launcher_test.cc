@@ -84,6 +84,11 @@ class LauncherTest : public testing::Test {
     return "echo '{\"hello\": {\"attempt\": 1, \"run_dir\": \"" + (directory_ / "run").string() +
            "\"}}' >&$TRAINYARD_REPORT_FD; ";
   }
+  // What a rank that is about to end writes in a shell, with the moment since which it is.
+  static std::string Failed(int code, const std::string& message, double time = 0) {
+    const nlohmann::json end = {{"code", code}, {"time", time}, {"message", message}};
+    return "echo '" + nlohmann::json{{"end", end}}.dump() + "' >&$TRAINYARD_REPORT_FD; ";
+  }
   // A rank that runs `first`, touches `ready` with its number, and `seconds` after a SIGTERM ends with 75. Ranks start
   // with that blocked, and it stays so: a handler's exception is lost while a file is closed, and a signal that comes
   // just before a sleep does not end it.
@@ -154,14 +159,20 @@ int CountOf(const std::string& text, const std::string& word) {
 
 TEST_F(LauncherTest, WhatARankReportsStandsInItsLogAndOnceOnTheTerminal) {
   const std::string terminal = (directory_ / "terminal").string(), run = (directory_ / "run").string();
-  const std::string script =
-      Hello() +
-      "echo working; "
-      "echo '{\"end\": {\"code\": 65, \"message\": \"broken file\"}}' >&$TRAINYARD_REPORT_FD; exit 65";
-  EXPECT_EQ(Wait(Start(1, script, terminal)), 65);
+  EXPECT_EQ(Wait(Start(1, Hello() + "echo working; " + Failed(65, "broken file") + "exit 65", terminal)), 65);
   EXPECT_EQ(CountOf(ReadFile(terminal), "broken file"), 1) << ReadFile(terminal);
   const std::string log = ReadFile(run + "/logs/attempt-1-rank-0.log");
   EXPECT_EQ(log, "working\ntrainyard: rank 0: broken file\n");
+}
+
+// As it is seen by a launcher that was stopped, or starved, while its ranks failed one of another.
+TEST_F(LauncherTest, OfEqualsTheCauseIsTheOneThatFailedFirstAndNotTheOneFoundFirst) {
+  const std::string gone = (directory_ / "gone").string();
+  const std::string followed = "echo $$ > " + gone + "; " + Failed(69, "connection closed by peer", 200) + "exit 69";
+  const std::string until_gone = "while [ ! -s " + gone + " ] || kill -0 $(cat " + gone + "); do sleep 0.05; done; ";
+  const std::string failed = until_gone + Failed(69, "the store did not answer", 100) + "exit 69";
+  EXPECT_EQ(Wait(Start(2, "if [ $RANK = 0 ]; then " + followed + "; else " + failed + "; fi")), 69);
+  EXPECT_EQ(Termination()["message"], "the store did not answer");
 }
 
 TEST_F(LauncherTest, ALogThatTakesNothingDelaysNoStop) {
@@ -216,9 +227,7 @@ TEST_F(LauncherTest, ALogThatIsSlowGetsEverythingInOrder) {
   const fs::path pipe = Pipe();
   const std::string ready = (directory_ / "ready").string(), go = (directory_ / "go").string();
   const pid_t launcher = Start(1, Hello() + "seq 1 300000; touch " + ready + "; until [ -e " + go +
-                                      " ]; do sleep 0.01; done; echo '{\"end\": {\"code\": 65, \"message\": \"broken "
-                                      "file\"}}' >&$TRAINYARD_REPORT_FD; "
-                                      "exit 65");
+                                      " ]; do sleep 0.01; done; " + Failed(65, "broken file") + "exit 65");
   WaitFor(ready);
   std::thread end([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -424,10 +433,8 @@ TEST_F(LauncherTest, ASecondSignalDoesNotHideWhatHadFailedBefore) {
 
 // It waits for a disk then, and the others have gone of it.
 TEST_F(LauncherTest, WhatARankHasSaidItFailsWithIsTheCauseAlsoWhereItDoesNotEnd) {
-  const pid_t launcher =
-      Start(2,
-            "if [ $RANK = 1 ]; then sleep 0.5; exit 69; fi; echo '{\"end\": {\"code\": 71, \"message\": \"out of "
-            "memory\"}}' >&$TRAINYARD_REPORT_FD; trap '' TERM; sleep 60");
+  const pid_t launcher = Start(
+      2, "if [ $RANK = 1 ]; then sleep 0.5; exit 69; fi; " + Failed(71, "out of memory") + "trap '' TERM; sleep 60");
   EXPECT_EQ(Wait(launcher), 71);
   EXPECT_EQ(Termination()["rank"], 0);
   EXPECT_EQ(Termination()["message"], "out of memory");

@@ -74,7 +74,8 @@ struct Rank {
   std::string report_line;  // an unfinished line of the report channel
   RankStatus status;        // guarded by Node::mutex_
   std::string end_message;
-  std::optional<int> end_code;  // which it is about to end with
+  std::optional<int> end_code;     // which it is about to end with
+  std::optional<double> end_time;  // since when
   bool running = true;
   RankEnd end;
   double heard = SteadySeconds();  // when it last reported
@@ -100,7 +101,7 @@ class Node {
                                 {"TRAINYARD_PROGRESS", rank == 0 ? ProgressMode() : "none"}}};
       const bool echo = local == 0 && !options_.quiet;
       const Child started = StartChild(child);
-      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, true, {}});
+      ranks_.push_back({started, RankOutput(echo ? &terminal_ : nullptr), "", {}, "", {}, {}, true, {}});
       ranks_.back().status.rank = rank;
       ranks_.back().end.rank = rank;
     }
@@ -269,6 +270,7 @@ class Node {
     } else if (json.contains("end")) {
       rank.end_message = json["end"]["message"].get<std::string>();
       rank.end_code = json["end"]["code"].get<int>();
+      rank.end_time = json["end"]["time"].get<double>();
       rank.output.Log(Format("trainyard: rank %d: %s\n", rank.end.rank, rank.end_message.c_str()));
     }
   }
@@ -298,7 +300,9 @@ class Node {
     close(std::exchange(rank.child.report, -1));
     rank.running = false;
     RankEnd& end = rank.end;
-    end.time = SteadySeconds();
+    const double now = SteadySeconds();
+    // We may have been stopped or starved since it failed, and have what followed from that before us first.
+    end.time = rank.end_time.value_or(now);
     end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     // What had died before of another one is a cause.
     end.signalled_by_us = end.signal == SIGKILL && killing_ > 0;
@@ -325,7 +329,7 @@ class Node {
                                             : "";
     end.tail = rank.output.Tail();
     double& first = end.exit_code == 0 ? first_done_ : first_failure_;
-    if (first == 0) first = end.time;
+    if (first == 0) first = now;
   }
 
   // The numbers of the ranks that have not ended.

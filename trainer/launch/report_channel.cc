@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/text.h"
+#include "trainer/base/clock.h"
 #include "trainer/base/environment.h"
 
 namespace trainyard {
@@ -37,7 +38,8 @@ void ReportChannel::SendHello(int64_t attempt, const std::string& run_dir) {
   Send("\n" + Line({{"hello", {{"attempt", attempt}, {"run_dir", run_dir}}}}));
 }
 bool ReportChannel::SendEnd(int code, const std::string& message) {
-  return Send("\n" + Line({{"end", {{"code", code}, {"message", Shorten(message, 2000)}}}}));
+  const Json end = {{"code", code}, {"time", SteadySeconds()}, {"message", Shorten(message, 2000)}};
+  return Send("\n" + Line({{"end", end}}));
 }
 
 }  // namespace trainyard

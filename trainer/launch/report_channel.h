@@ -22,9 +22,9 @@ class ReportChannel {
   void SendStatus(const RankStatus& status);
   // Tells once which attempt this is and where the logs go.
   void SendHello(int64_t attempt, const std::string& run_dir);
-  // Why the process is about to end, and with which code; once. True: the launcher has it, says it on
-  // the terminal and writes it into the rank's log, so that nobody else needs to. False: there is no launcher, or its
-  // pipe is full.
+  // Why the process is about to end, with which code, and that it is so since now; once. True: the launcher has it,
+  // says it on the terminal and writes it into the rank's log, so that nobody else needs to. False: there is no
+  // launcher, or its pipe is full.
   bool SendEnd(int code, const std::string& message);
 
  private:

@@ -17,7 +17,7 @@ struct RankEnd {
   int exit_code = 0;  // 128 + signal when killed by one
   int signal = 0;     // 0: exited by itself
   bool signalled_by_us = false;
-  double time = 0;              // seconds, any common clock
+  double time = 0;              // when it failed, or else was found to have ended: seconds, any common clock
   std::optional<int64_t> step;  // unknown until the rank had chosen where to start
   int64_t checkpoint_step = 0;
   std::string message;
