@@ -87,8 +87,8 @@ struct Peak {
 };
 
 // A step in which a unit's inputs are all that is kept of it, from one in which everything is. While backward is in a
-// unit there is all of it, as without checkpointing, and its result once more; what is not there is what those units
-// saved that backward has yet to come to.
+// unit there is all of it, as without checkpointing; what is not there is what those units saved that backward has yet to
+// come to.
 Peak Predicted(int64_t kept, const Profile& profile) {
   Peak peak{.kept = kept};
   int64_t saved = 0;  // of the units before
@@ -102,9 +102,8 @@ Peak Predicted(int64_t kept, const Profile& profile) {
     saved -= use.saved;
     peak.most = std::max(peak.most, use.in_backward - saved);
     if (use.saved == 0) continue;
-    // Its result is there once more, and what computing it again needs on the way.
-    peak.most =
-        std::max({peak.most, use.in_backward - saved + use.result, use.begun - use.saved - saved + use.in_forward});
+    // What computing it again needs on the way.
+    peak.most = std::max(peak.most, use.begun - use.saved - saved + use.in_forward);
   }
   return peak;
 }

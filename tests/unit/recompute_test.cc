@@ -72,6 +72,27 @@ TEST(Recompute, WhatFailsInBackwardIsTheCallersError) {
   EXPECT_THROW(Recomputed(good, bad, {x}, {}).sum().backward(), std::runtime_error);
 }
 
+// The next step's backward is a new one.
+TEST(Recompute, WhatFailsWithinAUnitsBackwardIsTheCallersError) {
+  const at::Tensor x = Leaf(2);
+  bool fails = true;
+  const UnitFunction unit = [&](at::TensorList in) {
+    const at::Tensor between = in[0] * 2;
+    if (between.requires_grad()) {
+      between.register_hook([&](const at::Tensor& gradient) {
+        if (fails) throw std::runtime_error("planted");
+        return gradient;
+      });
+    }
+    return between * 3;
+  };
+  EXPECT_THROW(Recomputed(unit, unit, {x}, {}).sum().backward(), std::runtime_error);
+  EXPECT_FALSE(x.grad().defined());
+  fails = false;
+  Recomputed(unit, unit, {x}, {}).sum().backward();
+  EXPECT_TRUE(x.grad().equal(at::ones_like(x) * 6));
+}
+
 // An input that was changed since would give other values: autograd's own check says so.
 TEST(Recompute, AnInputThatWasChangedIsAnError) {
   const at::Tensor x = Leaf(2);

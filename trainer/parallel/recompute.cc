@@ -1,5 +1,7 @@
 #include "trainer/parallel/recompute.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -7,6 +9,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,31 @@ namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
+
+// Where the backward of a result begins: with its gradient, which is gone once it is used, and so is the result.
+// torch::autograd::grad holds what it is given until it returns: both would be there to the end of a unit's backward.
+struct Beginning : torch::autograd::Node {
+  explicit Beginning(at::Tensor&& of) : gradient(std::move(of)) {}
+  std::string name() const override { return "Beginning"; }
+  variable_list apply(variable_list&&) override {
+    variable_list given(1);
+    given[0] = std::move(gradient);
+    return given;
+  }
+  at::Tensor gradient;
+};
+
+// The gradients of `variables` from the result's.
+variable_list Gradients(at::Tensor&& result, at::Tensor&& gradient, const variable_list& variables) {
+  // On the gradient's device, for that is where the node's stream is from; of no size, since nobody looks at it.
+  at::Tensor nothing = at::empty({0}, gradient.options());
+  const at::Tensor its_gradient = at::empty_like(nothing);
+  const std::shared_ptr<Beginning> beginning(new Beginning(std::move(gradient)), torch::autograd::deleteNode);
+  beginning->set_next_edges(torch::autograd::collect_next_edges(result));
+  torch::autograd::create_gradient_edge(nothing, beginning);
+  result.reset();
+  return torch::autograd::grad({nothing}, variables, {its_gradient}, std::nullopt, false, true);
+}
 
 struct Recompute : torch::autograd::Node {
   Recompute(UnitFunction function, at::TensorList given, at::TensorList leaves)
@@ -41,7 +69,7 @@ struct Recompute : torch::autograd::Node {
       given.push_back(value.detach());
       given.back().requires_grad_(value.requires_grad());
     }
-    const at::Tensor result = again(given);
+    at::Tensor result = again(given);
     variable_list of;
     std::vector<size_t> places;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -51,7 +79,7 @@ struct Recompute : torch::autograd::Node {
       places.push_back(i);
     }
     if (!result.requires_grad() || of.empty()) return all;
-    variable_list found = torch::autograd::grad({result}, of, {gradients[0]}, std::nullopt, false, true);
+    variable_list found = Gradients(std::move(result), std::move(gradients[0]), of);
     for (size_t i = 0; i < places.size(); ++i) all[places[i]] = std::move(found[i]);
     return all;
   }
