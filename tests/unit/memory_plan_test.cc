@@ -18,7 +18,7 @@ int64_t Tensors(const MemoryPlan& plan) {
   int64_t bytes = 0;
   for (const MemoryPlan::Component& component : plan.components) {
     const bool passes = component.name == "checkpoint in flight" || component.name == "gradients in backward" ||
-                        component.name == "gaps in the heap" || component.name == "collectives";
+                        component.name == "collectives";
     if (!passes) bytes += component.bytes;
   }
   return bytes;

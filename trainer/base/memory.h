@@ -18,9 +18,9 @@ struct MemoryLimit {
 // cannot be read does not limit. `root`: where /proc and /sys lie.
 MemoryLimit MemoryLimitHere(const std::filesystem::path& root = "/");
 
-// Freed memory stays with this process, in pieces of up to 32 MiB, for what it allocates next. Once, at the start. A
-// training step takes and frees the same tensors as the one before: given back to the kernel each time, every page of
-// them would be faulted in and cleared anew.
+// What is freed on the heap stays with this process, in pieces of up to 32 MiB, for what it allocates next. Once, at the
+// start. A training step takes and frees the same as the one before: given back to the kernel each time, every page of
+// it would be faulted in and cleared anew. Large tensors are elsewhere, where they can be (device/tensor_memory.h).
 void KeepFreedMemory();
 
 // What this process has in memory now; nothing when the system does not say.

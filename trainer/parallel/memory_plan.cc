@@ -52,7 +52,7 @@ int64_t InFlight(const ModelDeclaration& declaration, const ParallelShape& shape
 
 // What autograd holds before the engine gets it: it makes a parameter's gradient whole, once for each use, of which
 // tied weights have two. The others of a unit are let go one by one, but of different sizes they have places of their
-// own, which the heap keeps.
+// own, which stay in memory for the next step.
 int64_t InBackward(const ModelDeclaration& declaration, Precision precision,
                    const std::vector<std::string>& trainable) {
   int64_t largest = 0, largest_unit = 0;
@@ -122,11 +122,7 @@ MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& 
 MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable) {
   MemoryPlan plan = PlanEngine(declaration, shape, trainable);
-  const int64_t in_backward = InBackward(declaration, shape.precision, trainable);
-  plan.Add("gradients in backward", in_backward);
-  // The heap keeps what it had (base/memory.h), in pieces that the next step's tensors do not all fit into: about as
-  // much again, by mallinfo2 and by what ranks hold (docs/parallel.md).
-  plan.Add("gaps in the heap", shape.gpu ? 0 : in_backward);
+  plan.Add("gradients in backward", InBackward(declaration, shape.precision, trainable));
   const int gloo_groups = shape.gpu ? 1 : 2;  // control; and tensors, where NCCL does not move them
   plan.Add("collectives", gloo_groups * GlooBufferBytes(shape.world), true);
   plan.Add("checkpoint in flight", InFlight(declaration, shape, trainable), true);

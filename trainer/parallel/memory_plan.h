@@ -58,9 +58,8 @@ struct MemoryPlan {
 MemoryPlan PlanEngine(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable = {});
 
-// The same while it trains, with gradients that come, the gaps that they leave in the heap, and a checkpoint in flight;
-// activations are not in it. Of the checkpoint each rank copies its part, as in a directory that all of them see; in
-// another one rank 0 copies all.
+// The same while it trains, with gradients that come and a checkpoint in flight; activations are not in it. Of the
+// checkpoint each rank copies its part, as in a directory that all of them see; in another one rank 0 copies all.
 MemoryPlan PlanMemory(const ModelDeclaration& declaration, const ParallelShape& shape,
                       const std::vector<std::string>& trainable = {});
 

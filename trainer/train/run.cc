@@ -16,6 +16,7 @@
 #include "trainer/comm/store.h"
 #include "trainer/config/relations.h"
 #include "trainer/device/open_device.h"
+#include "trainer/device/tensor_memory.h"
 #include "trainer/task/faulty_task.h"
 #include "trainer/task/tasks.h"
 #include "trainer/train/evaluator.h"
@@ -132,6 +133,7 @@ size_t StageOf(const std::string& path, const std::optional<SavedState>& saved, 
 
 void RunTraining(const Config& given, StatusPublisher& publisher, const Endings& endings) {
   KeepFreedMemory();
+  PoolTensors();
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
   const Grounds grounds = GroundsHere(given, world);
