@@ -146,7 +146,11 @@ int TrainCommand(const CommonOptions& options, bool dry_run) {
       std::this_thread::sleep_for(std::chrono::seconds(2));
       std::_Exit(code);
     };
-    RunTraining(Load(options), *publisher, {failing, named, [&] { joined = true; }});
+    const auto stuck = [&](const std::string& failure) {
+      ending.Say(ExitCode::kPeer, failure);
+      std::_Exit(ending.Write());
+    };
+    RunTraining(Load(options), *publisher, {failing, named, stuck, [&] { joined = true; }});
   } catch (const StrangerError& error) {
     ending.Say(CodeOf(error), MessageOf(error));
   } catch (const std::exception& error) {

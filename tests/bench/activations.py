@@ -2,8 +2,8 @@
 
 usage: activations.py [--turns N] [--only WORD]...
 
-One rank of one thread. VmHWM of the rank, read until its last step is logged: libraries, data that is read ahead, and the heap's gaps
-are in it. What the tensors of a forward and a backward alone take, measured and predicted, activation_memory_test prints.
+One rank of one thread. VmHWM of the rank, read until its last step is logged: libraries, data that is read ahead, and gaps between
+tensors are in it. What the tensors of a forward and a backward alone take, measured and predicted, activation_memory_test prints.
 """
 
 import argparse

@@ -87,8 +87,8 @@ struct Peak {
 };
 
 // A step in which a unit's inputs are all that is kept of it, from one in which everything is. While backward is in a
-// unit there is all of it, as without checkpointing; what is not there is what those units saved that backward has yet to
-// come to.
+// unit there is all of it, as without checkpointing; what is not there is what those units saved that backward has yet
+// to come to.
 Peak Predicted(int64_t kept, const Profile& profile) {
   Peak peak{.kept = kept};
   int64_t saved = 0;  // of the units before

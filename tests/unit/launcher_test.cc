@@ -165,7 +165,7 @@ TEST_F(LauncherTest, WhatARankReportsStandsInItsLogAndOnceOnTheTerminal) {
   EXPECT_EQ(log, "working\ntrainyard: rank 0: broken file\n");
 }
 
-// As it is seen by a launcher that was stopped, or starved, while its ranks failed one of another.
+// As it is seen by a launcher that was stopped, or starved, while its ranks failed, one because of another.
 TEST_F(LauncherTest, OfEqualsTheCauseIsTheOneThatFailedFirstAndNotTheOneFoundFirst) {
   const std::string gone = (directory_ / "gone").string();
   const std::string followed = "echo $$ > " + gone + "; " + Failed(69, "connection closed by peer", 200) + "exit 69";

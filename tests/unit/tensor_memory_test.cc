@@ -21,6 +21,7 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
+constexpr size_t kMost = size_t{4096} << 20;
 
 at::Tensor Bytes(int64_t bytes) { return at::empty({bytes}, at::kByte); }
 // Since there is a pool.
@@ -40,9 +41,9 @@ void InAProcess(const std::function<void()>& look) {
 TEST(TensorMemoryDeathTest, WhatIsLargeIsPooled) {
   InAProcess([] {
     at::Tensor before = Bytes(kMiB);
-    ASSERT_TRUE(PoolTensors());
+    ASSERT_TRUE(PoolTensors(kMost));
     const c10::Allocator* pooled = c10::GetCPUAllocator();
-    EXPECT_TRUE(PoolTensors());
+    EXPECT_TRUE(PoolTensors(kMost));
     EXPECT_EQ(c10::GetCPUAllocator(), pooled) << "once is enough";
     EXPECT_TRUE(IsPooled(Bytes(kLeastPooledBytes)));
     EXPECT_FALSE(IsPooled(Bytes(kLeastPooledBytes - 1)));
@@ -60,7 +61,7 @@ TEST(TensorMemoryDeathTest, WhatIsLargeIsPooled) {
 
 TEST(TensorMemoryDeathTest, RawMemoryGoesBackWhereItCameFrom) {
   InAProcess([] {
-    ASSERT_TRUE(PoolTensors());
+    ASSERT_TRUE(PoolTensors(kMost));
     for (const size_t bytes : {size_t{1}, kLeastPooledBytes}) {
       void* raw = c10::GetCPUAllocator()->raw_allocate(bytes);
       std::memset(raw, 1, bytes);
@@ -71,7 +72,7 @@ TEST(TensorMemoryDeathTest, RawMemoryGoesBackWhereItCameFrom) {
 
 TEST(TensorMemoryDeathTest, LibTorchsProfilerSeesIt) {
   InAProcess([] {
-    ASSERT_TRUE(PoolTensors());
+    ASSERT_TRUE(PoolTensors(kMost));
     const auto meter = std::make_shared<TensorMeter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     at::Tensor large = Bytes(3 * kMiB), small = Bytes(100);
@@ -83,7 +84,7 @@ TEST(TensorMemoryDeathTest, LibTorchsProfilerSeesIt) {
 
 TEST(TensorMemoryDeathTest, WithoutMemoryThereIsLibTorchsError) {
   InAProcess([] {
-    ASSERT_TRUE(PoolTensors());
+    ASSERT_TRUE(PoolTensors(kMost));
     LimitWritable(256 * kMiB);
     EXPECT_THROW(Bytes(1024 * kMiB), c10::Error);
     EXPECT_THROW(Bytes(int64_t{1} << 50), c10::Error);
@@ -96,7 +97,7 @@ TEST(TensorMemoryDeathTest, WhereAddressesAreLimitedTensorsLieWhereTheyDid) {
     const rlimit addresses{size_t{1} << 40, size_t{1} << 40};
     setrlimit(RLIMIT_AS, &addresses);
     const c10::Allocator* own = c10::GetCPUAllocator();
-    EXPECT_FALSE(PoolTensors());
+    EXPECT_FALSE(PoolTensors(kMost));
     EXPECT_EQ(c10::GetCPUAllocator(), own);
   });
 }

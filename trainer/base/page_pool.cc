@@ -12,38 +12,38 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kSpread = 4;                 // addresses for a byte of blocks: gaps take nothing else
-constexpr size_t kGrowth = size_t{64} << 20;  // becomes writable at once
+constexpr size_t kSpread = 4;                      // addresses for a byte of blocks: gaps take nothing else
+constexpr size_t kGrowthBytes = size_t{64} << 20;  // becomes writable at once
 constexpr double kSecondsBetweenLooks = 1;
-constexpr size_t kSlack = 8;    // a part of the most that blocks have been
+constexpr size_t kEighth = 8;
 constexpr size_t kPartial = 8;  // chunks of which blocks have less than all
 
 size_t RoundUp(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
 }  // namespace
 
-std::unique_ptr<PagePool> PagePool::Reserve(size_t most, double (*seconds)()) {
+std::unique_ptr<PagePool> PagePool::Reserve(size_t most_bytes, double (*seconds)()) {
   rlimit addresses{};
   if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return nullptr;
-  if (most > SIZE_MAX / kSpread / 2) return nullptr;
-  const size_t size = RoundUp(most, kChunk) * kSpread;
+  if (most_bytes > SIZE_MAX / kSpread / 2) return nullptr;
+  const size_t size = RoundUp(most_bytes, kChunkBytes) * kSpread;
   // One chunk more, so that the first one can begin where a huge page may. What may not be touched is not charged.
-  void* mapped = mmap(nullptr, size + kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped = mmap(nullptr, size + kChunkBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* first = static_cast<std::byte*>(mapped);
-  const size_t before = (kChunk - reinterpret_cast<uintptr_t>(mapped) % kChunk) % kChunk;
+  const size_t before = (kChunkBytes - reinterpret_cast<uintptr_t>(mapped) % kChunkBytes) % kChunkBytes;
   if (before > 0) munmap(first, before);
-  if (before < kChunk) munmap(first + before + size, kChunk - before);
-  return std::unique_ptr<PagePool>(new PagePool(first + before, size, most, seconds));
+  if (before < kChunkBytes) munmap(first + before + size, kChunkBytes - before);
+  return std::unique_ptr<PagePool>(new PagePool(first + before, size, most_bytes, seconds));
 }
 
 PagePool::~PagePool() { munmap(base_, reserved_); }
 
 void* PagePool::Allocate(size_t bytes) {
-  if (bytes > most_) return nullptr;
-  const size_t size = RoundUp(bytes, kBorder);
+  if (bytes > most_bytes_) return nullptr;
+  const size_t size = RoundUp(bytes, kBorderBytes);
   const std::lock_guard lock(mutex_);
-  if (size > most_ - std::min(used_, most_)) return nullptr;
+  if (size > most_bytes_ - std::min(used_, most_bytes_)) return nullptr;
   const size_t where = Fitting(size);
   if (!Grow(where + size)) return nullptr;
   blocks_.emplace(where, size);
@@ -88,14 +88,14 @@ void PagePool::Release(void* block) noexcept {
   GiveBackOld(now);
 }
 
-size_t PagePool::used() const {
+size_t PagePool::used_bytes() const {
   const std::lock_guard lock(mutex_);
   return used_;
 }
 
-size_t PagePool::kept() const {
+size_t PagePool::kept_bytes() const {
   const std::lock_guard lock(mutex_);
-  return kept_ * kChunk;
+  return kept_ * kChunkBytes;
 }
 
 // The smallest free range that is large enough; else the end, with what is free just before it.
@@ -109,9 +109,9 @@ size_t PagePool::Fitting(size_t size) const {
 bool PagePool::Grow(size_t end) {
   if (end <= writable_) return true;
   if (end > reserved_) return false;
-  const size_t writable = std::min(RoundUp(end, kGrowth), reserved_);
-  found_.reserve(writable / kChunk);
-  chunks_.resize(writable / kChunk);
+  const size_t writable = std::min(RoundUp(end, kGrowthBytes), reserved_);
+  found_.reserve(writable / kChunkBytes);
+  chunks_.resize(writable / kChunkBytes);
   if (mprotect(base_ + writable_, writable - writable_, PROT_READ | PROT_WRITE) != 0) return false;
   // A step goes through more memory than the processor has addresses of small pages at hand. A kernel without says no.
   madvise(base_ + writable_, writable - writable_, MADV_HUGEPAGE);
@@ -135,7 +135,7 @@ void PagePool::TakeOut(std::map<size_t, size_t>::iterator range) {
 }
 
 void PagePool::Touch(size_t begin, size_t size, double now) {
-  for (size_t i = begin / kChunk; i * kChunk < begin + size; ++i) {
+  for (size_t i = begin / kChunkBytes; i * kChunkBytes < begin + size; ++i) {
     kept_ += chunks_[i].kept ? 0 : 1;
     chunks_[i] = {now, true};
   }
@@ -146,15 +146,18 @@ void PagePool::GiveBackOld(double now) {
   looked_ = now;
   FindFreeChunks();
   std::erase_if(found_, [&](size_t i) { return now - chunks_[i].used <= kKeptSeconds; });
-  found_.resize(std::min(found_.size(), kAtOnce));  // whoever else wants a block waits for it
+  // Not all of it: whoever else wants a block waits.
+  found_.resize(std::min(found_.size(), std::max(kLeastAtOnce, found_.size() / kEighth)));
   GiveBackFound();
+  kept_for_gaps_ = std::min(kept_for_gaps_, kept_);
 }
 
 // Once it is too much, down to what blocks have been: not at each block a little. What cannot go is not looked for
 // again until there is more.
 void PagePool::GiveBackGaps() {
-  const size_t blocks = RoundUp(most_used_, kChunk) / kChunk;
-  if (kept_ <= std::max(blocks + blocks / kSlack, kept_for_gaps_) + kPartial) return;
+  const size_t blocks = RoundUp(most_used_, kChunkBytes) / kChunkBytes;
+  const size_t bound = std::min(blocks + blocks / kEighth + kPartial, std::max(blocks, most_bytes_ / kChunkBytes));
+  if (kept_ <= std::max(bound, kept_for_gaps_ == 0 ? 0 : kept_for_gaps_ + kPartial)) return;
   FindFreeChunks();
   std::ranges::sort(found_, {}, [&](size_t i) { return std::pair(chunks_[i].used, i); });
   found_.resize(std::min(found_.size(), kept_ - blocks));
@@ -166,7 +169,7 @@ void PagePool::GiveBackGaps() {
 void PagePool::FindFreeChunks() {
   found_.clear();
   for (const auto& [where, size] : free_) {
-    for (size_t i = RoundUp(where, kChunk) / kChunk; (i + 1) * kChunk <= where + size; ++i) {
+    for (size_t i = RoundUp(where, kChunkBytes) / kChunkBytes; (i + 1) * kChunkBytes <= where + size; ++i) {
       if (chunks_[i].kept) found_.push_back(i);
     }
   }
@@ -176,7 +179,8 @@ void PagePool::GiveBackFound() {
   for (size_t i = 0; i < found_.size();) {
     size_t n = 1;
     while (i + n < found_.size() && found_[i + n] == found_[i] + n) ++n;
-    if (madvise(base_ + found_[i] * kChunk, n * kChunk, MADV_DONTNEED) != 0) return;  // locked in memory, then
+    if (madvise(base_ + found_[i] * kChunkBytes, n * kChunkBytes, MADV_DONTNEED) != 0)
+      return;  // locked in memory, then
     for (const size_t end = i + n; i < end; ++i) chunks_[found_[i]].kept = false;
     kept_ -= n;
   }

@@ -18,37 +18,37 @@ namespace trainyard {
 // that is just as large. The range is of huge pages where the kernel gives them to who asks (madvise(2)).
 //
 // What is free stays in memory for kKeptSeconds, since a step takes and frees the same as the one before. Then the
-// kernel has it back, in chunks of kChunk bytes: the pool looks once a second, while it is asked for something, and
-// gives back kAtOnce chunks at most. Where free ranges are too small for a block, chunks of which no block has
-// anything go at once, those that nobody has had for longest first: all that is in memory is an eighth more than the
-// most that blocks have been, and not the sum of their gaps. To that comes what is left of chunks that blocks have in
-// part: up to two of them for each run of blocks.
+// kernel has it back, in chunks of kChunkBytes: the pool looks once a second, while it is asked for something, and
+// gives back an eighth of what it finds, or kLeastAtOnce. Where free ranges are too small for a block, chunks of which
+// no block has anything go at once, those that nobody has had for longest first: all that is in memory is an eighth
+// more than the most that blocks have been, and no more than they may be, but not the sum of their gaps. To that comes
+// what is left of chunks that blocks have in part: up to two of them for each run of blocks.
 //
 // Thread-safe. Blocks hold anything.
 class PagePool {
  public:
-  static constexpr size_t kBorder = 4096;  // where blocks begin and end, from a page's
-  static constexpr size_t kChunk = size_t{2} << 20;
-  static constexpr size_t kAtOnce = 128;
+  static constexpr size_t kBorderBytes = 4096;  // blocks begin and end at multiples of it
+  static constexpr size_t kChunkBytes = size_t{2} << 20;
+  static constexpr size_t kLeastAtOnce = 128;  // chunks
   static constexpr double kKeptSeconds = 10;
 
-  // For blocks of `most` bytes in all, none of it in memory yet; nothing where addresses are limited (`ulimit -v`),
+  // For blocks of `most_bytes` in all, none of it in memory yet; nothing where addresses are limited (`ulimit -v`),
   // which others need as well, or refused. `seconds`: a clock that does not go back.
-  static std::unique_ptr<PagePool> Reserve(size_t most, double (*seconds)());
+  static std::unique_ptr<PagePool> Reserve(size_t most_bytes, double (*seconds)());
   // REQUIRES: no block is in use
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // null where that is more than `most` with the other blocks, or the kernel refuses it. Throws std::bad_alloc where
-  // there is no memory for the pool's own lists. REQUIRES: bytes > 0
+  // null where that is more than `most_bytes` with the other blocks, or the kernel refuses it. Throws std::bad_alloc
+  // where there is no memory for the pool's own lists. REQUIRES: bytes > 0
   void* Allocate(size_t bytes);
   // Aborts, as a heap does, for what Allocate() did not return or was released before. REQUIRES: Owns(block)
   void Release(void* block) noexcept;
   bool Owns(const void* p) const { return p >= base_ && p < base_ + reserved_; }
 
-  size_t used() const;  // bytes in blocks
-  size_t kept() const;  // bytes of chunks that may be in memory, those of blocks included
+  size_t used_bytes() const;  // bytes in blocks
+  size_t kept_bytes() const;  // bytes of chunks that may be in memory, those of blocks included
 
  private:
   struct Chunk {
@@ -56,8 +56,8 @@ class PagePool {
     bool kept = false;
   };
 
-  PagePool(std::byte* base, size_t reserved, size_t most, double (*seconds)())
-      : base_(base), reserved_(reserved), most_(most), seconds_(seconds) {}
+  PagePool(std::byte* base, size_t reserved, size_t most_bytes, double (*seconds)())
+      : base_(base), reserved_(reserved), most_bytes_(most_bytes), seconds_(seconds) {}
   size_t Fitting(size_t size) const;
   bool Grow(size_t end);
   void Free(size_t begin, size_t size) noexcept;
@@ -69,7 +69,7 @@ class PagePool {
   void GiveBackFound();
 
   std::byte* const base_;
-  const size_t reserved_, most_;
+  const size_t reserved_, most_bytes_;
   double (*const seconds_)();
 
   mutable std::mutex mutex_;

@@ -2,8 +2,9 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <new>
+
 #include "trainer/base/clock.h"
-#include "trainer/base/memory.h"
 #include "trainer/base/page_pool.h"
 
 namespace trainyard {
@@ -18,10 +19,19 @@ void Release(void* data) {
   pool->Release(data);
 }
 
+// null where LibTorch's own allocator is to be asked.
+void* Block(size_t bytes) {
+  try {
+    return bytes < kLeastPooledBytes ? nullptr : pool->Allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 class Pooled : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    void* data = bytes < kLeastPooledBytes ? nullptr : pool->Allocate(bytes);
+    void* data = Block(bytes);
     if (data == nullptr) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     c10::profiledCPUMemoryReporter().New(data, bytes);
     return {data, data, &Release, c10::Device(c10::kCPU)};
@@ -32,9 +42,9 @@ class Pooled : public c10::Allocator {
 
 }  // namespace
 
-bool PoolTensors() {
+bool PoolTensors(size_t most_bytes) {
   if (pool != nullptr) return true;
-  pool = PagePool::Reserve(MemoryLimitHere().bytes, SteadySeconds).release();
+  pool = PagePool::Reserve(most_bytes, SteadySeconds).release();
   if (pool == nullptr) return false;
   c10::SetCPUAllocator(new Pooled, 1);
   return true;

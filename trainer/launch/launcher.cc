@@ -270,7 +270,7 @@ class Node {
     } else if (json.contains("end")) {
       rank.end_message = json["end"]["message"].get<std::string>();
       rank.end_code = json["end"]["code"].get<int>();
-      rank.end_time = json["end"]["time"].get<double>();
+      rank.end_time = std::min(json["end"]["time"].get<double>(), rank.heard);
       rank.output.Log(Format("trainyard: rank %d: %s\n", rank.end.rank, rank.end_message.c_str()));
     }
   }

@@ -292,8 +292,7 @@ class ZeroEngine : public Engine {
 
   // `left` is kept as it is where it has its memory for itself; a part of another engine's flat buffer would keep all
   // of that. `rounded`: room in the host's memory for the float32 values of what is frozen in 16 bits, the same for
-  // all: with room of its own for each, the heap would keep the holes between what stays, and a parameter would cost
-  // four bytes.
+  // all: with room of its own for each, there would be holes between what stays, and a parameter would cost four bytes.
   Still MakeStill(const ParameterSpec& spec, Precision precision, uint64_t seed, const at::Tensor& left,
                   at::Tensor& rounded) const {
     const bool half = ElementBytes(spec.dtype, precision) == 2, passing = half && !spec.trainable;

@@ -133,16 +133,17 @@ size_t StageOf(const std::string& path, const std::optional<SavedState>& saved, 
 
 void RunTraining(const Config& given, StatusPublisher& publisher, const Endings& endings) {
   KeepFreedMemory();
-  PoolTensors();
   publisher.board().Progress("rendezvous");
   const World world = WorldFromEnvironment();
+  PoolTensors(MemoryLimitHere().bytes / static_cast<uint64_t>(world.local_size));
   const Grounds grounds = GroundsHere(given, world);
   const Config config = SetUp(grounds);
   if (world.rank == 0) CheckPlaces(config);
   std::unique_ptr<Task> task = WithTestFault(BuildTask(config), world.rank);
   RequireFeasible(config, grounds, *task);
   Session session =
-      JoinWorld(config, task->dataset(), {endings.named, endings.joined, [&publisher] { publisher.board().Alive(); }});
+      JoinWorld(config, task->dataset(),
+                {endings.named, endings.stuck, endings.joined, [&publisher] { publisher.board().Alive(); }});
   publisher.channel().SendHello(session.attempt, config.run.dir);
   publisher.board().Joined(session.job_uid, session.attempt);
   publisher.board().Progress("loading");

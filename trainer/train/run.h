@@ -18,6 +18,8 @@ struct Endings {
   // Called on another thread where the other ranks wait for this one, whose step stands still: gets the verdict, and
   // ends the process.
   std::function<void(const std::string& verdict)> named;
+  // Likewise, where the step waits for a device that nothing will wake: gets the collective's failure.
+  std::function<void(const std::string& failure)> stuck;
   // All ranks have met, this one among them.
   std::function<void()> joined;
 };

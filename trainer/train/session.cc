@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -160,12 +158,6 @@ void ClaimTogether(const Config& config, const Dataset& data, SignsOfLife& signs
   }
 }
 
-// The step waits for a device that nothing will wake: no exception reaches it.
-void EndStuck(const std::string& failure) {
-  std::fprintf(stderr, "%s\n", failure.c_str());
-  std::_Exit(static_cast<int>(ExitCode::kPeer));
-}
-
 // Who is frozen cannot say where it stands; so the ranks say it while their pulses are listened to.
 std::string WhoIsSilent(Pulse& pulse, HangWatch& hang) {
   hang.Ask();
@@ -215,7 +207,7 @@ Session Join(const Config& config, const Dataset& data, const Joining& joining) 
       .rendezvous_timeout = deadline,
       .collective_timeout = collective,
       .who_is_silent = [pulse = session.pulse.get(), hang = session.hang.get()] { return WhoIsSilent(*pulse, *hang); },
-      .stuck = EndStuck,
+      .stuck = joining.stuck,
       .recorder = &session.hang->recorder(),
       .group = "tensors"};
   session.communicator = session.device->Connect(std::make_shared<PrefixStore>(session.store, "tensors/"), options);

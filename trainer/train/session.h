@@ -40,8 +40,10 @@ struct Session {
 
 struct Joining {
   std::function<void(const std::string& verdict)> named;  // as HangWatch's
-  std::function<void()> joined;                           // all ranks have come, this one among them
-  std::function<void()> alive;                            // as LifeOptions has it
+  // As ConnectOptions': the step waits for a device that nothing will wake, so that no exception reaches it.
+  std::function<void(const std::string& failure)> stuck;
+  std::function<void()> joined;  // all ranks have come, this one among them
+  std::function<void()> alive;   // as LifeOptions has it
 };
 
 // Meets the other ranks. Rank 0 claims run.dir: it refuses one of another identity (ConfigError
