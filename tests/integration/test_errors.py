@@ -156,7 +156,7 @@ def test_an_allocation_that_fails_is_told_without_frames(tmp_path, data):
     result = subprocess.run(limited, capture_output=True, text=True, timeout=120, env=harness.environment())
     expect(result, 71)
     assert "frame #" not in result.stderr and len(result.stderr.splitlines()) <= 2, result.stderr
-    assert re.search(r"^trainyard: out of memory: \d+\.\d [MG]iB more could not be had$", result.stderr, re.M), result.stderr
+    assert re.search(r"^trainyard: out of memory: \d+\.\d [MG]iB more could not be had \(ulimit -v: 2\.9 GiB\)$", result.stderr, re.M), result.stderr
 
 
 def test_a_step_beyond_the_memory_names_the_field(tmp_path):
@@ -167,7 +167,7 @@ def test_a_step_beyond_the_memory_names_the_field(tmp_path):
     path = harness.write_config(tmp_path / "job.json", config)
     limited = ["bash", "-c", 'ulimit -v 2500000; exec "$0" "$@"', harness.BIN, "launch", "--nproc", "1", "--config", str(path)]
     result = subprocess.run(limited, capture_output=True, text=True, timeout=300, env=harness.environment())
-    expect(result, 71, "out of memory: ", " in step 1; batch.micro is 128; batch.micro: 64 takes less")
+    expect(result, 71, "out of memory: ", " (ulimit -v: 2.4 GiB) in step 1; batch.micro is 128; batch.micro: 64 takes less")
 
 
 def test_a_plan_beyond_the_machine_fails_in_a_script(tmp_path):

@@ -331,7 +331,8 @@ def test_csv_reads_what_python_writes_and_back(probe, folder):
         rows = [[cell.replace("\r", "") for cell in row] for row in rows if len(row) > 1 or row[0].strip("\r")]
         text = io.StringIO()
         csv.writer(text, lineterminator=rng.choice(["\n", "\r\n"])).writerows([columns] + rows)
-        content = text.getvalue().encode(rng.choice(["utf-8", "utf-8-sig"]))
+        # The last line may have lost its end, or half of it.
+        content = text.getvalue()[: -1 if rng.random() < 0.3 else None].encode(rng.choice(["utf-8", "utf-8-sig"]))
         path = folder / ("table.csv.gz" if i % 2 else "table.csv")
         path.write_bytes(gzip.compress(content) if i % 2 else content)
         assert probe.ask("csv", path=path) == {"columns": columns, "rows": rows}, content

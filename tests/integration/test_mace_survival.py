@@ -89,6 +89,7 @@ BAD_TABLES = {
     "event of two": (cell("event", "2"), ["LINE", "event", "2"]),
     "a feature that is no number": (cell("Age", "old"), ["LINE", "Age", "old"]),
     "no file": (cell("NIFTI Path", "images/none.nii.gz"), ["LINE", "NIFTI Path", "images/none.nii.gz: no such file"]),
+    "a folder": (cell("NIFTI Path", "images"), ["LINE", "NIFTI Path", "images: not a regular file"]),
     "no file's name": (cell("NIFTI Path", ""), ["LINE", "NIFTI Path", "empty"]),
     "a feature too few": (lambda columns, rows, i: [c for c in columns if c != "Age"], ["71 columns are features", "model.features is 72"]),
 }

@@ -1,8 +1,10 @@
 #include "trainer/comm/fail_together.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,6 +91,21 @@ TEST(FailedAllocation, KnowsTheWordsOfAGpusAllocator) {
   const std::runtime_error error(
       "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79 GiB");
   EXPECT_EQ(FailedAllocation(error), "out of the GPU's memory: 2.5 GiB more could not be had");
+}
+
+// Its own process: the limit stays.
+TEST(FailedAllocationDeathTest, NamesALimitOfTheProcessAndKnowsOneDNNsWordsBehindIt) {
+  const std::runtime_error kernel("could not create a primitive");
+  EXPECT_FALSE(FailedAllocation(kernel)) << "without a limit it may be anything";
+  const auto limited = [&] {
+    const rlimit data{size_t{64} << 30, size_t{64} << 30};
+    setrlimit(RLIMIT_DATA, &data);
+    std::_Exit(FailedAllocation(kernel) == "out of memory (ulimit -d: 64.0 GiB)" &&
+                       CodeOf(kernel) == ExitCode::kOutOfMemory
+                   ? 0
+                   : 1);
+  };
+  EXPECT_EXIT(limited(), testing::ExitedWithCode(0), "");
 }
 
 TEST(FailTogether, AnErrorIsThrownAlsoWhereNobodyIsLeftToHearOfIt) {

@@ -441,6 +441,15 @@ TEST_F(LauncherTest, WhatARankHasSaidItFailsWithIsTheCauseAlsoWhereItDoesNotEnd)
   EXPECT_EQ(Termination()["signal"], 0);
 }
 
+// The one that was killed first is the cause, although the other was killed as well, and had a report.
+TEST_F(LauncherTest, WhoHadFailedOfAPeerAndWasKilledThenIsNotTheCause) {
+  const std::string told = (directory_ / "told").string();
+  const pid_t launcher = Start(2, "if [ $RANK = 0 ]; then " + Failed(69, "connection reset by peer") + "touch " + told +
+                                      "; else while [ ! -e " + told + " ]; do sleep 0.01; done; fi; kill -9 $$");
+  EXPECT_EQ(Wait(launcher), 137);
+  EXPECT_EQ(Termination()["rank"], 1);
+}
+
 // As from a terminal and from a program around us: the ranks still save and end with 75.
 TEST_F(LauncherTest, OneStopOnTwoPathsIsOne) {
   const std::string ready = (directory_ / "ready").string();

@@ -21,7 +21,7 @@ TEST(MessageOf, AThreadThatCouldNotBeStartedNamesItsLimits) {
   const auto said = [](std::errc code) { return MessageOf(std::system_error(std::make_error_code(code))); };
   EXPECT_EQ(said(std::errc::resource_unavailable_try_again),
             "cannot start a thread: Resource temporarily unavailable; the limits are ulimit -u and a container's "
-            "pids.max for how many there may be, ulimit -v for their stacks");
+            "pids.max for how many there may be, ulimit -v and -d for their stacks");
   EXPECT_EQ(said(std::errc::permission_denied), "Permission denied");
 }
 

@@ -1,6 +1,7 @@
 #include "trainer/base/memory.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -48,6 +49,16 @@ MemoryLimit MemoryLimitHere(const fs::path& root) {
     if (controller == "memory") LowerAll(limit, root / "sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
   }
   return limit;
+}
+
+std::string ProcessMemoryLimit() {
+  rlimit addresses{}, data{};
+  getrlimit(RLIMIT_AS, &addresses);
+  getrlimit(RLIMIT_DATA, &data);
+  if (addresses.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY) return "";
+  const bool first = addresses.rlim_cur <= data.rlim_cur;
+  return (first ? "ulimit -v: " : "ulimit -d: ") +
+         HumanBytes(static_cast<double>(first ? addresses.rlim_cur : data.rlim_cur));
 }
 
 void KeepFreedMemory() {

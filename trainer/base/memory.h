@@ -18,10 +18,14 @@ struct MemoryLimit {
 // cannot be read does not limit. `root`: where /proc and /sys lie.
 MemoryLimit MemoryLimitHere(const std::filesystem::path& root = "/");
 
-// What is freed on the heap stays with this process, in pieces of up to 32 MiB, for what it allocates next. Once, at the
-// start. A training step takes and frees the same as the one before: given back to the kernel each time, every page of
-// it would be faulted in and cleared anew. Large tensors are elsewhere, where they can be (device/tensor_memory.h).
+// What is freed on the heap stays with this process, in pieces of up to 32 MiB, for what it allocates next. Once, at
+// the start. A training step takes and frees the same as the one before: given back to the kernel each time, every page
+// of it would be faulted in and cleared anew. Large tensors are elsewhere, where they can be (device/tensor_memory.h).
 void KeepFreedMemory();
+
+// The limit of this process's addresses, or of its data, whichever is smaller: "ulimit -v: 1.0 GiB"; empty without.
+// Which of what it maps counts is setrlimit(2)'s matter, so that it is no size that a plan could be held to.
+std::string ProcessMemoryLimit();
 
 // What this process has in memory now; nothing when the system does not say.
 std::optional<uint64_t> ResidentBytes();

@@ -10,6 +10,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/file.h"
+#include "trainer/base/memory.h"
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 
@@ -42,11 +43,15 @@ std::optional<std::string> FailedAllocation(const std::exception& error) {
   const std::string text = error.what(), amount = "ried to allocate ";  // "tried", or as a sentence of its own
   const bool ours = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   const bool devices = text.starts_with("CUDA out of memory");
-  if (!ours && !devices && text.find("DefaultCPUAllocator") == std::string::npos) return {};
+  const std::string limit = devices ? "" : ProcessMemoryLimit();
+  // oneDNN's words for all that it met while it made room and wrote a kernel.
+  const bool kernel = !limit.empty() && text == "could not create a primitive";
+  if (!ours && !devices && !kernel && text.find("DefaultCPUAllocator") == std::string::npos) return {};
   const size_t at = text.find(amount);
   const double bytes = at == std::string::npos ? 0 : BytesOf(text.c_str() + at + amount.size());
   return std::string(devices ? "out of the GPU's memory" : "out of memory") +
-         (bytes > 0 ? ": " + HumanBytes(bytes) + " more could not be had" : "");
+         (bytes > 0 ? ": " + HumanBytes(bytes) + " more could not be had" : "") +
+         (limit.empty() ? "" : " (" + limit + ")");
 }
 
 ExitCode CodeOf(const std::exception& error) {

@@ -19,7 +19,7 @@ ExitCode CodeOf(const std::exception& error);
 
 // What keeps a process or a thread from being started.
 inline constexpr char kThreadLimits[] =
-    "ulimit -u and a container's pids.max for how many there may be, ulimit -v for their stacks";
+    "ulimit -u and a container's pids.max for how many there may be, ulimit -v and -d for their stacks";
 
 // Whether a library's message, of which the code is lost, is that no thread could be started.
 bool IsOfThreads(const std::string& message);

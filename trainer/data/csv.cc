@@ -52,7 +52,9 @@ class Parser {
  private:
   bool AtEnd() const { return at_ >= text_.size(); }
   bool EndLine() {
-    const size_t size = text_[at_] == '\n' ? 1 : text_.substr(at_).starts_with("\r\n") ? 2 : 0;
+    // The last line of a file that was cut between the two ends there as well.
+    const std::string_view rest = text_.substr(at_);
+    const size_t size = rest.starts_with("\r\n") ? 2 : rest.starts_with('\n') || rest == "\r" ? 1 : 0;
     at_ += size;
     line_ += size > 0;
     return size > 0;

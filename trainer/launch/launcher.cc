@@ -306,8 +306,9 @@ class Node {
     end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     // What had died before of another one is a cause.
     end.signalled_by_us = end.signal == SIGKILL && killing_ > 0;
-    // Whoever had told its own failure, and then waited for a disk, has failed of that.
-    if (end.signalled_by_us && second_signal_ == 0 && rank.end_code.value_or(0) != 0) {
+    // Whoever had told its own failure has failed of that, whoever killed it while it waited for a disk.
+    const bool asked = end.signalled_by_us && second_signal_ != 0;
+    if (end.signal != 0 && !asked && rank.end_code.value_or(0) != 0) {
       end.signal = 0;
       end.signalled_by_us = false;
       status = *rank.end_code << 8;  // as of an exit

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "common/text.h"
 #include "trainer/base/memory.h"
@@ -68,9 +69,15 @@ StatusPublisher::StatusPublisher(bool serve) : channel_(ReportChannel::FromEnvir
       } catch (const std::exception&) {  // No memory: what training makes of that is its own matter.
       }
     };
+    // A process may end, or be asked to, just behind them: what is said of that then goes by the last status.
+    const auto news = [this] {
+      const RankStatus status = board_.Get();
+      return std::tuple(status.phase, status.startup.first_step_seconds.has_value(), status.checkpoint.step);
+    };
     while (!stopping_) {
+      const auto told = news();
       publish();
-      for (int i = 0; i < 10 && !stopping_; ++i) std::this_thread::sleep_for(kPublishInterval / 10);
+      for (int i = 0; i < 10 && !stopping_ && news() == told; ++i) std::this_thread::sleep_for(kPublishInterval / 10);
     }
     publish();
   });

@@ -27,8 +27,9 @@
 
 namespace trainyard {
 
-// The part that exists before anything else does: publishes the status twice a second, through the
-// launcher or, on local rank 0 without one, on a port of its own.
+// The part that exists before anything else does: publishes the status twice a second, and within a twentieth of one
+// where there is a first step, a checkpoint or another phase, through the launcher or, on local rank 0 without one, on
+// a port of its own.
 class StatusPublisher {
  public:
   explicit StatusPublisher(bool serve);

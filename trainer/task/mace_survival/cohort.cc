@@ -119,7 +119,9 @@ void Cohort::ReadRow(int64_t row, const CohortColumns&) {
   if (csv_.Text(row, image_).empty()) csv_.Fail(row, image_, "empty; expected the file of a volume");
   subject.image = table_.parent_path() / csv_.Text(row, image_);
   try {
-    if (!fs::is_regular_file(LookAt(subject.image))) csv_.Fail(row, image_, subject.image.string() + ": no such file");
+    const fs::file_status there = LookAt(subject.image);
+    if (!fs::exists(there)) csv_.Fail(row, image_, subject.image.string() + ": no such file");
+    if (!fs::is_regular_file(there)) csv_.Fail(row, image_, subject.image.string() + ": not a regular file");
   } catch (const RefusedPathError& error) {
     csv_.Fail(row, image_, error.what());
   }
