@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -70,9 +71,13 @@ StatusPublisher::StatusPublisher(bool serve) : channel_(ReportChannel::FromEnvir
       }
     };
     // A process may end, or be asked to, just behind them: what is said of that then goes by the last status.
+    // Without a copy of it, for which there may be no memory.
     const auto news = [this] {
-      const RankStatus status = board_.Get();
-      return std::tuple(status.phase, status.startup.first_step_seconds.has_value(), status.checkpoint.step);
+      std::tuple<size_t, bool, int64_t> now;
+      board_.Update([&](const RankStatus& s) {
+        now = {std::hash<std::string>()(s.phase), s.startup.first_step_seconds.has_value(), s.checkpoint.step};
+      });
+      return now;
     };
     while (!stopping_) {
       const auto told = news();
