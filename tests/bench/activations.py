@@ -2,8 +2,9 @@
 
 usage: activations.py [--turns N] [--only WORD]...
 
-One rank of one thread. VmHWM of the rank, read until its last step is logged: libraries, data that is read ahead, and gaps between
-tensors are in it. What the tensors of a forward and a backward alone take, measured and predicted, activation_memory_test prints.
+One rank of one thread. VmHWM of the rank, read until its last step but one is logged, since behind the last comes an evaluation:
+libraries, data that is read ahead, and gaps between tensors are in it. What the tensors of a forward and a backward alone take,
+measured and predicted, activation_memory_test prints.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def measure(folder, data, task, batch, model, checkpointing):
     while process.poll() is None:
         time.sleep(0.02)
         lines = log.read_text().splitlines() if log.exists() else []
-        if len([line for line in lines if "train/loss" in line]) < STEPS:
+        if len([line for line in lines if "train/loss" in line]) < STEPS - 1:
             most = max(most, most_of(process.pid))
     if process.returncode != 0:
         raise SystemExit((folder / "output").read_text())
