@@ -100,7 +100,7 @@ class LauncherTest : public testing::Test {
   }
   // The log of rank 0 as a pipe that nobody reads: a volume that does not answer.
   fs::path Pipe() const {
-    const fs::path path = directory_ / "run" / "logs" / "attempt-1-rank-0.log";
+    fs::path path = directory_ / "run" / "logs" / "attempt-1-rank-0.log";
     fs::create_directories(path.parent_path());
     mkfifo(path.c_str(), 0600);
     return path;

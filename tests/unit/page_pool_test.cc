@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/limit_writable.h"
+#include "tests/unit/process_limits.h"
 
 namespace trainyard {
 namespace {
@@ -145,11 +144,13 @@ TEST(PagePool, AFreeBlockThatFitsBestIsTaken) {
 // A step that takes the same again finds it in memory.
 TEST(PagePool, WhatIsFreeStaysInMemoryForAStep) {
   const auto pool = PoolOf(1024 * kMiB);
-  for (int step = 0; step < 5; ++step, now += PagePool::kKeptSeconds / 2) {
+  for (int step = 0; step < 5; ++step) {
     void* block = pool->Allocate(100 * kMiB);
     EXPECT_EQ(InMemory(block, 100 * kMiB), step == 0 ? 0 : 100 * kMiB);
     std::memset(block, 1, 100 * kMiB);
     pool->Release(block);
+    now += PagePool::kKeptSeconds / 2;
+    pool->Release(pool->Allocate(1));  // the pool looks what has been free for long
   }
 }
 
@@ -280,8 +281,7 @@ TEST(PagePoolDeathTest, ABlockIsReleasedOnce) {
 
 TEST(PagePoolDeathTest, WhereAddressesAreLimitedThereIsNone) {
   const auto limited = [] {
-    const rlimit addresses{size_t{1} << 40, size_t{1} << 40};
-    setrlimit(RLIMIT_AS, &addresses);
+    LimitAddresses();
     std::_Exit(PagePool::Reserve(kMiB, Now) == nullptr ? 0 : 1);
   };
   EXPECT_EXIT(limited(), testing::ExitedWithCode(0), "");

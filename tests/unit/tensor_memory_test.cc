@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +13,7 @@
 #include <functional>
 #include <memory>
 
-#include "tests/unit/limit_writable.h"
+#include "tests/unit/process_limits.h"
 #include "tests/unit/tensor_meter.h"
 
 namespace trainyard {
@@ -94,8 +93,7 @@ TEST(TensorMemoryDeathTest, WithoutMemoryThereIsLibTorchsError) {
 
 TEST(TensorMemoryDeathTest, WhereAddressesAreLimitedTensorsLieWhereTheyDid) {
   InAProcess([] {
-    const rlimit addresses{size_t{1} << 40, size_t{1} << 40};
-    setrlimit(RLIMIT_AS, &addresses);
+    LimitAddresses();
     const c10::Allocator* own = c10::GetCPUAllocator();
     EXPECT_FALSE(PoolTensors(kMost));
     EXPECT_EQ(c10::GetCPUAllocator(), own);

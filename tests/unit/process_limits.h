@@ -1,6 +1,6 @@
-// A process that the kernel gives no more memory.
-#ifndef TRAINYARD_TESTS_UNIT_LIMIT_WRITABLE_H_
-#define TRAINYARD_TESTS_UNIT_LIMIT_WRITABLE_H_
+// A process that the kernel gives no more memory. For one of its own: a limit stays.
+#ifndef TRAINYARD_TESTS_UNIT_PROCESS_LIMITS_H_
+#define TRAINYARD_TESTS_UNIT_PROCESS_LIMITS_H_
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,6 +23,12 @@ inline void LimitWritable(size_t bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_DATA, &writable), 0);
 }
 
+// As a shell's `ulimit -v`; far above what this process has.
+inline void LimitAddresses() {
+  const rlimit addresses{size_t{1} << 40, size_t{1} << 40};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &addresses), 0);
+}
+
 }  // namespace trainyard
 
-#endif  // TRAINYARD_TESTS_UNIT_LIMIT_WRITABLE_H_
+#endif  // TRAINYARD_TESTS_UNIT_PROCESS_LIMITS_H_
