@@ -42,7 +42,7 @@ Result<Identity> Credentials::Now(const net::Wait& wait) {
   // A clock that is ahead of the plugin's sees nothing but what has expired: it is not asked for each request.
   const double since = SecondsBetween(asked_at_, clock_.Steady());
   const double left = expires_ ? SecondsBetween(clock_.Now(), *expires_) : kEarlySeconds;
-  if (endpoint_.exec && (!asked_ || stale_ || (left <= 0 && since >= kPluginPauseSeconds))) {
+  if (endpoint_.exec && (!asked_ || stale_ || (left <= 0 && PluginHasRested()))) {
     if (Status status = AskPlugin(wait); !status.ok()) return status;
   } else if (endpoint_.exec && left < kEarlySeconds && since >= kEarlySeconds && !early_runs_) {
     AskPluginEarly();
@@ -77,8 +77,10 @@ Status Credentials::ReadFiles() {
   return UseTls(before);
 }
 
+bool Credentials::PluginHasRested() const { return SecondsBetween(asked_at_, clock_.Steady()) >= kPluginPauseSeconds; }
+
 Status Credentials::AskPlugin(const net::Wait& wait) {
-  const bool rested = SecondsBetween(asked_at_, clock_.Steady()) >= kPluginPauseSeconds;
+  const bool rested = PluginHasRested();
   if (!rested && !plugin_failure_.ok()) return plugin_failure_;
   if (!rested && again_) return Status::Ok();
   const Instant end = std::max(wait.deadline, After(SteadyNow(), plugin_seconds_));

@@ -50,6 +50,8 @@ class Credentials {
 
  private:
   Status ReadFiles() REQUIRES_LOCK(mutex_);
+  // Whether it last ran so long ago that it may be asked again for what it failed to give, or gave anew.
+  bool PluginHasRested() const REQUIRES_LOCK(mutex_);
   Status AskPlugin(const net::Wait& wait) REQUIRES_LOCK(mutex_);
   // On a thread of its own; what fails then is asked again when it has to be.
   void AskPluginEarly() REQUIRES_LOCK(mutex_);

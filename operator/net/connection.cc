@@ -1,53 +1,17 @@
 #include "operator/net/connection.h"
 
-#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
+#include "operator/net/dial.h"
 #include "operator/net/http.h"
 #include "operator/net/resolve.h"
 
 namespace trainyard::net {
-namespace {
-
-// Of several addresses a dead one shall leave time for the next: it has so much at most, and no more than its share.
-constexpr double kConnectSeconds = 5;
-constexpr int kUserTimeoutMs = 20000;
-
-Status Failed(const std::string& what, int error) {
-  return Status(Code::kUnavailable, what + ": " + std::strerror(error));
-}
-
-void SetSocketOptions(int socket) {
-  const int on = 1, idle = 15, interval = 5, count = 3, timeout = kUserTimeoutMs;
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-Status Connect(const Address& address, const Wait& wait, Descriptor& out) {
-  out = Descriptor(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!out.open()) return Failed("socket", errno);
-  SetSocketOptions(out.get());
-  if (connect(out.get(), address.get(), address.length) == 0) return Status::Ok();
-  if (errno != EINPROGRESS) return Failed("connect", errno);
-  if (Status status = WaitFor(out.get(), POLLOUT, wait); !status.ok()) return status.With("connect");
-  int error = 0;
-  socklen_t size = sizeof error;
-  getsockopt(out.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error == 0 ? Status::Ok() : Failed("connect", error);
-}
-
-}  // namespace
 
 void Connection::FreeTls::operator()(SSL* tls) const { SSL_free(tls); }
 
@@ -58,8 +22,9 @@ Result<std::unique_ptr<Connection>> Connection::Open(const Destination& to, cons
   std::unique_ptr<Connection> connection(new Connection());
   const std::string& host = to.proxy ? to.proxy->host : to.host;
   const int port = to.proxy ? to.proxy->port : to.port;
-  if (Status status = connection->Dial(host, port, wait); !status.ok())
-    return status.With((to.proxy ? "proxy " : "") + HostPort(host, port));
+  const Result<std::vector<Address>> addresses = Resolve(host, port, wait);
+  Status dialled = addresses.ok() ? Dial(*addresses, wait, connection->socket_) : addresses.status();
+  if (!dialled.ok()) return dialled.With((to.proxy ? "proxy " : "") + HostPort(host, port));
   if (to.proxy) {
     if (Status status = connection->Tunnel(to, wait); !status.ok()) return status.With("proxy " + HostPort(host, port));
   }
@@ -69,19 +34,6 @@ Result<std::unique_ptr<Connection>> Connection::Open(const Destination& to, cons
       return status.With(HostPort(to.host, to.port));
   }
   return connection;
-}
-
-Status Connection::Dial(const std::string& host, int port, const Wait& wait) {
-  const Result<std::vector<Address>> addresses = Resolve(host, port, wait);
-  if (!addresses.ok()) return addresses.status();
-  Status status;
-  for (size_t i = 0; i < addresses->size(); ++i) {
-    const Instant now = SteadyNow();
-    const double share = SecondsBetween(now, wait.deadline) / static_cast<double>(addresses->size() - i);
-    status = Connect((*addresses)[i], {After(now, std::min(share, kConnectSeconds)), wait.stop}, socket_);
-    if (status.ok() || status.Is(Code::kStopped)) break;
-  }
-  return status;
 }
 
 Status Connection::Tunnel(const Destination& to, const Wait& wait) {
@@ -141,7 +93,7 @@ Result<size_t> Connection::Read(char* data, size_t size, const Wait& wait) {
     if (!tls_) {
       const ssize_t got = recv(socket_.get(), data, size, 0);
       if (got >= 0) return static_cast<size_t>(got);
-      if (errno != EAGAIN && errno != EINTR) return Failed("read", errno);
+      if (errno != EAGAIN && errno != EINTR) return SocketFailed("read", errno);
       if (Status status = WaitFor(socket_.get(), POLLIN, wait); !status.ok()) return status;
       continue;
     }
@@ -160,7 +112,7 @@ Status Connection::Write(std::string_view data, const Wait& wait) {
       const ssize_t sent = send(socket_.get(), data.data(), data.size(), MSG_NOSIGNAL);
       if (sent > 0) data.remove_prefix(static_cast<size_t>(sent));
       if (sent >= 0 || errno == EINTR) continue;
-      if (errno != EAGAIN) return Failed("write", errno);
+      if (errno != EAGAIN) return SocketFailed("write", errno);
       if (Status status = WaitFor(socket_.get(), POLLOUT, wait); !status.ok()) return status.With("write");
       continue;
     }

@@ -43,7 +43,6 @@ class Connection {
     void operator()(SSL* tls) const;
   };
   Connection() = default;
-  Status Dial(const std::string& host, int port, const Wait& wait);
   Status Tunnel(const Destination& to, const Wait& wait);
   Status BeginTls(const std::string& name, const TlsContext& tls, const Wait& wait);
   // Waits for what the library wants; an error when it wants nothing more.

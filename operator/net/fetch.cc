@@ -5,19 +5,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "operator/base/clock.h"
 #include "operator/base/descriptor.h"
 #include "operator/net/address.h"
 #include "operator/net/http_head.h"
+#include "operator/net/wait.h"
 
 namespace trainyard::net {
 namespace {
 
 Status Unavailable(const std::string& what) { return Status(Code::kUnavailable, what); }
-Status Failed(const char* what, int error) { return Unavailable(std::string(what) + ": " + std::strerror(error)); }
 
 constexpr size_t kHeadEnd = 4;  // bytes of an empty line and the end of the one before
 
@@ -34,9 +33,9 @@ class Exchange {
     request_ = "GET " + to.path + " HTTP/1.0\r\nHost: " + HostPort(to.address, to.port) +
                "\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
     socket_ = Descriptor(socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket_.open()) return Failed("socket", errno);
+    if (!socket_.open()) return SocketFailed("socket", errno);
     if (connect(socket_.get(), address->get(), address->length) != 0 && errno != EINPROGRESS)
-      return Failed("connect", errno);
+      return SocketFailed("connect", errno);
     return Status::Ok();
   }
 
@@ -46,13 +45,13 @@ class Exchange {
     while (sent_ < request_.size()) {
       const ssize_t sent = send(socket_.get(), request_.data() + sent_, request_.size() - sent_, MSG_NOSIGNAL);
       if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-      if (sent < 0) return Failed("connect", errno);
+      if (sent < 0) return SocketFailed("connect", errno);
       sent_ += static_cast<size_t>(sent);
     }
     char part[16 << 10];
     const ssize_t got = recv(socket_.get(), part, sizeof part, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    if (got < 0) return Failed("read", errno);
+    if (got < 0) return SocketFailed("read", errno);
     answer_.append(part, static_cast<size_t>(got));
     if (answer_.size() > max_bytes_)
       return Unavailable("the answer is longer than " + std::to_string(max_bytes_) + " bytes");

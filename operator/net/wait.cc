@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace trainyard::net {
 
@@ -15,6 +16,10 @@ Status WaitFor(int descriptor, short events, const Wait& wait) {
     poll(waits, 2, static_cast<int>(std::min(left, wait.stop.descriptor() < 0 ? 0.5 : 3600.0) * 1000) + 1);
     if (waits[0].revents != 0) return Status::Ok();
   }
+}
+
+Status SocketFailed(const std::string& what, int error) {
+  return Status(Code::kUnavailable, what + ": " + std::strerror(error));
 }
 
 }  // namespace trainyard::net

@@ -2,6 +2,8 @@
 #ifndef TRAINYARD_OPERATOR_NET_WAIT_H_
 #define TRAINYARD_OPERATOR_NET_WAIT_H_
 
+#include <string>
+
 #include "operator/base/clock.h"
 #include "operator/base/status.h"
 #include "operator/base/stop_flag.h"
@@ -18,6 +20,9 @@ struct Wait {
 
 // Until poll() reports one of `events` (or an error) of `descriptor`. kDeadline, kStopped.
 Status WaitFor(int descriptor, short events, const Wait& wait);
+
+// kUnavailable: "connect: Connection refused", of an errno.
+Status SocketFailed(const std::string& what, int error);
 
 }  // namespace trainyard::net
 
