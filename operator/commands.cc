@@ -26,10 +26,8 @@ int Validate(const std::string& file, const Notes& notes) {
   for (const std::string& problem : problems) std::fprintf(stderr, "%s: %s\n", file.c_str(), problem.c_str());
   if (!problems.empty()) return kExitInvalid;
   const ConfigVerdict config = CheckConfig(read->job);
-  if (!config.problem.empty()) {
-    std::fprintf(stderr, "%s: %s\n", file.c_str(), config.problem.c_str());
-    return kExitInvalid;
-  }
+  for (const std::string& problem : config.problems) std::fprintf(stderr, "%s: %s\n", file.c_str(), problem.c_str());
+  if (!config.problems.empty()) return kExitInvalid;
   std::printf("%s: valid\n", file.c_str());
   if (!config.unchecked.empty()) std::printf("  %s\n", config.unchecked.c_str());
   for (const std::string& claim : api::ForeignClaims(*read)) std::printf("  %s\n", claim.c_str());

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <vector>
 
 #include "operator/api/json.h"
@@ -99,6 +100,19 @@ Ended RunPlan(const std::string& program, const std::string& config, int64_t ran
   return failed;
 }
 
+// What the trainer says is wrong with the file at `place`: a line each.
+std::vector<std::string> Problems(const std::string& text, const std::string& place) {
+  std::vector<std::string> problems;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    for (const std::string& prefix : {std::string("trainyard: "), place + ": "}) {
+      if (line.starts_with(prefix)) line.erase(0, prefix.size());
+    }
+    problems.push_back("spec.config: " + line);
+  }
+  return problems;
+}
+
 }  // namespace
 
 ConfigVerdict CheckConfig(const Json& job) {
@@ -106,22 +120,16 @@ ConfigVerdict CheckConfig(const Json& job) {
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).replace_filename("trainyard");
   if (access(program.c_str(), X_OK) != 0)
-    return {.problem = "",
+    return {.problems = {},
             .unchecked = "spec.config is not checked: there is no " + program + ", which knows its fields"};
   std::vector<api::FieldError> none;
   const api::JobSpec spec = api::JobFromJson(job, none).spec;
   std::string place;
   const Ended ended = RunPlan(program, job["spec"]["config"].dump(), spec.workers * api::ProcsPerWorker(spec), place);
-  if (ended.code == kExitInvalid) {
-    std::string text = ended.text.substr(0, ended.text.find('\n'));
-    for (const std::string& prefix : {std::string("trainyard: "), place + ": "}) {
-      if (text.starts_with(prefix)) text.erase(0, prefix.size());
-    }
-    return {.problem = "spec.config: " + text, .unchecked = ""};
-  }
+  if (ended.code == kExitInvalid) return {.problems = Problems(ended.text, place), .unchecked = ""};
   // What this machine's memory holds says nothing about the job's.
   if (ended.code == 0 || ended.code == kNotEnoughMemory) return {};
-  return {.problem = "",
+  return {.problems = {},
           .unchecked = "spec.config is not checked: " + program + " plan ended with " + std::to_string(ended.code)};
 }
 

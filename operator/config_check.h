@@ -4,11 +4,12 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace trainyard {
 
 struct ConfigVerdict {
-  std::string problem;    // "spec.config: unknown key task.losss; did you mean task.loss?"; empty: none is known
+  std::vector<std::string> problems;  // "spec.config: unknown key task.losss; did you mean task.loss?"; of those known
   std::string unchecked;  // why nobody looked; empty when somebody did, or when the job has no such configuration
 };
 

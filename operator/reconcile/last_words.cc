@@ -20,6 +20,13 @@ std::vector<std::string> LastLines(const std::string& text) {
   return lines;
 }
 
+// Several mistakes of a configuration come in as many lines; a status has one.
+std::string InOneLine(const std::string& text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? std::string("; ") : std::string(1, c);
+  return line;
+}
+
 // No attempt starts for as long as that: three hundred years.
 constexpr double kMaxSeconds = 9e9;
 
@@ -49,7 +56,7 @@ LastWords ReadLastWords(const std::string& termination_message) {
   words.from_launcher = true;
   words.rank = json::KnownCount(said, "rank");
   words.reason = Cut(json::Text(said, "reason"), kMaxReason);
-  words.message = json::Text(said, "message");
+  words.message = InOneLine(json::Text(said, "message"));
   words.step = json::KnownCount(said, "step");
   words.startup = ReadStartup(json::Field(said, "startup"));
   // 0 is what a launcher says of a run that has none.

@@ -17,7 +17,7 @@ struct LastWords {
   bool from_launcher = false;   // else every field but message and tail is empty
   std::optional<int64_t> rank;  // the culprit's
   std::string reason;           // as one word; empty when unknown
-  std::string message;          // of any other image: its last line
+  std::string message;          // in one line; of any other image: its last one
   std::optional<int64_t> step, checkpoint_step;
   api::Startup startup;           // of the pod's first rank: as ReadStartup
   std::vector<std::string> tail;  // at most 20 lines

@@ -21,6 +21,10 @@ def spec(command, **config):
 def test_a_typing_error_in_the_configuration(tmp_path):
     result = validate(tmp_path, spec(["trainyard", "launch"], task={"losss": "x"}))
     assert result.returncode == 64 and "spec.config: unknown key task.losss; did you mean task.loss?" in result.stderr
+    several = validate(tmp_path, spec(["trainyard", "launch"], task={"losss": "x"}, optim={"lr": "fast"}))
+    said = [line.split(": ", 1)[1] for line in several.stderr.splitlines()]
+    assert several.returncode == 64 and len(said) == 2, several.stderr
+    assert {line.split(";")[0] for line in said} == {"spec.config: unknown key task.losss", 'spec.config: optim.lr: "fast" is not allowed'}
     good = validate(tmp_path, spec(["trainyard", "launch"]))
     assert good.returncode == 0 and "not checked" not in good.stdout, good.stderr
 

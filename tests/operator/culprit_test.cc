@@ -159,6 +159,12 @@ TEST(Culprit, ALauncherThatNamesNoRankSpeaksOfItsWorker) {
   }
 }
 
+TEST(Culprit, WhatALauncherSaysInSeveralLinesIsOne) {
+  Scene scene(1);
+  scene.Ended(0, 64, 1, R"({"v":1,"rank":0,"reason":"BadConfiguration","message":"optim.lr: no\ntrain.steps: no"})");
+  EXPECT_EQ(scene.Decide().status.last_failure->message, "optim.lr: no; train.steps: no");
+}
+
 TEST(Culprit, AnyImagesLastWordsAreKept) {
   Scene scene(1);
   scene.Ended(0, 1, 1, "Traceback\n  line 3\nValueError: no\n");

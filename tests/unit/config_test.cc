@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "trainer/base/error.h"
 #include "trainer/config/fields.h"
@@ -117,7 +120,7 @@ TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
             "optim.ema_decay");
   EXPECT_EQ(ErrorOf(kSmall, {"train.batch_size=3"}),
             "--set: unknown key train.batch_size; the fields of batch are batch.global, batch.micro");
-  EXPECT_EQ(ErrorOf("trian: {}\n"), "job.yaml: unknown key trian; did you mean train?");
+  EXPECT_EQ(ErrorOf("task: {name: toy}\ntrian: {}\n"), "job.yaml: unknown key trian; did you mean train?");
   EXPECT_EQ(ErrorOf(kSmall, {"train.epochs=1"}), "train.steps, train.epochs: both are set; set exactly one");
   EXPECT_EQ(ErrorOf("task: {name: toy}\ntrain: {steps: 1}\n").substr(0, 18), "data.path: missing");
   EXPECT_NE(ErrorOf("a: [1\n").find("not valid YAML"), std::string::npos);
@@ -127,6 +130,32 @@ TEST(Config, ErrorsNameFieldValueAndWhatIsAllowed) {
     EXPECT_EQ(ErrorOf(kSmall, {section + std::string("=5")}),
               section + std::string(": 5 is not allowed; expected a section with keys"));
   }
+}
+
+TEST(Config, AllMistakesAreToldAtOnce) {
+  EXPECT_EQ(ErrorOf("task: {name: toy}\ndata: {path: 5}\noptim: {lr: fast, wd: 1}\n", {"model.dim=x", "trian.steps=1"}),
+            "data.path: 5 is not allowed; expected a string\n"
+            "optim.lr: \"fast\" is not allowed; expected a number >= 0\n"
+            "job.yaml: unknown key optim.wd; the fields of optim are optim.lr, optim.betas, optim.eps, "
+            "optim.weight_decay, optim.decay, optim.clip, optim.lr_scaling, optim.groups, optim.ema_decay\n"
+            "model.dim: \"x\" is not allowed; expected an integer from 1 to 4096\n"
+            "--set: unknown key trian.steps; did you mean train.steps?")
+      << "and not that neither steps nor epochs is set, which nobody knows";
+  EXPECT_EQ(ErrorOf("task: {name: toy}\nmodel: {dim: 7}\nschedule: {name: plateau}\n"),
+            "train.steps, train.epochs: neither is set; set exactly one\n"
+            "data.path: missing; `trainyard synth toy --out DIR` writes a data set\n"
+            "schedule.metric: missing; plateau watches an evaluation metric\n"
+            "model.dim: odd toys do not learn");
+  EXPECT_EQ(ErrorOf("model: {a: 1, b: 2}\n"), ErrorOf("{}")) << "whose fields those are nobody can say";
+  EXPECT_EQ(ErrorOf("trian: {}\n"), "job.yaml: unknown key trian; did you mean train?\n" + ErrorOf("{}"));
+}
+
+TEST(Config, OfManyMistakesTheFirstAreTold) {
+  std::vector<std::string> sets;
+  for (int i = 0; i < 12; ++i) sets.push_back("nowhere" + std::to_string(i) + "=1");
+  const std::string error = ErrorOf(kSmall, sets);
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 10);
+  EXPECT_TRUE(error.starts_with("--set: unknown key nowhere0\n") && error.ends_with("nowhere9\nand 2 more")) << error;
 }
 
 TEST(Config, FieldsAreTheCommonOnesAndTheTasks) {

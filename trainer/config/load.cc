@@ -18,6 +18,7 @@
 #include "trainer/base/text.h"
 #include "trainer/base/utf8.h"
 #include "trainer/config/fields.h"
+#include "trainer/config/mistakes.h"
 #include "trainer/config/relations.h"
 
 namespace trainyard {
@@ -31,6 +32,7 @@ struct Target {
   std::vector<std::string> known;  // their paths
   bool task_known;
   std::map<std::string, Origin> origins = {};  // of those that were set
+  Mistakes mistakes = {};                      // in what was said to them
 };
 
 [[noreturn]] void MissingTask() {
@@ -94,15 +96,16 @@ void Apply(const Assignment& given, Target& target) {
   bool is_section = given.path == "model";  // whose fields are all the task's
   for (const Field& field : target.fields) {
     if (field.path == given.path) {
-      field.set(given.value);
+      target.mistakes.Note([&] { field.set(given.value); });
       target.origins[given.path] = given.origin == kSetOrigin ? Origin::kCommandLine : Origin::kFile;
       return;
     }
     is_section |= field.path.starts_with(given.path + ".");
   }
-  if (!is_section) UnknownKey(given.path, given.origin, target);
+  if (!is_section) return target.mistakes.Note([&] { UnknownKey(given.path, given.origin, target); });
   if (given.value.is_null()) return;
-  if (!given.value.is_object()) RefuseValue(given.path, given.value, "a section with keys");
+  if (!given.value.is_object())
+    return target.mistakes.Note([&] { RefuseValue(given.path, given.value, "a section with keys"); });
   for (const auto& [key, value] : given.value.items()) Apply({given.path + "." + key, value, given.origin}, target);
 }
 
@@ -216,8 +219,9 @@ Config ParseConfig(const std::string& yaml, const std::string& origin, const std
   Target target{Fields(config), {}, config.task.options != nullptr};
   for (const Field& field : target.fields) target.known.push_back(field.path);
   for (const Assignment& given : assignments) Apply(given, target);
+  if (!config.task.options) target.mistakes.Note(MissingTask);
+  target.mistakes.Throw();
   config.origins = target.origins;
-  if (!config.task.options) MissingTask();
   CheckRelations(config);
   ResolvePaths(config);
   return config;
@@ -320,7 +324,8 @@ std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {
       "with a\n"
       "warning, and a *free* field may change at any time. An auto and the value that it stands for are the same. The "
       "fields that\n"
-      "only one task has are at the end. A path is taken as it stands: one that begins with ~, which only a shell "
+      "only one task has are at the end. Mistakes are told all at once, the first ten of them. A path is taken as it "
+      "stands: one that begins with ~, which only a shell "
       "knows, "
       "is refused.\n";
   std::string section;

@@ -16,8 +16,8 @@ namespace trainyard {
 // `path` is a YAML (or JSON) file; empty means TRAINYARD_CONFIG. `sets` are "a.b=value" with
 // YAML values and win over the file. `tasks` are those that task.name may name; the fields are the
 // common ones and that task's. Relations between fields are checked.
-// Throws ConfigError for an unreadable file, an unknown key (naming the nearest known one), a wrong
-// type or a value outside its limits; UsageError when no file is named.
+// Throws ConfigError for an unreadable file, and for unknown keys (naming the nearest known ones), wrong types and
+// values outside their limits, each on a line of its own; UsageError when no file is named.
 Config LoadConfig(const std::string& path, const std::vector<std::string>& sets,
                   std::span<const TaskDeclaration> tasks);
 

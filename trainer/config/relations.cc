@@ -6,6 +6,7 @@
 
 #include "trainer/base/error.h"
 #include "trainer/base/text.h"
+#include "trainer/config/mistakes.h"
 
 namespace trainyard {
 namespace {
@@ -66,11 +67,15 @@ void CheckRelations(const Config& c) {
        "parallel.reduce: every shares out the gradients, which needs parallel.stage: zero2 or zero3; it is " +
            c.parallel.stage},
   };
+  Mistakes mistakes;
   for (const Rule& rule : rules) {
-    if (rule.broken) throw ConfigError(rule.what);
+    mistakes.Note([&] {
+      if (rule.broken) throw ConfigError(rule.what);
+    });
   }
-  for (const Watch& watch : Watches(c)) CheckWatch(c, watch);
-  c.task.options->Check(c);
+  for (const Watch& watch : Watches(c)) mistakes.Note([&] { CheckWatch(c, watch); });
+  mistakes.Note([&] { c.task.options->Check(c); });
+  mistakes.Throw();
 }
 
 std::vector<std::string> Doubts(const Config& c, int64_t total_steps) {

@@ -10,8 +10,8 @@
 
 namespace trainyard {
 
-// Throws ConfigError for the first fields that cannot both hold, and for a metric to watch that the
-// task does not declare. REQUIRES: the task's options are there.
+// Throws ConfigError for fields that cannot hold together, and for a metric to watch that the task does not declare,
+// each on a line of its own. REQUIRES: the task's options are there.
 void CheckRelations(const Config& config);
 
 // What is allowed, does nothing or not what it seems to say, and would otherwise pass in silence: one

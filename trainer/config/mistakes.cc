@@ -1,0 +1,30 @@
+#include "trainer/config/mistakes.h"
+
+#include <algorithm>
+
+#include "trainer/base/error.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kMostTold = 10;
+
+}  // namespace
+
+void Mistakes::Note(const std::function<void()>& look) {
+  try {
+    look();
+  } catch (const ConfigError& error) {
+    if (std::find(found_.begin(), found_.end(), error.what()) == found_.end()) found_.emplace_back(error.what());
+  }
+}
+
+void Mistakes::Throw() const {
+  if (found_.empty()) return;
+  std::string text = found_.front();
+  for (size_t i = 1; i < std::min(found_.size(), kMostTold); ++i) text += "\n" + found_[i];
+  if (found_.size() > kMostTold) text += "\nand " + std::to_string(found_.size() - kMostTold) + " more";
+  throw ConfigError(text);
+}
+
+}  // namespace trainyard
