@@ -9,10 +9,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <thread>
 #include <vector>
+
+#include "common/cgroup.h"
 
 namespace trainyard {
 namespace {
@@ -31,45 +32,6 @@ std::vector<std::string> Split(const std::string& list) {
   std::istringstream in(list);
   for (std::string word; std::getline(in, word, ',');) words.push_back(word);
   return words;
-}
-
-bool Has(const std::string& list, const std::string& word) {
-  const std::vector<std::string> words = Split(list);
-  return word.empty() ? list.empty() : std::find(words.begin(), words.end(), word) != words.end();
-}
-
-// Where a controller's files lie for this process: the folder of its cgroup, then its parents, up to
-// the mount. Empty when the controller is not mounted.
-std::vector<fs::path> Folders(const fs::path& root, const std::string& type, const std::string& controller) {
-  // "4:cpu,cpuacct:/a/b" (v1), "0::/a/b" (v2)
-  std::optional<fs::path> group;
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    if (Has(line.substr(first + 1, second - first - 1), type == "cgroup2" ? "" : controller))
-      group = line.substr(second + 1);
-  }
-  if (!group) return {};
-  // "31 30 0:29 <root> <mount point> <options> ... - <type> <source> <options>"
-  std::ifstream mounts(root / "proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string word, top, point, kind, source, options;
-    words >> word >> word >> word >> top >> point;
-    while (words >> word && word != "-") continue;
-    words >> kind >> source >> options;
-    if (kind != type || (type == "cgroup" && !Has(options, controller))) continue;
-    // A container may see only its own part of the tree, under a path that its name does not show.
-    const fs::path below = group->lexically_relative(top);
-    const bool inside = !below.empty() && *below.begin() != ".." && below != ".";
-    std::vector<fs::path> folders;
-    for (fs::path path = inside ? below : fs::path(); !path.empty(); path = path.parent_path())
-      folders.push_back(root / fs::path(point).relative_path() / path);
-    folders.push_back(root / fs::path(point).relative_path());
-    return folders;
-  }
-  return {};
 }
 
 // CPUs of one folder's quota; infinite where there is none.
@@ -131,10 +93,10 @@ Cpus CountCpus(const fs::path& root, int allowed) {
   };
   double quota = INFINITY;
   for (const char* type : {"cgroup2", "cgroup"}) {
-    const int count = CpusetOf(Folders(root, type, "cpuset"));
+    const int count = CpusetOf(CgroupFolders(root, type, "cpuset"));
     if (count > 0) cpus.cpuset = std::min(count, cpus.cpuset.value_or(count));
     if (count > 0 && count < cpus.count) lower(count, Plural(count) + " of the cgroup's cpuset");
-    for (const fs::path& folder : Folders(root, type, "cpu")) quota = std::min(quota, Quota(folder));
+    for (const fs::path& folder : CgroupFolders(root, type, "cpu")) quota = std::min(quota, Quota(folder));
   }
   if (std::isfinite(quota)) cpus.quota = quota;
   if (quota < cpus.count)

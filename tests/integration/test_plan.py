@@ -255,3 +255,15 @@ def test_limits_of_a_cgroup_and_not_of_the_machine(job):
     with cgroup(quota=1.5) as enter:
         made = decisions(json.loads(enter("plan", "--config", config, "--ranks", 1, "--json").stdout))
         assert made["omp_num_threads"]["value"] == min(2, os.sysconf("SC_NPROCESSORS_ONLN"))
+
+
+def test_a_rank_that_the_kernel_kills_for_want_of_memory_is_said_to_be(job, tmp_path):
+    """The plan counts no activations, and the kernel tells nobody why it kills."""
+    config = job(model={"dim": 256, "layers": 4}, batch={"global": 512, "micro": 512})
+    with cgroup(memory=400 << 20) as enter:
+        enough = enter("launch", "--nproc", 1, "--config", config, "--set", "batch.micro=4", "--set", "train.steps=1")
+        assert enough.returncode == 0, enough.stderr
+        result = enter("launch", "--nproc", 1, "--config", config, "--set", f"run.dir={tmp_path / 'once'}")
+    assert result.returncode == 137, result.stderr
+    assert "rank 0 of 1: killed by the kernel, for want of memory (signal 9); a smaller batch.micro takes less" in result.stderr
+    assert "(exit code 137, OOMKilled)" in result.stderr

@@ -53,6 +53,8 @@ class LauncherTest : public testing::Test {
     options.rank0_address = "127.0.0.1";
     options.termination_log = (directory_ / "termination").string();
     options.quiet = terminal.empty();
+    const fs::path kills = OomKills();
+    options.oom_kills = [kills] { return std::optional<uint64_t>(fs::exists(kills) ? fs::file_size(kills) : 0); };
     const StoreFactory stores{[](int fd, int) {
                                 close(fd);
                                 return std::make_unique<MemoryStore>();
@@ -78,6 +80,9 @@ class LauncherTest : public testing::Test {
     while (!fs::exists(file) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ASSERT_TRUE(fs::exists(file));
   }
+
+  // As many bytes as the kernel has killed processes for want of memory.
+  fs::path OomKills() const { return directory_ / "oom-kills"; }
 
   // What a rank writes in a shell to have a log in the test's folder.
   std::string Hello() const {
@@ -149,6 +154,38 @@ TEST_F(LauncherTest, TheStepIsToldOnceItIsKnown) {
   };
   EXPECT_EQ(step_after(R"({"phase": "starting", "step": null, "total_steps": null})"), nullptr);
   EXPECT_EQ(step_after(R"({"phase": "training", "step": 0, "total_steps": 8})"), 0);
+}
+
+// Of two that SIGKILL has ended, and their peer that lost them.
+TEST_F(LauncherTest, WhomTheKernelHasKilledForWantOfMemoryIsTheCause) {
+  const std::string killed = "kill -9 $$; sleep 60", count = "printf x >> " + OomKills().string() + "; ";
+  EXPECT_EQ(Wait(Start(2, "case $RANK in 0) exit 70;; 1) sleep 0.3; " + count + killed + ";; esac")), 137);
+  EXPECT_EQ(Termination()["rank"], 1) << "70 may be what came of it";
+  EXPECT_EQ(Termination()["reason"], "OOMKilled");
+  EXPECT_EQ(Termination()["message"],
+            "killed by the kernel, for want of memory (signal 9); a smaller batch.micro takes less");
+  EXPECT_EQ(Wait(Start(1, killed)), 137) << "a byte is there since the start";
+  EXPECT_EQ(Termination()["reason"], "Signal9");
+  EXPECT_EQ(Termination()["message"], "killed by signal 9 (Killed)");
+  EXPECT_EQ(Wait(Start(1, count + "sleep 4; " + killed)), 137);
+  EXPECT_EQ(Termination()["reason"], "Signal9") << "another process was killed then";
+}
+
+// What failed last may have taken with it what was durable before.
+TEST_F(LauncherTest, WhatIsPromisedDependsOnWhatFailed) {
+  const auto said = [&](int code, int64_t durable) {
+    const nlohmann::json status = {
+        {"phase", "training"}, {"step", 9}, {"total_steps", 20}, {"checkpoint_step", durable}};
+    const std::string told = "echo '" + nlohmann::json{{"status", status}}.dump() + "' >&$TRAINYARD_REPORT_FD; ";
+    const fs::path terminal = directory_ / "terminal";
+    EXPECT_EQ(Wait(Start(1, told + Failed(code, "broken") + "exit " + std::to_string(code), terminal)), code);
+    const std::string text = ReadFile(terminal);
+    const size_t from = text.find("broken") + 6;
+    return text.substr(from, text.find(" (exit code") - from);
+  };
+  EXPECT_EQ(said(70, 8), "; step 8 is durable: the same command goes on from it");
+  EXPECT_EQ(said(74, 8), "; step 8 was durable: the same command goes on from it if the storage still has it");
+  EXPECT_EQ(said(64, 8), "") << "the mistake comes first";
 }
 
 int CountOf(const std::string& text, const std::string& word) {

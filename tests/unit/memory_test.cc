@@ -13,7 +13,11 @@ namespace fs = std::filesystem;
 
 class MemoryTest : public testing::Test {
  protected:
-  MemoryTest() : root_(fs::path(testing::TempDir()) / ("memory-" + std::to_string(getpid()))) {}
+  MemoryTest() : root_(fs::path(testing::TempDir()) / ("memory-" + std::to_string(getpid()))) {
+    Write("proc/self/mountinfo",
+          "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+          "32 30 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  }
   ~MemoryTest() override { fs::remove_all(root_); }
   void Write(const std::string& path, const std::string& text) {
     fs::create_directories((root_ / path).parent_path());
@@ -55,6 +59,18 @@ TEST_F(MemoryTest, TheRootGroupAndVersionOne) {
   Write("proc/self/cgroup", "0::/\n");
   Write("sys/fs/cgroup/memory.max", "2048");
   EXPECT_EQ(MemoryLimitHere(root_).bytes, 2048u);
+}
+
+TEST_F(MemoryTest, WhatTheKernelHasKilledIsCountedWhereItIsTold) {
+  EXPECT_EQ(CountOomKills(root_), std::nullopt);
+  Write("proc/vmstat", "nr_free_pages 1\noom_kill 7\nzone_reclaim 0\n");
+  EXPECT_EQ(CountOomKills(root_), 7u);
+  Write("proc/self/cgroup", "0::/pod1\n");
+  Write("sys/fs/cgroup/pod1/memory.events", "low 0\nhigh 5\nmax 9\noom 4\noom_kill 2\n");
+  EXPECT_EQ(CountOomKills(root_), 2u) << "and not what others of the machine have lost";
+  Write("proc/self/cgroup", "4:memory:/pod1\n");
+  Write("sys/fs/cgroup/memory/pod1/memory.oom_control", "oom_kill_disable 1\nunder_oom 0\noom_kill 3\n");
+  EXPECT_EQ(CountOomKills(root_), 3u);
 }
 
 TEST(Memory, WhatIsFreedIsNotFaultedInAgain) {

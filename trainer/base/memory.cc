@@ -8,7 +8,10 @@
 #include <climits>
 #include <fstream>
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include "common/cgroup.h"
 #include "trainer/base/text.h"
 
 namespace trainyard {
@@ -25,12 +28,14 @@ void Lower(MemoryLimit& limit, const fs::path& file) {
   if (error == std::errc() && end == word.data() + word.size() && bytes < limit.bytes) limit = {bytes, file.string()};
 }
 
-// The group's limit and those of the groups around it.
-void LowerAll(MemoryLimit& limit, const fs::path& mount, fs::path group, const char* name) {
-  for (;; group = group.parent_path()) {
-    Lower(limit, mount / group.relative_path() / name);
-    if (!group.has_relative_path()) return;
+// "oom_kill 3", in a line of its own.
+std::optional<uint64_t> OomKillsIn(const fs::path& file) {
+  std::ifstream in(file);
+  std::string name;
+  for (uint64_t count = 0; in >> name >> count;) {
+    if (name == "oom_kill") return count;
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -39,16 +44,23 @@ MemoryLimit MemoryLimitHere(const fs::path& root) {
   const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)),
              page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   MemoryLimit limit{pages * page, "the machine's memory"};
-  // "0::/kubepods/pod1", or of version 1 "4:memory:/kubepods/pod1" (cgroups(7)).
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controller = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
-    if (controller.empty()) LowerAll(limit, root / "sys/fs/cgroup", group, "memory.max");
-    if (controller == "memory") LowerAll(limit, root / "sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
-  }
+  for (const fs::path& folder : CgroupFolders(root, "cgroup2", "")) Lower(limit, folder / "memory.max");
+  for (const fs::path& folder : CgroupFolders(root, "cgroup", "memory")) Lower(limit, folder / "memory.limit_in_bytes");
   return limit;
+}
+
+std::optional<uint64_t> CountOomKills(const fs::path& root) {
+  std::vector<fs::path> files;
+  for (const auto& [type, controller, name] :
+       {std::tuple("cgroup2", "", "memory.events"), std::tuple("cgroup", "memory", "memory.oom_control")}) {
+    const std::vector<fs::path> folders = CgroupFolders(root, type, controller);
+    if (!folders.empty()) files.push_back(folders.front() / name);
+  }
+  files.push_back(root / "proc/vmstat");
+  for (const fs::path& file : files) {
+    if (const std::optional<uint64_t> count = OomKillsIn(file)) return count;
+  }
+  return std::nullopt;
 }
 
 std::string ProcessMemoryLimit() {

@@ -27,6 +27,11 @@ void KeepFreedMemory();
 // Which of what it maps counts is setrlimit(2)'s matter, so that it is no size that a plan could be held to.
 std::string ProcessMemoryLimit();
 
+// How many processes the kernel has killed so far for want of memory, whatever it was that ran out: of this process's
+// cgroup where that is told (memory.events, or memory.oom_control of version 1), else of the machine (/proc/vmstat).
+// Nothing where neither is. `root` as above.
+std::optional<uint64_t> CountOomKills(const std::filesystem::path& root = "/");
+
 // What this process has in memory now; nothing when the system does not say.
 std::optional<uint64_t> ResidentBytes();
 

@@ -65,6 +65,7 @@ RankEnd EndedOnRequest(RankEnd end, int signal) {
   end.message = Format("ended at once on a second signal (%s), as asked; nothing more was saved", NameOf(signal));
   end.signal = signal;
   end.exit_code = 128 + signal;
+  end.out_of_memory = false;
   return end;
 }
 
@@ -83,7 +84,8 @@ struct Rank {
 
 class Node {
  public:
-  Node(const LaunchOptions& options, LogWriter& terminal) : options_(options), terminal_(terminal) {}
+  Node(const LaunchOptions& options, LogWriter& terminal)
+      : options_(options), terminal_(terminal), oom_watch_(options.oom_kills) {}
 
   void Start(const std::string& master_addr, int master_port) {
     const NodeWorld& world = options_.world;
@@ -126,6 +128,7 @@ class Node {
       if (fds[0].revents) ReadSignals(signal_fd);
       for (Rank& rank : ranks_) Drain(rank);
       Reap();
+      oom_watch_.Look(SteadySeconds());
       KillStragglers();
       KillLatecomers();
       if (others) KillForsaken(*others);
@@ -325,9 +328,12 @@ class Node {
     end.exit_code = end.signal ? 128 + end.signal : WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     end.step = rank.status.KnownStep();
     end.checkpoint_step = rank.status.checkpoint.step;
+    end.out_of_memory = end.signal == SIGKILL && !end.signalled_by_us && oom_watch_.HasKilled();
     end.message = !rank.end_message.empty() ? rank.end_message
-                  : end.signal              ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))
-                                            : "";
+                  : end.out_of_memory
+                      ? "killed by the kernel, for want of memory (signal 9); a smaller batch.micro takes less"
+                  : end.signal ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))
+                               : "";
     end.tail = rank.output.Tail();
     double& first = end.exit_code == 0 ? first_done_ : first_failure_;
     if (first == 0) first = now;
@@ -398,6 +404,7 @@ class Node {
   std::optional<StopSignal> first_stop_;
   double first_failure_ = 0, first_done_ = 0, killing_ = 0;  // since when, on the steady clock; 0: not yet
   int second_signal_ = 0;
+  OomWatch oom_watch_;
   std::string forsaken_;  // why what still ran was killed, where the other nodes were gone
 };
 
@@ -438,9 +445,12 @@ std::string WhatIsLeft(const RankEnd& end) {
   if (end.signal == 0 && (end.exit_code < static_cast<int>(ExitCode::kPeer) || end.checkpoint_step == 0 ||
                           end.exit_code == static_cast<int>(ExitCode::kStopped)))
     return "";
-  return end.checkpoint_step > 0 ? Format("; step %lld is durable: the same command goes on from it",
-                                          static_cast<long long>(end.checkpoint_step))
-                                 : "; nothing is known to be durable: the same command goes on from what there is";
+  if (end.checkpoint_step == 0) return "; nothing is known to be durable: the same command goes on from what there is";
+  const auto step = static_cast<long long>(end.checkpoint_step);
+  // It has failed since, or somebody has taken away what lay there.
+  if (end.exit_code == static_cast<int>(ExitCode::kStorage))
+    return Format("; step %lld was durable: the same command goes on from it if the storage still has it", step);
+  return Format("; step %lld is durable: the same command goes on from it", step);
 }
 
 // `echoed`: what the culprit wrote stands on the terminal already.
@@ -450,11 +460,11 @@ void Explain(const RankEnd& culprit, int ranks, bool echoed, LogWriter& terminal
     for (const std::string& line : echoed ? std::vector<std::string>() : culprit.tail)
       terminal.Say(Format("[rank %d] %s\n", culprit.rank, line.c_str()));
     terminal.Say(Format("launch: rank %d ended with exit code %d (%s)\n", culprit.rank, culprit.exit_code,
-                        ExitReason(culprit.exit_code).c_str()));
+                        ReasonOf(culprit).c_str()));
   } else {
     terminal.Say(Format("launch: rank %d of %d: %s%s (exit code %d, %s)\n", culprit.rank, ranks,
                         culprit.message.c_str(), WhatIsLeft(culprit).c_str(), culprit.exit_code,
-                        ExitReason(culprit.exit_code).c_str()));
+                        ReasonOf(culprit).c_str()));
   }
 }
 

@@ -27,7 +27,9 @@
 #include <memory>
 #include <string>
 
+#include "trainer/base/memory.h"
 #include "trainer/comm/store.h"
+#include "trainer/launch/oom_watch.h"
 #include "trainer/launch/world.h"
 
 namespace trainyard {
@@ -40,6 +42,7 @@ struct LaunchOptions {
   int status_port = 0;             // 0: any free one
   std::string termination_log;     // empty: none is written
   bool quiet = false;              // leaves rank 0's output to the log
+  OomWatch::Count oom_kills = [] { return CountOomKills(); };
 };
 
 // Serves the store on an already listening socket (owned by the store), or connects to one that must

@@ -12,7 +12,10 @@ constexpr size_t kMaxMessageBytes = 4096;  // the kubelet's limit
 
 }  // namespace
 
+std::string ReasonOf(const RankEnd& end) { return end.out_of_memory ? "OOMKilled" : ExitReason(end.exit_code); }
+
 int CausePriority(const RankEnd& end) {
+  if (end.out_of_memory) return 2;
   if (end.signal != 0) return end.signalled_by_us ? 7 : 4;
   switch (end.exit_code) {
     case 0:
@@ -52,7 +55,7 @@ std::string TerminationMessage(const RankEnd& culprit, int64_t attempt, const St
       {"rank", culprit.rank},
       {"exit_code", culprit.exit_code},
       {"signal", culprit.signal},
-      {"reason", ExitReason(culprit.exit_code)},
+      {"reason", ReasonOf(culprit)},
       {"step", culprit.step ? nlohmann::ordered_json(*culprit.step) : nlohmann::ordered_json()},
       {"checkpoint_step", culprit.checkpoint_step},
       {"startup", startup.ToJson()},

@@ -17,6 +17,7 @@ struct RankEnd {
   int exit_code = 0;  // 128 + signal when killed by one
   int signal = 0;     // 0: exited by itself
   bool signalled_by_us = false;
+  bool out_of_memory = false;   // the kernel has killed it, for want of that
   double time = 0;              // when it failed, or else was found to have ended: seconds, any common clock
   std::optional<int64_t> step;  // unknown until the rank had chosen where to start
   int64_t checkpoint_step = 0;
@@ -24,8 +25,11 @@ struct RankEnd {
   std::vector<std::string> tail;  // last lines of its output
 };
 
-// Lower explains more: permanent codes > 73 > 71 > 70, 74 and unlisted ones > a signal that we did
-// not send > 75 > 69 > a signal that we sent > 0.
+// One word for it, as a kubelet's or by its exit code.
+std::string ReasonOf(const RankEnd& end);
+
+// Lower explains more: permanent codes > 73 > 71 and the kernel for want of memory > 70, 74 and unlisted ones > a
+// signal that we did not send > 75 > 69 > a signal that we sent > 0.
 int CausePriority(const RankEnd& end);
 
 // Index of the cause: by priority, then the earliest. REQUIRES: ends is not empty.
