@@ -12,6 +12,7 @@ constexpr size_t kMostTold = 10;
 }  // namespace
 
 void Mistakes::Note(const std::function<void()>& look) {
+  if (found_.size() > kMostTold) return;
   try {
     look();
   } catch (const ConfigError& error) {
@@ -23,7 +24,7 @@ void Mistakes::Throw() const {
   if (found_.empty()) return;
   std::string text = found_.front();
   for (size_t i = 1; i < std::min(found_.size(), kMostTold); ++i) text += "\n" + found_[i];
-  if (found_.size() > kMostTold) text += "\nand " + std::to_string(found_.size() - kMostTold) + " more";
+  if (found_.size() > kMostTold) text += "\nand more";
   throw ConfigError(text);
 }
 

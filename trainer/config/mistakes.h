@@ -11,7 +11,8 @@ namespace trainyard {
 
 class Mistakes {
  public:
-  // Runs `look`, and notes the ConfigError that it throws; the same words count once.
+  // Runs `look`, and notes the ConfigError that it throws; the same words count once. Of what has more than ten nothing
+  // is looked at any more: a stranger's file may have a thousand, and each takes its time.
   void Note(const std::function<void()>& look);
   // Throws a ConfigError where anything was noted: a mistake on each line, the first ten of them.
   void Throw() const;
