@@ -108,8 +108,9 @@ std::vector<std::string> Problems(const std::string& text, const std::string& pl
     for (const std::string& prefix : {std::string("trainyard: "), place + ": "}) {
       if (line.starts_with(prefix)) line.erase(0, prefix.size());
     }
-    problems.push_back("spec.config: " + line);
+    if (!line.empty()) problems.push_back("spec.config: " + line);
   }
+  if (problems.empty()) problems.emplace_back("spec.config: refused, without a word");
   return problems;
 }
 

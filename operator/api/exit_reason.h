@@ -21,7 +21,7 @@ inline std::string ForeignExitReason(int64_t code) {
 }
 
 // Of our trainer, whose codes have meanings of their own: "BadData" for 65. What its launcher writes into its
-// termination message as `reason`.
+// termination message as `reason`, unless the kernel killed a rank for want of memory.
 inline std::string ExitReason(int64_t code) {
   static constexpr std::pair<int64_t, const char*> kReasons[] = {
       {2, "Usage"},        {64, "BadConfiguration"}, {65, "BadData"}, {69, "PeerFailed"},    {70, "InternalError"},

@@ -13,7 +13,7 @@ namespace trainyard::net {
 
 // The first of `addresses` (at least one) that answers, asked one after the other: each has an equal share of what is
 // left until the deadline, and no more than five seconds, so that a dead one leaves time for the next. The last one's
-// kUnavailable or kDeadline; kStopped.
+// kUnavailable or kDeadline; kStopped; `out` is not connected then.
 Status Dial(const std::vector<Address>& addresses, const Wait& wait, Descriptor& out);
 
 }  // namespace trainyard::net

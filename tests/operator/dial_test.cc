@@ -7,6 +7,13 @@
 namespace trainyard::net {
 namespace {
 
+Address BoundTo(const Descriptor& socket) {
+  Address address;
+  address.length = sizeof address.storage;
+  getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address.storage), &address.length);
+  return address;
+}
+
 // A listener whose queue is full: to who comes then the kernel says nothing, as a machine that is off.
 class Mute {
  public:
@@ -14,8 +21,7 @@ class Mute {
     const Address any = *ParseAddress("127.0.0.1", 0);
     EXPECT_EQ(bind(listener_.get(), any.get(), any.length), 0);
     EXPECT_EQ(listen(listener_.get(), 0), 0);
-    address_.length = sizeof address_.storage;
-    getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address_.storage), &address_.length);
+    address_ = BoundTo(listener_);
     first_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(connect(first_.get(), address_.get(), address_.length), 0);
   }
@@ -45,10 +51,12 @@ TEST(Dial, AnAddressThatIsSilentLeavesTimeForTheOthers) {
 }
 
 TEST(Dial, OneThatRefusesIsLeftForTheNext) {
-  int port = 0;
-  { port = Peer(Peer::Silent).port(); }
+  const Descriptor nobody(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // has the port, and does not listen
+  const Address any = *ParseAddress("127.0.0.1", 0);
+  ASSERT_EQ(bind(nobody.get(), any.get(), any.length), 0);
+  const Address refuses = BoundTo(nobody);
   const Peer peer(Peer::Silent);
-  const Address refuses = *ParseAddress("127.0.0.1", port), alive = *ParseAddress("127.0.0.1", peer.port());
+  const Address alive = *ParseAddress("127.0.0.1", peer.port());
   EXPECT_TRUE(DialAll({refuses}).Is(Code::kUnavailable));
   EXPECT_TRUE(DialAll({refuses, alive}).ok());
 }

@@ -154,8 +154,8 @@ TEST(Config, OfManyMistakesTheFirstAreTold) {
   std::vector<std::string> sets;
   for (int i = 0; i < 12; ++i) sets.push_back("nowhere" + std::to_string(i) + "=1");
   const std::string error = ErrorOf(kSmall, sets);
-  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 10);
-  EXPECT_TRUE(error.starts_with("--set: unknown key nowhere0\n") && error.ends_with("nowhere9\nand more")) << error;
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 9);
+  EXPECT_TRUE(error.starts_with("--set: unknown key nowhere0\n") && error.ends_with("nowhere9 (and more)")) << error;
 }
 
 TEST(Config, FieldsAreTheCommonOnesAndTheTasks) {

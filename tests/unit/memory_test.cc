@@ -62,15 +62,23 @@ TEST_F(MemoryTest, TheRootGroupAndVersionOne) {
 }
 
 TEST_F(MemoryTest, WhatTheKernelHasKilledIsCountedWhereItIsTold) {
-  EXPECT_EQ(CountOomKills(root_), std::nullopt);
+  EXPECT_EQ(OomKillCounter(root_)(), std::nullopt);
   Write("proc/vmstat", "nr_free_pages 1\noom_kill 7\nzone_reclaim 0\n");
-  EXPECT_EQ(CountOomKills(root_), 7u);
+  EXPECT_EQ(OomKillCounter(root_)(), 7u);
   Write("proc/self/cgroup", "0::/pod1\n");
   Write("sys/fs/cgroup/pod1/memory.events", "low 0\nhigh 5\nmax 9\noom 4\noom_kill 2\n");
-  EXPECT_EQ(CountOomKills(root_), 2u) << "and not what others of the machine have lost";
+  const auto count = OomKillCounter(root_);
+  EXPECT_EQ(count(), 2u) << "and not what others of the machine have lost";
+  Write("sys/fs/cgroup/pod1/memory.events", "oom_kill 5\n");
+  EXPECT_EQ(count(), 5u);
+  fs::remove(root_ / "sys/fs/cgroup/pod1/memory.events");
+  EXPECT_EQ(count(), std::nullopt) << "another count is not gone on with";
+  Write("proc/self/cgroup", "0::/pod1/of/its/own\n");
+  Write("sys/fs/cgroup/pod1/memory.events", "oom_kill 4\n");
+  EXPECT_EQ(OomKillCounter(root_)(), 4u) << "the controller is not everywhere below";
   Write("proc/self/cgroup", "4:memory:/pod1\n");
   Write("sys/fs/cgroup/memory/pod1/memory.oom_control", "oom_kill_disable 1\nunder_oom 0\noom_kill 3\n");
-  EXPECT_EQ(CountOomKills(root_), 3u);
+  EXPECT_EQ(OomKillCounter(root_)(), 3u);
 }
 
 TEST(Memory, WhatIsFreedIsNotFaultedInAgain) {

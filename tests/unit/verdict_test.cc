@@ -28,6 +28,15 @@ TEST(Culprit, UnlistedCodesCountAsInternalErrors) {
   EXPECT_EQ(CausePriority(Exited(0, 1, 0)), CausePriority(Exited(0, 70, 0)));
 }
 
+// Whether memory was refused to a rank or it was killed for want of it.
+TEST(Culprit, WhoWasKilledForWantOfMemoryIsAsWhoRanOutOfIt) {
+  RankEnd killed = Killed(0, 9, false, 0);
+  killed.out_of_memory = true;
+  EXPECT_EQ(CausePriority(killed), CausePriority(Exited(0, 71, 0)));
+  EXPECT_EQ(ReasonOf(killed), "OOMKilled");
+  EXPECT_EQ(nlohmann::json::parse(TerminationMessage(killed, 1, {})).at("reason"), "OOMKilled");
+}
+
 TEST(TerminationMessage, HoldsTheContractsFields) {
   RankEnd end = Exited(3, 65, 0);
   end.step = 12;

@@ -4,11 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <fstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "common/cgroup.h"
@@ -49,18 +49,15 @@ MemoryLimit MemoryLimitHere(const fs::path& root) {
   return limit;
 }
 
-std::optional<uint64_t> CountOomKills(const fs::path& root) {
+std::function<std::optional<uint64_t>()> OomKillCounter(const fs::path& root) {
   std::vector<fs::path> files;
-  for (const auto& [type, controller, name] :
-       {std::tuple("cgroup2", "", "memory.events"), std::tuple("cgroup", "memory", "memory.oom_control")}) {
-    const std::vector<fs::path> folders = CgroupFolders(root, type, controller);
-    if (!folders.empty()) files.push_back(folders.front() / name);
-  }
+  for (const fs::path& folder : CgroupFolders(root, "cgroup2", "")) files.push_back(folder / "memory.events");
+  for (const fs::path& folder : CgroupFolders(root, "cgroup", "memory")) files.push_back(folder / "memory.oom_control");
   files.push_back(root / "proc/vmstat");
-  for (const fs::path& file : files) {
-    if (const std::optional<uint64_t> count = OomKillsIn(file)) return count;
-  }
-  return std::nullopt;
+  const auto tells = [](const fs::path& file) { return OomKillsIn(file).has_value(); };
+  const auto found = std::find_if(files.begin(), files.end(), tells);
+  const fs::path file = found == files.end() ? fs::path() : *found;
+  return [file] { return OomKillsIn(file); };
 }
 
 std::string ProcessMemoryLimit() {

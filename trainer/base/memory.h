@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,10 +28,10 @@ void KeepFreedMemory();
 // Which of what it maps counts is setrlimit(2)'s matter, so that it is no size that a plan could be held to.
 std::string ProcessMemoryLimit();
 
-// How many processes the kernel has killed so far for want of memory, whatever it was that ran out: of this process's
-// cgroup where that is told (memory.events, or memory.oom_control of version 1), else of the machine (/proc/vmstat).
-// Nothing where neither is. `root` as above.
-std::optional<uint64_t> CountOomKills(const std::filesystem::path& root = "/");
+// Says how many processes the kernel has killed so far for want of memory, whatever it was that ran out: of this
+// process's cgroup, or of the nearest one around it that tells it (memory.events, or memory.oom_control of version 1),
+// else of the machine (/proc/vmstat); nothing where none does. Which it is is found now, once. `root` as above.
+std::function<std::optional<uint64_t>()> OomKillCounter(const std::filesystem::path& root = "/");
 
 // What this process has in memory now; nothing when the system does not say.
 std::optional<uint64_t> ResidentBytes();

@@ -23,8 +23,9 @@ void Mistakes::Note(const std::function<void()>& look) {
 void Mistakes::Throw() const {
   if (found_.empty()) return;
   std::string text = found_.front();
+  // A container's log may be asked for its last line alone: that is a mistake, too.
   for (size_t i = 1; i < std::min(found_.size(), kMostTold); ++i) text += "\n" + found_[i];
-  if (found_.size() > kMostTold) text += "\nand more";
+  if (found_.size() > kMostTold) text += " (and more)";
   throw ConfigError(text);
 }
 

@@ -65,7 +65,6 @@ RankEnd EndedOnRequest(RankEnd end, int signal) {
   end.message = Format("ended at once on a second signal (%s), as asked; nothing more was saved", NameOf(signal));
   end.signal = signal;
   end.exit_code = 128 + signal;
-  end.out_of_memory = false;
   return end;
 }
 
@@ -328,10 +327,11 @@ class Node {
     end.exit_code = end.signal ? 128 + end.signal : WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     end.step = rank.status.KnownStep();
     end.checkpoint_step = rank.status.checkpoint.step;
-    end.out_of_memory = end.signal == SIGKILL && !end.signalled_by_us && oom_watch_.HasKilled();
+    end.out_of_memory = end.signal == SIGKILL && !end.signalled_by_us && oom_watch_.Explains(now);
     end.message = !rank.end_message.empty() ? rank.end_message
                   : end.out_of_memory
-                      ? "killed by the kernel, for want of memory (signal 9); a smaller batch.micro takes less"
+                      ? "killed by the kernel, for want of memory (signal 9); smaller batch.micro, data.prefetch "
+                        "or data.workers take less"
                   : end.signal ? Format("killed by signal %d (%s)", end.signal, strsignal(end.signal))
                                : "";
     end.tail = rank.output.Tail();

@@ -5,6 +5,8 @@
 //   - Ctrl-Z (SIGTSTP) stops the ranks and then the launcher; fg and bg go on with all of them.
 //   - When one rank fails the others get five seconds to end by themselves, then SIGKILL. The exit
 //     code and the termination message are those of the culprit (verdict.h).
+//   - A rank that SIGKILL has ended while the kernel counted a process killed for want of memory (oom_watch.h) is
+//     OOMKilled.
 //   - When one rank has ended with 0 the run is complete and durable. The others get 30 seconds to end as well, five
 //     once a stop is asked for, then SIGKILL; the exit code is still 0. Whoever is there five seconds after SIGKILL is
 //     left to the kernel.
@@ -42,7 +44,7 @@ struct LaunchOptions {
   int status_port = 0;             // 0: any free one
   std::string termination_log;     // empty: none is written
   bool quiet = false;              // leaves rank 0's output to the log
-  OomWatch::Count oom_kills = [] { return CountOomKills(); };
+  OomWatch::Count oom_kills = OomKillCounter();
 };
 
 // Serves the store on an already listening socket (owned by the store), or connects to one that must

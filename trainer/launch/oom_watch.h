@@ -3,27 +3,31 @@
 #define TRAINYARD_TRAINER_LAUNCH_OOM_WATCH_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 
 namespace trainyard {
 
-// The kernel counts before it kills. What it killed long before is no word about a rank that ends now.
 class OomWatch {
  public:
   using Count = std::function<std::optional<uint64_t>()>;
-  // `count`: how many it has killed so far (CountOomKills); nothing: nobody knows.
-  explicit OomWatch(Count count) : count_(std::move(count)), before_(count_()), last_(before_) {}
+  // `count`: how many processes the kernel has killed so far (OomKillCounter); nothing: nobody knows.
+  explicit OomWatch(const Count& count);
 
-  // Looks, once a second. `now`: steady seconds.
+  // Looks at the count, once a second. `now`: steady seconds.
   void Look(double now);
-  // Whether it has killed any since the look before the last one.
-  bool HasKilled() const;
+  // Whether one that the kernel has killed within half a minute may be the process that SIGKILL has ended: so long it
+  // may take to give back its memory, and its devices. Each that was counted explains one.
+  bool Explains(double now);
 
  private:
+  void Note(double now);
+
   const Count count_;
-  std::optional<uint64_t> before_, last_;
+  std::optional<uint64_t> last_;
   double looked_ = 0;
+  std::deque<double> killed_;  // when those that explain nobody yet were found in the count
 };
 
 }  // namespace trainyard
