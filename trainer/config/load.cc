@@ -324,7 +324,8 @@ std::string ConfigDocument(std::span<const TaskDeclaration> tasks) {
       "with a\n"
       "warning, and a *free* field may change at any time. An auto and the value that it stands for are the same. The "
       "fields that\n"
-      "only one task has are at the end. Mistakes in fields are told together, the first ten of them, and without any those of fields that do not go together. A path is taken as it "
+      "only one task has are at the end. Mistakes in fields are told together, the first ten of them, and without any "
+      "those of fields that do not go together. A path is taken as it "
       "stands: one that begins with ~, which only a shell "
       "knows, "
       "is refused.\n";
