@@ -5,7 +5,7 @@
 namespace trainyard {
 namespace {
 
-constexpr double kLookSeconds = 1, kDyingSeconds = 30;
+constexpr double kBetweenLooks = 1, kDyingSeconds = 30;
 constexpr uint64_t kMostKept = 1024;  // ranks of a node are fewer
 
 }  // namespace
@@ -13,7 +13,7 @@ constexpr uint64_t kMostKept = 1024;  // ranks of a node are fewer
 OomWatch::OomWatch(const Count& count) : count_(count), last_(count_()) {}
 
 void OomWatch::Look(double now) {
-  if (now < looked_ + kLookSeconds) return;
+  if (now < looked_ + kBetweenLooks) return;
   looked_ = now;
   Note(now);
 }
