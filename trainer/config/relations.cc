@@ -69,9 +69,7 @@ void CheckRelations(const Config& c) {
   };
   Mistakes mistakes;
   for (const Rule& rule : rules) {
-    mistakes.Note([&] {
-      if (rule.broken) throw ConfigError(rule.what);
-    });
+    if (rule.broken) mistakes.Note([&] { throw ConfigError(rule.what); });
   }
   for (const Watch& watch : Watches(c)) mistakes.Note([&] { CheckWatch(c, watch); });
   mistakes.Note([&] { c.task.options->Check(c); });

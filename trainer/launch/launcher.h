@@ -44,7 +44,7 @@ struct LaunchOptions {
   int status_port = 0;             // 0: any free one
   std::string termination_log;     // empty: none is written
   bool quiet = false;              // leaves rank 0's output to the log
-  OomWatch::Count oom_kills = OomKillCounter();
+  OomWatch::Count oom_kills = OomKillCounter();  // what tells which ranks the kernel has killed
 };
 
 // Serves the store on an already listening socket (owned by the store), or connects to one that must
