@@ -14,6 +14,8 @@ constexpr double kFirstBackoff = 0.8, kLongestBackoff = 30, kRetrySeconds = 60;
 constexpr double kLifeWithEvent = 1, kLifeWithout = 10;
 // One that ends so long before its time was ended, by a server that goes for instance.
 constexpr double kEarlySeconds = 5;
+// What a server has to say to a watch that is behind comes in less.
+constexpr double kSilenceInDoubt = 2;
 
 std::string VersionOf(const nlohmann::json& object) {
   return json::Text(json::Field(object, "metadata"), "resourceVersion");
@@ -51,8 +53,8 @@ double Reflector::Pump(const StopFlag& stop) {
     if (const Status status = ListAll(); !status.ok()) return Wait(status);
   }
   if (stop) return 0;
-  if (doubtful_) {
-    if (const Status status = AskWhetherReached(); !status.ok()) return Wait(status);
+  if (doubtful_ && !healthy_) {
+    if (const Status status = AskWhetherReached(); !status.ok()) return Wait(status.With("watch " + resource_.plural));
   }
   return Wait(WatchOnce(stop));
 }
@@ -105,9 +107,8 @@ Status Reflector::AskWhetherReached() {
                             .continue_token = "",
                             .metadata_only = true};
   const Result<ListEnd> reached = client_.List(resource_, options_.ns, options, [](const Json&) {});
-  if (!reached.ok()) return reached.status().With("watch " + resource_.plural);  // which this is a part of
-  doubtful_ = false;
-  return Status::Ok();
+  if (reached.ok()) doubtful_ = false;
+  return reached.status();
 }
 
 void Reflector::Synced(const std::string& version) {
@@ -122,19 +123,22 @@ void Reflector::Synced(const std::string& version) {
 Status Reflector::WatchOnce(const StopFlag& stop) {
   std::uniform_int_distribution<int> length(options_.min_watch_seconds, options_.max_watch_seconds);
   int64_t events = 0;
-  Status failure;
+  Status failure, unreached;
   const bool initial = version_.empty();
   if (initial) {
     sink_.Begin();
     ++counters_.lists;
   }
   ++counters_.watches;
-  const WatchOptions options{.label_selector = options_.label_selector,
-                             .resource_version = initial ? ListVersion() : version_,
-                             .timeout_seconds = length(random_),
-                             .initial_events = initial,
-                             .accepted = [&] { Watching(clock_.Steady()); },
-                             .fields = options_.fields};
+  const WatchOptions options{
+      .label_selector = options_.label_selector,
+      .resource_version = initial ? ListVersion() : version_,
+      .timeout_seconds = length(random_),
+      .initial_events = initial,
+      .accepted = [&] { Watching(clock_.Steady()); },
+      .silent = doubtful_ && !initial ? std::function([&] { return unreached = AskWhetherReached(); }) : nullptr,
+      .silent_seconds = kSilenceInDoubt,
+      .fields = options_.fields};
   const auto on_event = [&](const WatchEvent& event) {
     Active();
     if (Handle(event, failure)) ++events;
@@ -144,12 +148,13 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
   const std::optional<Instant> accepted = Watching(std::nullopt);
   const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) : 0;
   doubtful_ = !version_.empty() && (!status.ok() || life < options.timeout_seconds - kEarlySeconds);
-  const bool healthy = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
-  if (healthy) Recover();
+  // Of a question that failed the watch has only waited for the answer.
+  healthy_ = unreached.ok() && (life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent));
+  if (healthy_) Recover();
   if (!failure.ok()) return failure;
   // A healthy one that was cut is like one that ended.
-  if (healthy && (status.Is(Code::kUnavailable) || status.Is(Code::kDeadline))) return Status::Ok();
-  if (status.ok() && events == 0 && !healthy && !stop)
+  if (healthy_ && (status.Is(Code::kUnavailable) || status.Is(Code::kDeadline))) return Status::Ok();
+  if (status.ok() && events == 0 && !healthy_ && !stop)
     status = Status(Code::kUnavailable, "ended at once without an event");
   return status.With("watch " + resource_.plural);
 }

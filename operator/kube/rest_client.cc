@@ -170,7 +170,8 @@ Status RestClient::Watch(const Resource& resource, const std::string& ns, const 
     return failure.ok() && !ended;
   };
   const Result<Answer> answer = transport_.Stream(
-      resource.Path(ns) + query.text(), options.timeout_seconds + kLateSeconds, stop, options.accepted, on_data);
+      resource.Path(ns) + query.text(), options.timeout_seconds + kLateSeconds, stop,
+      {.accepted = options.accepted, .silent = options.silent, .silent_seconds = options.silent_seconds}, on_data);
   if (stop || ended) return Status::Ok();
   if (!failure.ok()) return failure;
   if (!answer.ok()) return answer.status();

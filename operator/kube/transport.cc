@@ -181,7 +181,7 @@ Result<Answer> Transport::Fetch(const std::string& target, const std::string& ac
 }
 
 Result<Answer> Transport::Stream(const std::string& target, double seconds, const StopFlag& stop,
-                                 const std::function<void()>& accepted, const OnData& on_data) {
+                                 const StreamNews& news, const OnData& on_data) {
   const net::Wait wait = net::Wait::For(seconds, stop);
   for (bool refused = false;; refused = true) {
     // Until it is accepted: all requests wait for credentials that are being asked for, and a proxy or a server that
@@ -189,14 +189,13 @@ Result<Answer> Transport::Stream(const std::string& target, double seconds, cons
     const net::Wait opening = net::Wait::For(std::min(seconds, options_.request_seconds), stop);
     const Result<Identity> identity = credentials_.Now(opening);
     if (!identity.ok()) return identity.status();
-    Result<Answer> answer = StreamAs(*identity, target, wait, opening, accepted, on_data);
+    Result<Answer> answer = StreamAs(*identity, target, wait, opening, news, on_data);
     if (!answer.ok() || answer->code != 401 || !credentials_.Refuse(*identity) || refused) return answer;
   }
 }
 
 Result<Answer> Transport::StreamAs(const Identity& identity, const std::string& target, const net::Wait& wait,
-                                   const net::Wait& opening, const std::function<void()>& accepted,
-                                   const OnData& on_data) {
+                                   const net::Wait& opening, const StreamNews& news, const OnData& on_data) {
   Attempt attempt(options_.metrics, "WATCH");
   const Result<std::unique_ptr<net::Connection>> connection = Open(identity, opening);
   if (!connection.ok()) return connection.status();
@@ -209,7 +208,11 @@ Result<Answer> Transport::StreamAs(const Identity& identity, const std::string& 
   Answer answer{
       .code = head->code, .retry_after = std::string(head->Field("retry-after")), .turn = nullptr, .body = ""};
   attempt.Answered(head->code);
-  if (head->code == 200 && accepted) accepted();
+  if (head->code == 200 && news.accepted) news.accepted();
+  if (head->code == 200 && news.silent &&
+      reader.AwaitBody(After(SteadyNow(), news.silent_seconds)).Is(Code::kDeadline)) {
+    if (Status status = news.silent(); !status.ok()) return status;
+  }
   if (Status status = ReadBody(reader, on_data, long_bodies_, opening, answer); !status.ok()) return status;
   return answer;
 }

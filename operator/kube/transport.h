@@ -36,6 +36,14 @@ struct Answer {
 // Hears of a body as it comes; false: wants no more of it.
 using OnData = std::function<bool(const char* data, size_t size)>;
 
+// What is told of a stream besides its data; either may be empty.
+struct StreamNews {
+  std::function<void()> accepted;  // before the first piece
+  // Once, if that has not come silent_seconds later. A failure ends the stream with it.
+  std::function<Status()> silent;
+  double silent_seconds = 0;
+};
+
 inline constexpr char kJson[] = "application/json";
 
 // Thread-safe.
@@ -62,10 +70,10 @@ class Transport {
   // A GET whose body is delivered as it comes if its code is 200; any other answer comes whole. On an error some of
   // it may have been delivered. `accept`: the form of it that is wanted.
   Result<Answer> Fetch(const std::string& target, const std::string& accept, const OnData& on_data);
-  // The same on a connection of its own: `accepted` is called before the first piece, and it goes on until the body
-  // ends, `on_data` returns false, or `stop`. Takes at most `seconds`, and until the server accepts it request_seconds.
-  Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop,
-                        const std::function<void()>& accepted, const OnData& on_data);
+  // The same on a connection of its own, which goes on until the body ends, `on_data` returns false, or `stop`. Takes
+  // at most `seconds`, and until the server accepts it request_seconds.
+  Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop, const StreamNews& news,
+                        const OnData& on_data);
 
  private:
   struct Pooled {
@@ -83,7 +91,7 @@ class Transport {
                      const net::Wait& wait);
   // Once, as `identity`. `opening`: until it is accepted.
   Result<Answer> StreamAs(const Identity& identity, const std::string& target, const net::Wait& wait,
-                          const net::Wait& opening, const std::function<void()>& accepted, const OnData& on_data);
+                          const net::Wait& opening, const StreamNews& news, const OnData& on_data);
   Result<std::unique_ptr<net::Connection>> Open(const Identity& identity, const net::Wait& wait) const;
   std::unique_ptr<net::Connection> TakeIdle(const Identity& identity);
   void PutBack(std::unique_ptr<net::Connection> connection, const Identity& identity);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace trainyard::net {
 namespace {
@@ -48,6 +49,14 @@ Result<HttpHead> HttpReader::Head() {
     head_ = *head;
     return head;
   }
+}
+
+Status HttpReader::AwaitBody(Instant deadline) {
+  if (!buffer_.empty()) return Status::Ok();
+  const Instant whole = std::exchange(wait_.deadline, std::min(deadline, wait_.deadline));
+  Status status = Fill();
+  wait_.deadline = whole;
+  return status;
 }
 
 Status HttpReader::Body(const OnData& on_data) {

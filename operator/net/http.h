@@ -33,6 +33,10 @@ class HttpReader {
   Result<HttpHead> Head();
   // What is read from now on has until then: the body of a stream may take longer than its head.
   void SetDeadline(Instant deadline) { wait_.deadline = deadline; }
+  // Waits until something of the body, or its end, has come. kDeadline: nothing has, and Body() may still be called, as
+  // after any other failure, which it meets as well.
+  // REQUIRES: Head() was ok, Body() was not called.
+  Status AwaitBody(Instant deadline);
   // Calls `on_data` for each piece as it comes, until the body's end or until it returns false (ok).
   // REQUIRES: Head() was ok.
   Status Body(const std::function<bool(const char* data, size_t size)>& on_data);

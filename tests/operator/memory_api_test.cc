@@ -326,6 +326,29 @@ TEST_F(MemoryApiTest, LabelsThatChangeMoveObjectsInAndOutOfAWatch) {
   EXPECT_EQ(Events(kube::kPods, start, "x"), (std::vector<std::string>{"ADDED p", "MODIFIED p", "DELETED p"}));
 }
 
+TEST_F(MemoryApiTest, AWatchInWhichNothingComesSaysSoOnce) {
+  MemoryClient client(api_);
+  const StopFlag stop;
+  int silences = 0;
+  const auto watch = [&](const std::string& from, const Status& found) {
+    const auto silent = [&] {
+      ++silences;
+      return found;
+    };
+    return client.Watch(
+        kube::kPods, "", {.resource_version = from, .timeout_seconds = 2, .silent = silent, .silent_seconds = 0.5},
+        [](const kube::WatchEvent&) { return true; }, stop);
+  };
+  const std::string before = std::to_string(api_.version());
+  EXPECT_TRUE(watch(before, Status::Ok()).ok());
+  EXPECT_EQ(silences, 1);
+  EXPECT_TRUE(watch(before, Status(Code::kAhead, "found")).Is(Code::kAhead));
+  EXPECT_EQ(silences, 2);
+  CreatePod("p");
+  EXPECT_TRUE(watch(before, Status::Ok()).ok());
+  EXPECT_EQ(silences, 2);
+}
+
 TEST_F(MemoryApiTest, AnOldWatchIsGone) {
   const uint64_t start = api_.version();
   CreateJob();

@@ -13,6 +13,7 @@ const Status kCut(Code::kUnavailable, "read: the connection broke");
 class ReflectorTest : public testing::Test {
  protected:
   using Names = Store<std::string>;
+  using Watched = ScriptedClient::Watched;
   ReflectorTest() { client_.lists.push_back(ListAt(5, {"a"})); }
   double Pump() { return reflector_.Pump(stop_); }
   static WatchEvent Added(const std::string& name, int version) { return {"ADDED", ObjectAt(name, version)}; }
@@ -122,16 +123,18 @@ TEST_F(ReflectorTest, AVersionThatTheServerDoesNotReachListsWhatThereIsAtOnce) {
   const Status too_large = StatusFromApi(504, TooLarge());
   ASSERT_TRUE(too_large.Is(Code::kAhead)) << too_large.ToString();
   client_.lists = {ListAt(900, {"a"}), ListAt(5, {"old"})};
-  client_.watches = {{{}, 30, kCut}, {{}, 300, Status::Ok()}};
+  const Watched silent = {{}, 300, Status::Ok()};
+  client_.watches = {{{}, 30, kCut}, silent, silent};
   client_.reaches = {too_large};
   EXPECT_EQ(Pump(), 0);
+  const Instant cut = clock_.Steady();
   EXPECT_EQ(Pump(), 0) << "without a wait";
-  EXPECT_EQ(client_.watch_versions, std::vector<std::string>{"900"}) << "it would be accepted, and silent";
+  EXPECT_EQ(SecondsBetween(cut, clock_.Steady()), 2) << "it was accepted, and would have been silent for ever";
   ASSERT_TRUE(reflector_.trouble());
   EXPECT_EQ(Pump(), 0);
   EXPECT_EQ(client_.reach_versions, std::vector<std::string>{"900"});
   EXPECT_EQ(client_.list_versions, (std::vector<std::string>{"0", ""}));
-  EXPECT_EQ(client_.watch_versions, (std::vector<std::string>{"900", "5"}));
+  EXPECT_EQ(client_.watch_versions, (std::vector<std::string>{"900", "900", "5"}));
   EXPECT_EQ(reflector_.rewinds(), 1);
   EXPECT_FALSE(reflector_.trouble());
 }
@@ -139,25 +142,60 @@ TEST_F(ReflectorTest, AVersionThatTheServerDoesNotReachListsWhatThereIsAtOnce) {
 // Whoever ends it, and however: a server that goes ends it as it should.
 TEST_F(ReflectorTest, BehindAWatchThatDidNotEndInItsTimeTheServerIsAskedHowFarItHasCome) {
   const Status refused(Code::kUnavailable, "connect: Connection refused");
-  client_.watches = {{{}, 600, Status::Ok()}, {{}, 30, Status::Ok()}, {{}, 0, refused, false}, {{}, 600, Status::Ok()}};
+  client_.watches = {{{}, 600, Status::Ok()},
+                     {{}, 30, Status::Ok()},
+                     {{}, 30, Status::Ok()},
+                     {{}, 0, refused, false},
+                     {{}, 600, Status::Ok()}};
   client_.reaches = {Status::Ok(), refused};
   EXPECT_EQ(Pump(), 0);
-  EXPECT_TRUE(client_.reach_versions.empty());
   EXPECT_EQ(Pump(), 0);
   EXPECT_TRUE(client_.reach_versions.empty()) << "the first had its time";
-  EXPECT_GT(Pump(), 0);
-  EXPECT_EQ(client_.reach_versions.size(), 1u);
-  EXPECT_GT(Pump(), 0) << "nobody answers yet";
-  EXPECT_EQ(client_.watch_versions.size(), 3u);
   EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.reach_versions.size(), 1u) << "in the next, which was silent";
+  EXPECT_GT(Pump(), 0);
+  EXPECT_GT(Pump(), 0) << "nobody answers yet";
   EXPECT_EQ(client_.watch_versions.size(), 4u);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.watch_versions.size(), 5u);
   EXPECT_EQ(client_.reach_versions.size(), 3u);
   EXPECT_EQ(client_.list_versions.size(), 1u);
 }
 
+// A server cuts a watch of which it has more events than room; they come at the begin of the next.
+TEST_F(ReflectorTest, AWatchThatWasCutAndGoesOnAsksNothing) {
+  for (int i = 0; i < 5; ++i) client_.watches.push_back({{Added("b", 6 + i)}, 1, Status::Ok()});
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Pump(), 0) << i;
+  EXPECT_EQ(client_.watch_versions, (std::vector<std::string>{"5", "6", "7", "8", "9"}));
+  EXPECT_TRUE(client_.reach_versions.empty());
+}
+
+// It has lived for more than a minute then, and done nothing.
+TEST_F(ReflectorTest, AWatchWhoseQuestionFailedIsNotHealthy) {
+  client_.watches = {{{}, 30, kCut}, {{}, 300, Status::Ok()}};
+  client_.reaches = {kCut, kCut};
+  client_.reach_seconds = 65;
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_GT(Pump(), 0);
+  ASSERT_TRUE(reflector_.trouble());
+  const Instant since = reflector_.trouble()->since;
+  EXPECT_GT(Pump(), 0) << "the question comes first now";
+  ASSERT_TRUE(reflector_.trouble());
+  EXPECT_EQ(reflector_.trouble()->since, since);
+  EXPECT_EQ(client_.watch_versions.size(), 2u);
+}
+
+// As by a server that goes; whoever comes in its place may be another.
+TEST_F(ReflectorTest, BehindAWatchThatWasNotHealthyItAsksBeforeTheNext) {
+  client_.watches = {{{}, 0.5, Status::Ok()}, {{Added("b", 6)}, 600, Status::Ok()}};
+  EXPECT_GT(Pump(), 0);
+  EXPECT_EQ(Pump(), 0);
+  EXPECT_EQ(client_.reach_versions, std::vector<std::string>{"5"});
+}
+
 TEST_F(ReflectorTest, AStreamThatBeganWithWhatThereIsIsNoOtherWatch) {
   client_.streams = true;
-  client_.watches = {{{Added("a", 900), InitialEnd(900)}, 30, kCut}};
+  client_.watches = {{{Added("a", 900), InitialEnd(900)}, 30, kCut}, {{}, 600, Status::Ok()}};
   client_.reaches = {StatusFromApi(504, TooLarge())};
   EXPECT_EQ(Pump(), 0);
   EXPECT_EQ(Pump(), 0);

@@ -59,6 +59,7 @@ class ScriptedClient : public Client {
   std::deque<Result<Json>> lists;  // what each list answers; behind the last: an empty one
   std::deque<Watched> watches;     // and each watch; behind the last: kStopped
   std::deque<Status> reaches;      // what each list of one object answers; behind the last: an empty one
+  double reach_seconds = 0;        // that each of these takes
   bool streams = false;            // whether a watch may begin with what there is
   std::vector<std::string> list_versions, reach_versions, continue_tokens, watch_versions, stream_versions;
   std::atomic<int> calls{0};  // of List; for another thread that waits for one
@@ -67,6 +68,7 @@ class ScriptedClient : public Client {
                        const std::function<void(const Json&)>& on_item) override {
     if (options.limit == 1) {
       reach_versions.push_back(options.resource_version);
+      clock_.Pass(reach_seconds);
       if (reaches.empty()) return ListEnd{"1", ""};
       const Status status = reaches.front();
       reaches.pop_front();
@@ -97,7 +99,12 @@ class ScriptedClient : public Client {
     for (const WatchEvent& event : watched.events) {
       if (!on_event(event)) return Status::Ok();
     }
-    clock_.Pass(watched.seconds);
+    const bool silent = options.silent && watched.events.empty() && watched.seconds >= options.silent_seconds;
+    if (silent) {
+      clock_.Pass(options.silent_seconds);
+      if (Status status = options.silent(); !status.ok()) return status;
+    }
+    clock_.Pass(watched.seconds - (silent ? options.silent_seconds : 0));
     return watched.end;
   }
   Result<Json> Get(const Resource&, const std::string&, const std::string&, const FieldPaths&) override {

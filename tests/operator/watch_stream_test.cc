@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -16,15 +17,25 @@ constexpr double kShort = 0.5;
 class WatchStream : public testing::Test {
  protected:
   Endpoint To(int port) const { return EndpointOf(port, authority_); }
-  Status Watch(const Endpoint& endpoint, double request_seconds) {
+  Status Watch(const Endpoint& endpoint, double request_seconds, WatchOptions options = {}) {
     RestClient client(endpoint, clock_, stop_, {.request_seconds = request_seconds});
+    options.timeout_seconds = 60;
     return client.Watch(
-        kPods, "", {.timeout_seconds = 60},
+        kPods, "", options,
         [this](const WatchEvent&) {
           ++events_;
           return true;
         },
         stop_);
+  }
+  static constexpr char kHead[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  static constexpr char kLast[] = "0\r\n\r\n";
+  static std::string Chunk() {
+    const std::string event = R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}})"
+                              "\n";
+    char length[9];
+    snprintf(length, sizeof length, "%zx", event.size());
+    return std::string(length) + "\r\n" + event + "\r\n";
   }
   void EndsSoon(const Endpoint& endpoint) {
     const Instant start = SteadyNow();
@@ -100,17 +111,63 @@ TEST_F(WatchStream, OneThatIsAcceptedGoesOnWhileNothingHappens) {
   constexpr double kRequest = 3;  // what is busy takes its time to open one
   const TlsPeer quiet(server_, [](TlsStream& stream) {
     stream.ReadRequest();
-    stream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    stream.Send(kHead);
     usleep(static_cast<useconds_t>(1.5e6 * kRequest));
-    const std::string event = R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}})"
-                              "\n";
-    char length[9];
-    snprintf(length, sizeof length, "%zx", event.size());
-    stream.Send(std::string(length) + "\r\n" + event + "\r\n0\r\n\r\n");
+    stream.Send(Chunk() + kLast);
   });
   const Status status = Watch(To(quiet.port()), kRequest);
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_EQ(events_, 1);
+}
+
+// Of what has come when the watch is silent for the first time nothing is lost.
+TEST_F(WatchStream, OneThatIsSilentSaysSoOnceAndGoesOn) {
+  std::atomic<bool> heard = false;
+  const TlsPeer quiet(server_, [&](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Send(kHead);
+    for (int i = 0; i < 1000 && !heard; ++i) usleep(10'000);
+    stream.Send(Chunk());
+    usleep(static_cast<useconds_t>(2e6 * kShort));
+    stream.Send(Chunk() + kLast);
+  });
+  int silences = 0;
+  const auto silent = [&] {
+    ++silences;
+    EXPECT_EQ(events_, 0);
+    heard = true;
+    return Status::Ok();
+  };
+  const Status status = Watch(To(quiet.port()), 60, {.silent = silent, .silent_seconds = kShort});
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(silences, 1);
+  EXPECT_EQ(events_, 2);
+}
+
+TEST_F(WatchStream, OneThatBeginsAtOnceIsNotSilent) {
+  const TlsPeer busy(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Send(kHead + Chunk());
+    usleep(static_cast<useconds_t>(2e6 * kShort));
+    stream.Send(kLast);
+  });
+  const auto silent = [] { return Status(Code::kInternal, "this watch was not silent"); };
+  const Status status = Watch(To(busy.port()), 60, {.silent = silent, .silent_seconds = kShort});
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(events_, 1);
+}
+
+TEST_F(WatchStream, WhatIsFoundInTheSilenceMayEndIt) {
+  const TlsPeer quiet(server_, [](TlsStream& stream) {
+    stream.ReadRequest();
+    stream.Send(kHead);
+    stream.ReadRequest();
+  });
+  const Instant start = SteadyNow();
+  const auto silent = [] { return Status(Code::kAhead, "Too large resource version"); };
+  const Status status = Watch(To(quiet.port()), 60, {.silent = silent, .silent_seconds = kShort});
+  EXPECT_TRUE(status.Is(Code::kAhead)) << status.ToString();
+  EXPECT_LT(SecondsBetween(start, SteadyNow()), 30) << "of the 60 that the watch may take";
 }
 
 }  // namespace

@@ -84,12 +84,18 @@ Status MemoryClient::Watch(const Resource& resource, const std::string& ns, cons
       return Status::Ok();
   }
   uint64_t since = std::strtoull(from.c_str(), nullptr, 10);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout_seconds);
-  while (!stop) {
-    const double left = Seconds(deadline - std::chrono::steady_clock::now()).count();
+  const auto start = std::chrono::steady_clock::now(), deadline = start + std::chrono::seconds(options.timeout_seconds);
+  for (bool asked = !options.silent || options.initial_events; !stop;) {
+    const auto now = std::chrono::steady_clock::now();
+    const double left = Seconds(deadline - now).count();
+    if (!asked && Seconds(now - start).count() >= options.silent_seconds) {
+      asked = true;
+      if (Status status = options.silent(); !status.ok()) return status;
+    }
     std::vector<kube::WatchEvent> events;
     if (!api_.Next(resource, ns, *selector, since, std::clamp(left, 0.0, 0.5), events))
       return Status(Code::kGone, "too old resource version");
+    asked = asked || !events.empty();
     for (kube::WatchEvent& event : events) {
       if (!on_event(std::move(event))) return Status::Ok();
     }
