@@ -69,8 +69,8 @@ struct WatchOptions {
   bool initial_events = false;
   // Called once, before the first event, when the server has accepted the watch.
   std::function<void()> accepted = {};
-  // Called once, on the same thread, if nothing comes within silent_seconds of that; what comes meanwhile waits. A
-  // failure ends the watch with it.
+  // Called once, on the same thread, if nothing comes within silent_seconds of that; what comes meanwhile waits, and so
+  // does `stop`. A failure ends the watch with it.
   std::function<Status()> silent = {};
   double silent_seconds = 0;
   FieldPaths fields = {};

@@ -123,22 +123,28 @@ void Reflector::Synced(const std::string& version) {
 Status Reflector::WatchOnce(const StopFlag& stop) {
   std::uniform_int_distribution<int> length(options_.min_watch_seconds, options_.max_watch_seconds);
   int64_t events = 0;
-  Status failure, unreached;
+  Status failure;
+  double asking = 0;  // seconds
   const bool initial = version_.empty();
   if (initial) {
     sink_.Begin();
     ++counters_.lists;
   }
   ++counters_.watches;
-  const WatchOptions options{
-      .label_selector = options_.label_selector,
-      .resource_version = initial ? ListVersion() : version_,
-      .timeout_seconds = length(random_),
-      .initial_events = initial,
-      .accepted = [&] { Watching(clock_.Steady()); },
-      .silent = doubtful_ && !initial ? std::function([&] { return unreached = AskWhetherReached(); }) : nullptr,
-      .silent_seconds = kSilenceInDoubt,
-      .fields = options_.fields};
+  const auto ask = [&] {
+    const Instant start = clock_.Steady();
+    Status status = AskWhetherReached();
+    asking = SecondsBetween(start, clock_.Steady());
+    return status;
+  };
+  const WatchOptions options{.label_selector = options_.label_selector,
+                             .resource_version = initial ? ListVersion() : version_,
+                             .timeout_seconds = length(random_),
+                             .initial_events = initial,
+                             .accepted = [&] { Watching(clock_.Steady()); },
+                             .silent = doubtful_ && !initial ? std::function(ask) : nullptr,
+                             .silent_seconds = kSilenceInDoubt,
+                             .fields = options_.fields};
   const auto on_event = [&](const WatchEvent& event) {
     Active();
     if (Handle(event, failure)) ++events;
@@ -146,10 +152,10 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
   };
   Status status = client_.Watch(resource_, options_.ns, options, on_event, stop);
   const std::optional<Instant> accepted = Watching(std::nullopt);
-  const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) : 0;
+  // While it waited for an answer it did not live.
+  const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) - asking : 0;
   doubtful_ = !version_.empty() && (!status.ok() || life < options.timeout_seconds - kEarlySeconds);
-  // Of a question that failed the watch has only waited for the answer.
-  healthy_ = unreached.ok() && (life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent));
+  healthy_ = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
   if (healthy_) Recover();
   if (!failure.ok()) return failure;
   // A healthy one that was cut is like one that ended.

@@ -71,7 +71,7 @@ class Transport {
   // it may have been delivered. `accept`: the form of it that is wanted.
   Result<Answer> Fetch(const std::string& target, const std::string& accept, const OnData& on_data);
   // The same on a connection of its own, which goes on until the body ends, `on_data` returns false, or `stop`. Takes
-  // at most `seconds`, and until the server accepts it request_seconds.
+  // at most `seconds`, besides what news.silent takes, and until the server accepts it request_seconds.
   Result<Answer> Stream(const std::string& target, double seconds, const StopFlag& stop, const StreamNews& news,
                         const OnData& on_data);
 

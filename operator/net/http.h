@@ -33,8 +33,8 @@ class HttpReader {
   Result<HttpHead> Head();
   // What is read from now on has until then: the body of a stream may take longer than its head.
   void SetDeadline(Instant deadline) { wait_.deadline = deadline; }
-  // Waits until something of the body, or its end, has come. kDeadline: nothing has, and Body() may still be called, as
-  // after any other failure, which it meets as well.
+  // Waits until something of the body has come. Whatever it returns Body() may be called, and meets the failure again,
+  // unless it is a reset of a connection without TLS and a body without length or chunks. kDeadline: nothing has come.
   // REQUIRES: Head() was ok, Body() was not called.
   Status AwaitBody(Instant deadline);
   // Calls `on_data` for each piece as it comes, until the body's end or until it returns false (ok).

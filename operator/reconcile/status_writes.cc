@@ -50,9 +50,7 @@ double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, con
   if (after == before) return 0;
   if (WithCountsOf(before, after) == before) return Left(Interval(after, now), since.written);
   if (after.workers.created <= before.workers.created || WithPodsOf(before, after) != before) return 0;
-  const double first = Left(kMadeSeconds, since.made);
-  if (after.workers.created == after.workers.desired) return first;
-  return std::max(first, Left(std::max(kMadeSeconds, Interval(after, now)), since.written));
+  return std::max(Left(kMadeSeconds, since.made), Left(std::max(kMadeSeconds, Interval(after, now)), since.written));
 }
 
 }  // namespace trainyard::reconcile

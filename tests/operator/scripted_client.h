@@ -99,7 +99,8 @@ class ScriptedClient : public Client {
     for (const WatchEvent& event : watched.events) {
       if (!on_event(event)) return Status::Ok();
     }
-    const bool silent = options.silent && watched.events.empty() && watched.seconds >= options.silent_seconds;
+    const bool silent =
+        watched.accepted && options.silent && watched.events.empty() && watched.seconds >= options.silent_seconds;
     if (silent) {
       clock_.Pass(options.silent_seconds);
       if (Status status = options.silent(); !status.ok()) return status;

@@ -94,7 +94,9 @@ TEST(StatusWrites, ThatAllPodsWereCreatedWaitsForThemToRun) {
   auto [before, after] = Created();
   EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
   EXPECT_EQ(WriteDelay(before, after, {.written = 100, .made = 5}, kNow), 0);
-  EXPECT_EQ(WriteDelay(before, after, Written(0.5), kNow), 0) << "this process has made none";
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 2, .made = 7}, kNow), 3, 1e-9)
+      << "that some were, was just written";
+  EXPECT_EQ(WriteDelay(before, after, {}, kNow), 0) << "this process has made none";
   before.phase = after.phase = api::kRestarting;
   EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
 }
