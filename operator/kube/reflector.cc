@@ -53,7 +53,7 @@ double Reflector::Pump(const StopFlag& stop) {
     if (const Status status = ListAll(); !status.ok()) return Wait(status);
   }
   if (stop) return 0;
-  if (doubtful_ && !healthy_) {
+  if (doubtful_ && !useful_) {
     if (const Status status = AskWhetherReached(); !status.ok()) return Wait(status.With("watch " + resource_.plural));
   }
   return Wait(WatchOnce(stop));
@@ -155,13 +155,13 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
   // While it waited for an answer it did not live.
   const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) - asking : 0;
   doubtful_ = !version_.empty() && (!status.ok() || life < options.timeout_seconds - kEarlySeconds);
-  healthy_ = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
-  if (healthy_) Recover();
+  const bool healthy = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
+  useful_ = healthy || events > 0;
+  if (healthy) Recover();
   if (!failure.ok()) return failure;
   // A healthy one that was cut is like one that ended.
-  if (healthy_ && (status.Is(Code::kUnavailable) || status.Is(Code::kDeadline))) return Status::Ok();
-  if (status.ok() && events == 0 && !healthy_ && !stop)
-    status = Status(Code::kUnavailable, "ended at once without an event");
+  if (healthy && (status.Is(Code::kUnavailable) || status.Is(Code::kDeadline))) return Status::Ok();
+  if (status.ok() && !useful_ && !stop) status = Status(Code::kUnavailable, "ended at once without an event");
   return status.With("watch " + resource_.plural);
 }
 

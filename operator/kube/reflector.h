@@ -16,9 +16,9 @@
 //   - 504 "Too large resource version": the server has been restored from a backup. The next list asks for what there
 //     is now, at once; rewinds() says that versions went back. A list is refused so; a watch is accepted, and waits for
 //     its version without a word. So behind a watch that did not end of itself, in its time, a list of one object asks
-//     whether the server still reaches where we are: at once where that watch was not healthy, else when the next one
-//     has been silent for two seconds, for a server cuts a watch whose events it has no room for, and goes on in the
-//     next. One that has overtaken us before it is asked is not noticed.
+//     whether the server still reaches where we are: at once where that watch neither was healthy nor brought an
+//     event, else when the next one has been silent for two seconds. For a server that has no room for the events of a
+//     watch cuts it, and goes on in the next. One that has overtaken us before it is asked is not noticed.
 //   - A refused connection, for a minute, or a 429 keeps the resource version. Waits are 0.8 s doubled up to 30 s with
 //     jitter, or what the server asks for, 30 s at most. A watch is judged by its own life: one that lived for ten
 //     seconds, or for one with an event, after the server had accepted it, was healthy however it ended, is taken up
@@ -123,7 +123,7 @@ class Reflector {
   bool streams_ = true;       // the server offers initial events, as far as we know
   bool list_ = false;         // a list is next, although it does
   bool doubtful_ = false;     // the server may be another than that of version_
-  bool healthy_ = false;      // the last watch
+  bool useful_ = false;       // the last watch was healthy, or brought an event
   double backoff_ = 0;
   std::atomic<bool> synced_{false};
   std::atomic<int64_t> rewinds_{0};

@@ -10,10 +10,10 @@ namespace {
 
 constexpr double kCountsSeconds = 1, kLongestSeconds = 10, kMadeSeconds = 5;
 
-// A third of the time that the attempt has taken so far.
+// Half of the time that the attempt has taken so far.
 double Interval(const api::JobStatus& status, Time now) {
   const double age = status.attempt_time ? SecondsBetween(*status.attempt_time, now) : 0;
-  return std::clamp(age / 3, kCountsSeconds, kLongestSeconds);
+  return std::clamp(age / 2, kCountsSeconds, kLongestSeconds);
 }
 
 // `after` as if the pods were still as far as `before` says.

@@ -25,7 +25,7 @@ def wait_until(condition, timeout=60, what="condition"):
             value = condition()
             if value:
                 return value
-        except (subprocess.CalledProcessError, OSError, KeyError, ValueError) as error:
+        except (subprocess.SubprocessError, OSError, KeyError, ValueError) as error:
             last = error
         time.sleep(0.1)
     raise AssertionError(f"waited {timeout} s for {what}: {last}")
@@ -169,10 +169,10 @@ def real_api(folder, flags=(), manager_flags=("--controllers=garbage-collector-c
                      *flags)
     api = Api("kubernetes", folder, kubeconfig(folder, "admin"), processes)
     wait_until(lambda: api.kubectl("get", "--raw", "/readyz") == "ok", 90, "the API server")
+    wait_until(lambda: api.get("namespace", "default"), 60, "the default namespace")
+    install(api)  # first: a kind that the garbage collector has not met it looks for every half minute
     processes.start("kube-controller-manager", BIN / "kube-controller-manager", f"--kubeconfig={kubeconfig(folder, 'manager')}", "--leader-elect=false", "--bind-address=127.0.0.1",
                     *manager_flags)
-    wait_until(lambda: api.get("namespace", "default"), 60, "the default namespace")
-    install(api)
     api.kubectl("create", "clusterrolebinding", "test-operator", "--clusterrole=trainyard-operator", "--user=trainyard-operator")
     api.operator_kubeconfig = kubeconfig(folder, "operator")
     return api

@@ -109,7 +109,7 @@ def everything(cluster):
 
 
 def rolled_out(cluster, namespace):
-    cluster.kubectl("--namespace", namespace, "rollout", "status", f"deployment/{NAME}", "--timeout=55s")
+    wait_until(lambda: cluster.kubectl("--namespace", namespace, "rollout", "status", f"deployment/{NAME}", "--timeout=50s"), 180, "the deployment")
     return wait_until(lambda: len(pods := operators(cluster, namespace)) == 2 and pods, 60, "two operators and no other")
 
 
@@ -299,7 +299,7 @@ def test_the_server_accepts_every_object(cluster):
     text = helm(cluster, "template", "trainyard", CHART, "--namespace", NAMESPACE, "--values", cluster.folder / "values.json")
     kinds = {each["kind"] for each in yaml.safe_load_all(text) if each}
     assert {"ServiceMonitor", "PodMonitor", "PrometheusRule"} <= kinds
-    established = lambda: all(any(c["type"] == "Established" and c["status"] == "True" for c in crd["status"]["conditions"]) for crd in cluster.get("crd")["items"])  # noqa: E731
+    established = lambda: all(any(c["type"] == "Established" and c["status"] == "True" for c in crd["status"]["conditions"] or []) for crd in cluster.get("crd")["items"])  # noqa: E731
     wait_until(established, 30, "the CRDs")
     said = wait_until(lambda: cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text), 30, "the server to serve them")
     assert said.count("(server dry run)") == len([each for each in yaml.safe_load_all(text) if each])

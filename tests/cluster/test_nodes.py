@@ -36,7 +36,7 @@ def cluster():
     made = Cluster(folder, [pathlib.Path(TRAINER).resolve(), SHIPPED_OPERATOR])
     (folder / "shared").mkdir()
     made.apply(OPERATORS)
-    made.kubectl("rollout", "status", "deployment/trainyard-operator", "--timeout=60s")
+    wait_until(lambda: made.kubectl("rollout", "status", "deployment/trainyard-operator", "--timeout=50s"), 180, "the operators")
     made.first_tokens = {process: token_of(process) for process in operators(made)}
     yield made
 
@@ -313,7 +313,7 @@ def test_a_lost_node(cluster):
         wait_until(node.ready, 120, f"{node.name} to be Ready again")
     cluster.kubectl("delete", "tj", "lost")
     wait_until(lambda: not processes_of(uid), 120, "the kubelet to end what the API has forgotten")
-    cluster.kubectl("rollout", "status", "deployment/trainyard-operator", "--timeout=60s")
+    wait_until(lambda: cluster.kubectl("rollout", "status", "deployment/trainyard-operator", "--timeout=50s"), 180, "the operators")
 
 
 def ranks(uid):

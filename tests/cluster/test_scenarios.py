@@ -34,7 +34,7 @@ def condition(api, name, type):
 
 def wait_for_pods(api, name, attempt, count=2):
     expected = {f"{name}-{attempt}-{rank}" for rank in range(count)}
-    return wait_until(lambda: set(pods := api.pods(name)) == expected and pods, 30, f"pods of attempt {attempt}")
+    return wait_until(lambda: set(pods := api.pods(name)) == expected and pods, 90, f"pods of attempt {attempt}")
 
 
 def run_pods(api, name, attempt, count=2):
@@ -246,9 +246,9 @@ def test_a_job_that_nests_too_deep_is_nobody_elses_trouble(api):
 def test_events_say_what_happened(api):
     api.apply(job("events"))
     run_pods(api, "events", 1)
-    wait_until(lambda: "Running" in api.kubectl("describe", "tj", "events"), what="an event")
-    events = [e for e in api.get("events.events.k8s.io")["items"] if e["regarding"]["name"] == "events"]
-    assert any(e["reason"] == "Running" for e in events)
+    wait_until(lambda: "Running" in [e["reason"] for e in api.get("events.events.k8s.io")["items"] if e["regarding"]["name"] == "events"], what="an event")
+    lines = api.kubectl("describe", "tj", "events").partition("Events:")[2]
+    assert "Running" in lines, "a person reads it there"
     api.kubectl("delete", "tj", "events")
 
 
@@ -292,7 +292,7 @@ def test_a_gang_waits_for_its_kind_and_for_the_right_to_it(api):
     kept = api.kubectl("patch", "tj", "gang", "--type", "merge", "-p", '{"spec":{"scheduling":{"gang":"none"}}}', good=False)
     assert "scheduling may change only" in kept, kept
     api.kubectl("patch", "tj", "gang", "--type", "merge", "-p", '{"spec":{"suspend":true}}')
-    wait_until(lambda: not groups(), what="the PodGroup to go")
+    wait_until(lambda: not groups() and status(api, "gang")["phase"] == "Suspended", what="the PodGroup to go")
     api.kubectl("patch", "tj", "gang", "--type", "merge", "-p", '{"spec":{"suspend":false,"scheduling":{"gang":"none"}}}')
     assert "group-name" not in str(wait_for_pods(api, "gang", 2)) and not groups()
     api.kubectl("delete", "tj", "gang")

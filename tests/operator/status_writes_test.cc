@@ -36,7 +36,7 @@ TEST(StatusWrites, CountsAloneAreWrittenOnceASecond) {
 }
 
 TEST(StatusWrites, CountsOfALongStartAreWrittenLessOften) {
-  for (const auto& [age, interval] : std::map<double, double>{{0, 1}, {3, 1}, {6, 2}, {30, 10}, {3000, 10}}) {
+  for (const auto& [age, interval] : std::map<double, double>{{0, 1}, {2, 1}, {6, 3}, {20, 10}, {3000, 10}}) {
     api::JobStatus before = Starting();
     before.attempt_time = After(kNow, -age);
     api::JobStatus after = before;
