@@ -152,9 +152,9 @@ Status Reflector::WatchOnce(const StopFlag& stop) {
   };
   Status status = client_.Watch(resource_, options_.ns, options, on_event, stop);
   const std::optional<Instant> accepted = Watching(std::nullopt);
-  // While it waited for an answer it did not live.
-  const double life = accepted ? SecondsBetween(*accepted, clock_.Steady()) - asking : 0;
-  doubtful_ = !version_.empty() && (!status.ok() || life < options.timeout_seconds - kEarlySeconds);
+  const double open = accepted ? SecondsBetween(*accepted, clock_.Steady()) : 0;
+  const double life = open - asking;  // while it waited for the answer it did not live
+  doubtful_ = !version_.empty() && (!status.ok() || open < options.timeout_seconds - kEarlySeconds);
   const bool healthy = life >= kLifeWithout || (events > 0 && life >= kLifeWithEvent);
   useful_ = healthy || events > 0;
   if (healthy) Recover();

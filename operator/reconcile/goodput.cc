@@ -1,5 +1,5 @@
 // Each second from a job's creation on is counted once, as what the status said when it went by. The status is written
-// when something changes, but for counts of workers, which wait for up to a third of the attempt's age and ten seconds
+// when something changes, but for counts of workers, which wait for up to half of the attempt's age and ten seconds
 // (status_writes.h), and the creation of the pods, which waits for five: so much of the time from the last worker's
 // node to its start may count as the queue's, or as a restart's. How a stretch of training is to be called, new steps,
 // replayed ones or none, is known only at the next step that rank 0 tells, or at the attempt's end, so it waits for

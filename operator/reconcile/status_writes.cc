@@ -50,7 +50,9 @@ double WriteDelay(const api::JobStatus& before, const api::JobStatus& after, con
   if (after == before) return 0;
   if (WithCountsOf(before, after) == before) return Left(Interval(after, now), since.written);
   if (after.workers.created <= before.workers.created || WithPodsOf(before, after) != before) return 0;
-  return std::max(Left(kMadeSeconds, since.made), Left(std::max(kMadeSeconds, Interval(after, now)), since.written));
+  const bool all = after.workers.created == after.workers.desired;
+  const double apart = all ? kMadeSeconds : std::max(kMadeSeconds, Interval(after, now));
+  return std::max(Left(kMadeSeconds, since.made), Left(apart, since.written));
 }
 
 }  // namespace trainyard::reconcile

@@ -114,7 +114,7 @@ def test_it_ends_when_it_was_told(api):
 def test_a_bookmark_before_the_end(api, name):
     since = version(api)
     # Something that is not selected moves the version on. A real one sends it two seconds before the end, or, when it is held up then, none.
-    tries = (api.watch(JOBS, 12, during=lambda: api.post(JOBS, job(f"{name}-{i}")).ok(201), resourceVersion=since, allowWatchBookmarks="true", labelSelector="case=nobodys") for i in range(3))
+    tries = (api.watch(JOBS, 12, during=lambda: api.post(JOBS, job(f"{name}-{i}")).ok(201), resourceVersion=since, allowWatchBookmarks="true", labelSelector="case=nobodys") for i in range(1 if api.kind == "memory" else 3))
     events = next(filter(None, tries), [])
     assert {event["type"] for event in events} == {"BOOKMARK"}
     last = events[-1]["object"]

@@ -171,6 +171,14 @@ TEST_F(ReflectorTest, AWatchThatWasCutAndGoesOnAsksNothing) {
   EXPECT_TRUE(client_.reach_versions.empty());
 }
 
+TEST_F(ReflectorTest, AWatchThatHadItsTimeIsInNoDoubtForAQuestionThatTookLong) {
+  const Watched in_time = {{}, 302, Status::Ok()};  // with the question more than any asks for
+  client_.watches = {{{}, 30, kCut}, in_time, in_time};
+  client_.reach_seconds = 300;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Pump(), 0) << i;
+  EXPECT_EQ(client_.reach_versions.size(), 1u);
+}
+
 // It has lived for more than a minute then, and done nothing.
 TEST_F(ReflectorTest, AWatchWhoseQuestionFailedIsNotHealthy) {
   client_.watches = {{{}, 30, kCut}, {{}, 300, Status::Ok()}};

@@ -88,6 +88,10 @@ TEST(StatusWrites, ThatMorePodsWereCreatedIsWrittenEveryFiveSeconds) {
   EXPECT_NEAR(WriteDelay(before, after, {.written = 100, .made = 0.5}, kNow), 4.5, 1e-9);
   EXPECT_NEAR(WriteDelay(before, after, {.written = 2, .made = 100}, kNow), 3, 1e-9);
   EXPECT_EQ(WriteDelay(before, after, {.written = 5, .made = 5}, kNow), 0);
+  before.attempt_time = after.attempt_time = After(kNow, -30);
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 2, .made = 25}, kNow), 8, 1e-9) << "it takes long";
+  after.workers.created = after.workers.active = 4;
+  EXPECT_NEAR(WriteDelay(before, after, {.written = 2, .made = 25}, kNow), 3, 1e-9) << "these were the last";
 }
 
 TEST(StatusWrites, ThatAllPodsWereCreatedWaitsForThemToRun) {
