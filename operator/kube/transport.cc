@@ -204,14 +204,15 @@ Result<Answer> Transport::StreamAs(const Identity& identity, const std::string& 
   net::HttpReader reader(**connection, opening);
   const Result<net::HttpHead> head = reader.Head();
   if (!head.ok()) return head.status();
-  if (head->code == 200) reader.SetDeadline(wait.deadline);
   Answer answer{
       .code = head->code, .retry_after = std::string(head->Field("retry-after")), .turn = nullptr, .body = ""};
   attempt.Answered(head->code);
-  if (head->code == 200 && news.accepted) news.accepted();
-  if (head->code == 200 && news.silent &&
-      reader.AwaitBody(After(SteadyNow(), news.silent_seconds)).Is(Code::kDeadline)) {
-    if (Status status = news.silent(); !status.ok()) return status;
+  if (head->code == 200) {
+    reader.SetDeadline(wait.deadline);
+    if (news.accepted) news.accepted();
+    if (news.silent && reader.AwaitBody(After(SteadyNow(), news.silent_seconds)).Is(Code::kDeadline)) {
+      if (Status status = news.silent(); !status.ok()) return status;
+    }
   }
   if (Status status = ReadBody(reader, on_data, long_bodies_, opening, answer); !status.ok()) return status;
   return answer;
