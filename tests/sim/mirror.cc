@@ -132,6 +132,7 @@ void ReadFailures(const Json& status, JobView& view) {
   view.culprit_attempt = Whole(failure, "attempt");
   view.culprit_time = ParseTime(Text(failure, "time"));
   if (Field(failure, "exitCode").is_number_integer()) view.culprit_code = Whole(failure, "exitCode");
+  view.culprit_step = Known(failure, "step");
   const Json& inside = Field(Field(status, "restarts"), "streak");
   const Json& streak = inside.is_object() ? inside : Field(status, "failureStreak");
   if (streak.is_object())

@@ -86,7 +86,7 @@ struct JobView {
   std::string culprit_pod, culprit_reason;  // of the newest failure, and
   int64_t culprit_attempt = 0;              // its attempt
   std::optional<Time> culprit_time;
-  std::optional<int64_t> culprit_code;
+  std::optional<int64_t> culprit_code, culprit_step;
   std::optional<Time> created_at;  // the job itself
   std::optional<Time> as_of;       // status.goodput: until when its seconds speak,
   int64_t trained = 0, lost = 0;   // those of training, and of all causes together

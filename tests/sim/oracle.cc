@@ -39,7 +39,10 @@ void Oracle::JobChanged(const JobView* before, const JobView* after) {
   if (!before || !after || !writer_) return;
   CountSuspension(*before, *after);
   const bool restarted = after->total != before->total, failed = after->failed && !before->failed;
-  if (after->attempt == before->attempt) JudgeDone(*before, *after);
+  if (after->attempt == before->attempt) {
+    JudgeDone(*before, *after);
+    if (!restarted && !failed) JudgeFirstFailure(*before, *after);
+  }
   if (restarted || failed) {
     JudgeRestart(*before, *after);
   } else if (after->succeeded && !before->succeeded) {
@@ -304,6 +307,18 @@ void Oracle::JudgeDone(const JobView& before, const JobView& after) {
         });
     if (!true_once) complain_("worker " + std::to_string(worker) + " of " + after.name + " is called done");
   }
+}
+
+// What is kept of a pod that may be cleared away is what it had said: by it the attempt's end is judged later.
+void Oracle::JudgeFirstFailure(const JobView& before, const JobView& after) {
+  if (after.culprit_attempt != after.attempt || before.culprit_attempt == after.attempt || !after.culprit_code) return;
+  const auto log = logs_.find({after.uid, after.attempt});
+  const bool said = log != logs_.end() &&
+                    std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& change) {
+                      return change.pod && change.pod->name == after.culprit_pod && change.pod->end &&
+                             change.pod->end->code == *after.culprit_code && change.pod->end->step == after.culprit_step;
+                    });
+  if (!said) complain_("pod " + after.culprit_pod + " did not end as the status of " + after.name + " keeps it");
 }
 
 // A free restart comes at once; what repeats itself without a newer checkpoint, or a long run, waits.

@@ -46,6 +46,7 @@ class Oracle {
   void JudgeRestart(const JobView& before, const JobView& after);
   void JudgeSuccess(const JobView& before, const JobView& after);
   void JudgeDone(const JobView& before, const JobView& after);
+  void JudgeFirstFailure(const JobView& before, const JobView& after);
   void JudgeDeletion(const JobView& job);
   void JudgeForce(const PodView& pod);
   void ExpectWait(const JobView& before, const JobView& after);

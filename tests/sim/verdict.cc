@@ -120,7 +120,8 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, const 
                        .pod = name,
                        .reason = job.culprit_reason,
                        .code = *job.culprit_code,
-                       .time = undated(name)});
+                       .time = undated(name),
+                     .step = job.culprit_step});
         continue;
       }
       out.push_back({.worker = worker,
