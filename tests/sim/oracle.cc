@@ -316,7 +316,8 @@ void Oracle::JudgeFirstFailure(const JobView& before, const JobView& after) {
   const bool said = log != logs_.end() &&
                     std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& change) {
                       return change.pod && change.pod->name == after.culprit_pod && change.pod->end &&
-                             change.pod->end->code == *after.culprit_code && change.pod->end->step == after.culprit_step;
+                             change.pod->end->code == *after.culprit_code &&
+                             change.pod->end->step == after.culprit_step;
                     });
   if (!said) complain_("pod " + after.culprit_pod + " did not end as the status of " + after.name + " keeps it");
 }

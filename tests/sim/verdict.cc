@@ -121,7 +121,7 @@ std::vector<Casualty> Casualties(const JobView& job, const Attempt& pods, const 
                        .reason = job.culprit_reason,
                        .code = *job.culprit_code,
                        .time = undated(name),
-                     .step = job.culprit_step});
+                       .step = job.culprit_step});
         continue;
       }
       out.push_back({.worker = worker,
