@@ -209,14 +209,17 @@ bool Oracle::HasAnotherSpec(const JobView& job) const {
   return before != made_from_.end() && before->second != job.made_from && job.created < job.workers;
 }
 
+bool Oracle::EverHad(const JobView& job, const std::function<bool(const PodView&)>& such) const {
+  const auto log = logs_.find({job.uid, job.attempt});
+  return log != logs_.end() && std::any_of(log->second.changes.begin(), log->second.changes.end(),
+                                           [&](const Change& change) { return change.pod && such(*change.pod); });
+}
+
 bool Oracle::FoundNoNode(const JobView& job) const {
   constexpr double kNoNodeSeconds = 120;
-  const auto log = logs_.find({job.uid, job.attempt});
-  return log != logs_.end() &&
-         std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& change) {
-           return change.pod && !change.pod->scheduled && !change.pod->avoids.empty() &&
-                  SecondsBetween(*change.pod->created, clock_.Now()) >= kNoNodeSeconds;
-         });
+  return EverHad(job, [&](const PodView& pod) {
+    return !pod.scheduled && !pod.avoids.empty() && SecondsBetween(*pod.created, clock_.Now()) >= kNoNodeSeconds;
+  });
 }
 
 // By force: a pod that runs went at once. Its grace and the deadline behind it must be over: its own job's, also where
@@ -298,28 +301,22 @@ void Oracle::JudgeSuccess(const JobView& before, const JobView& after) {
 
 // A worker that is called done has succeeded, in this attempt.
 void Oracle::JudgeDone(const JobView& before, const JobView& after) {
-  const auto log = logs_.find({after.uid, after.attempt});
   for (const int64_t worker : after.done) {
-    if (before.done.contains(worker)) continue;
-    const bool true_once =
-        log != logs_.end() && std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& c) {
-          return c.worker == worker && c.pod && Succeeded(*c.pod);
-        });
-    if (!true_once) complain_("worker " + std::to_string(worker) + " of " + after.name + " is called done");
+    const auto succeeded = [&](const PodView& pod) { return pod.rank == worker && Succeeded(pod); };
+    if (!before.done.contains(worker) && !EverHad(after, succeeded))
+      complain_("worker " + std::to_string(worker) + " of " + after.name + " is called done");
   }
 }
 
 // What is kept of a pod that may be cleared away is what it had said: by it the attempt's end is judged later.
 void Oracle::JudgeFirstFailure(const JobView& before, const JobView& after) {
   if (after.culprit_attempt != after.attempt || before.culprit_attempt == after.attempt || !after.culprit_code) return;
-  const auto log = logs_.find({after.uid, after.attempt});
-  const bool said = log != logs_.end() &&
-                    std::any_of(log->second.changes.begin(), log->second.changes.end(), [&](const Change& change) {
-                      return change.pod && change.pod->name == after.culprit_pod && change.pod->end &&
-                             change.pod->end->code == *after.culprit_code &&
-                             change.pod->end->step == after.culprit_step;
-                    });
-  if (!said) complain_("pod " + after.culprit_pod + " did not end as the status of " + after.name + " keeps it");
+  const auto said = [&](const PodView& pod) {
+    return pod.name == after.culprit_pod && pod.end && pod.end->code == *after.culprit_code &&
+           pod.end->step == after.culprit_step;
+  };
+  if (!EverHad(after, said))
+    complain_("pod " + after.culprit_pod + " did not end as the status of " + after.name + " keeps it");
 }
 
 // A free restart comes at once; what repeats itself without a newer checkpoint, or a long run, waits.

@@ -66,6 +66,8 @@ class Oracle {
   std::optional<Time> AllScheduled(const JobView& job) const;
   // Whether not all pods of its attempt had been made when the spec became another than the attempt began with.
   bool HasAnotherSpec(const JobView& job) const;
+  // Whether a pod of `job`'s attempt ever was such a one.
+  bool EverHad(const JobView& job, const std::function<bool(const PodView&)>& such) const;
   // Whether its pods found no node for long, because of those that it avoids.
   bool FoundNoNode(const JobView& job) const;
   // The states of the pods of `job`'s attempt that a decision may be based on, the oldest first.
